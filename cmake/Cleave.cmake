@@ -1,0 +1,58 @@
+# Thin wrappers, so that a folder's CMakeLists.txt says only what is in it.
+
+# One precompiled header of MLIR's heaviest includes; clang only, since g++'s
+# costs 600 MB and is slower to read than the headers are to parse.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/pch.cpp CONTENT "")
+  add_library(cleave_pch OBJECT ${CMAKE_BINARY_DIR}/pch.cpp)
+  target_precompile_headers(cleave_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+endif()
+
+function(cleave_use_pch target)
+  if(TARGET cleave_pch)
+    target_precompile_headers(${target} REUSE_FROM cleave_pch)
+  endif()
+endfunction()
+
+# cleave_add_library(Name a.cpp b.cpp LINK Other ...): a room of lib/, plain C++.
+function(cleave_add_library name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_library(Cleave${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(Cleave${name} PUBLIC ${ARG_LINK})
+endfunction()
+
+# cleave_add_mlir_library(Name a.cpp LINK ... DEPENDS ...): code that includes
+# MLIR; every one of them waits for all generated headers.
+add_custom_target(cleave_headers)
+function(cleave_add_mlir_library name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_library(Cleave${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  add_dependencies(Cleave${name} cleave_headers)
+  target_link_libraries(Cleave${name} PUBLIC ${ARG_LINK} MLIR LLVM)
+  cleave_use_pch(Cleave${name})
+endfunction()
+
+# cleave_tablegen(target out.inc -gen-x ... FROM file.td): one generated file.
+function(cleave_tablegen out)
+  cmake_parse_arguments(ARG "" "FROM" "" ${ARGN})
+  set(LLVM_TARGET_DEFINITIONS ${ARG_FROM})
+  mlir_tablegen(${out} ${ARG_UNPARSED_ARGUMENTS}
+                EXTRA_INCLUDES ${CMAKE_SOURCE_DIR})
+  set(TABLEGEN_OUTPUT ${TABLEGEN_OUTPUT} PARENT_SCOPE)
+endfunction()
+
+# cleave_add_headers(Name): collects this folder's generated headers.
+macro(cleave_add_headers name)
+  add_public_tablegen_target(${name}Gen)
+  add_dependencies(cleave_headers ${name}Gen)
+endmacro()
+
+# cleave_add_unittest(Name a.cpp LINK ...): one gtest binary, cases found late.
+function(cleave_add_unittest name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                        ${CMAKE_BINARY_DIR}/test/bin)
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()
