@@ -1,0 +1,26 @@
+//===- Exec.h - The exec dialect ------------------------------------------===//
+#ifndef CLEAVE_DIALECTS_EXEC_EXEC_H
+#define CLEAVE_DIALECTS_EXEC_EXEC_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialects/exec/ExecDialect.h.inc"
+#include "dialects/exec/ExecEnums.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "dialects/exec/ExecTypes.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/exec/ExecAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/exec/Exec.h.inc"
+
+#endif // CLEAVE_DIALECTS_EXEC_EXEC_H

@@ -1,0 +1,7 @@
+#ifndef CLEAVE_DIALECTS_EXEC_TD
+#define CLEAVE_DIALECTS_EXEC_TD
+
+include "dialects/exec/ExecDialect.td"
+include "dialects/exec/Kernel.td"
+
+#endif
