@@ -79,7 +79,8 @@ struct LinearSpec {
   bool inputsFirst = false;
 };
 
-/// Weights of a norm.
+/// Weights of a norm: [hidden]; for qNorm and kNorm [head_dim] (PerHead) or
+/// [heads, head_dim] (FullWidth).
 struct NormWeights {
   Piece weight;
   std::optional<Piece> bias;
@@ -120,6 +121,12 @@ struct Model {
   double logitScale = 1;                ///< multiplies logits (Granite: 1/s)
 
   double initializerRange = 0.02;
+
+  /// What the checkpoint stores, spelled as safetensors does: "BF16", "F32".
+  std::string checkpointDtype = "F32";
+  /// Things a user should know that do not stop the import, one line each,
+  /// e.g. that dropout is off.
+  std::vector<std::string> notes;
 
   /// Every tensor of the checkpoint, tied weights once, in model order.
   std::vector<CheckpointTensor> tensors;

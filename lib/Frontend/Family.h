@@ -1,0 +1,116 @@
+//===- Family.h - What one model_type fixes and how it spells the rest ----===//
+#ifndef CLEAVE_LIB_FRONTEND_FAMILY_H
+#define CLEAVE_LIB_FRONTEND_FAMILY_H
+
+#include "ConfigReader.h"
+#include "cleave/Frontend/Model.h"
+
+namespace cleave::frontend {
+
+/// How a family stores the projections of q, k and v.
+enum class QKVLayout {
+  Separate,         ///< q_proj, k_proj, v_proj
+  Rows,             ///< rows q | k | v                            (Phi-3)
+  RowsPerHead,      ///< rows head 0: q, k, v; head 1: q, k, v ... (GPT-NeoX)
+  TransposedColumns ///< [in, out], columns q | k | v              (GPT-2)
+};
+
+enum class MLPLayout {
+  Gated,     ///< gate_proj, up_proj, down_proj
+  FusedGate, ///< rows gate | up of one tensor, down_proj           (Phi-3)
+  Plain,     ///< up, down
+};
+
+/// Which layers a sliding window applies to.
+enum class WindowRule {
+  None,
+  All,  ///< "sliding_window" on every layer unless null  (Mistral)
+  Qwen, ///< only with "use_sliding_window", from layer "max_window_layers" on
+};
+
+/// A boolean of the config, or a fixed one when `key` is empty.
+struct Switch {
+  llvm::StringRef key;
+  bool otherwise = false;
+};
+
+/// Spelling of the keys that most families share.
+struct Keys {
+  llvm::StringRef hidden = "hidden_size";
+  llvm::StringRef layers = "num_hidden_layers";
+  llvm::StringRef heads = "num_attention_heads";
+  llvm::StringRef intermediate = "intermediate_size";
+  llvm::StringRef positions = "max_position_embeddings";
+  llvm::StringRef normEps = "rms_norm_eps"; ///< empty: always 1e-5
+  llvm::StringRef activation = "hidden_act";
+  llvm::StringRef initializer = "initializer_range";
+};
+
+/// Checkpoint names, without ".weight" and ".bias"; `layer` is followed by the
+/// layer's number and the names below it.
+struct Names {
+  llvm::StringRef embedding = "model.embed_tokens";
+  llvm::StringRef positions;
+  llvm::StringRef layer = "model.layers.";
+  llvm::StringRef norm1 = "input_layernorm";
+  llvm::StringRef norm2 = "post_attention_layernorm";
+  llvm::StringRef q = "self_attn.q_proj";
+  llvm::StringRef k = "self_attn.k_proj";
+  llvm::StringRef v = "self_attn.v_proj";
+  llvm::StringRef qkv; ///< unless QKVLayout::Separate
+  llvm::StringRef o = "self_attn.o_proj";
+  llvm::StringRef qNorm = "self_attn.q_norm";
+  llvm::StringRef kNorm = "self_attn.k_norm";
+  llvm::StringRef gate = "mlp.gate_proj";
+  llvm::StringRef up = "mlp.up_proj"; ///< gate and up if MLPLayout::FusedGate
+  llvm::StringRef down = "mlp.down_proj";
+  llvm::StringRef finalNorm = "model.norm";
+  llvm::StringRef head = "lm_head";
+};
+
+/// The facts of one model_type. Values that stand for an absent key are the
+/// defaults of the HuggingFace configuration class of that type.
+struct Family {
+  llvm::StringRef modelType;
+  Keys keys = {};
+  Names names = {};
+
+  NormSpec norm = {};
+  BlockForm form = BlockForm::PreNorm;
+  QKNorm qkNorm = QKNorm::None;
+  QKVLayout qkv = QKVLayout::Separate;
+  MLPLayout mlp = MLPLayout::Gated;
+  WindowRule window = WindowRule::None;
+
+  Switch attentionBias = {}; ///< of q, k, v, and o unless outputBias says no
+  bool outputBias = true;
+  Switch mlpBias = {};
+
+  bool groupedQuery = true; ///< reads "num_key_value_heads"
+  std::optional<int64_t> kvHeads = {};
+  bool readsHeadDim = true; ///< reads "head_dim"
+  std::optional<int64_t> headDim = {};
+  bool rotary = true;
+  int64_t positions = 2048; ///< longest sequence
+  int64_t positionOffset = 0;
+  std::optional<int64_t> slidingWindow = {};
+
+  llvm::StringRef activation = "silu";
+  double initializerRange = 0.02;
+  bool tied = false;
+
+  /// Keys that have no effect on training in this family alone.
+  llvm::ArrayRef<llvm::StringRef> harmless = {};
+  /// Reads what only this family has, after everything else is read.
+  void (*adjust)(ObjectReader &, Model &) = nullptr;
+};
+
+/// The family of a model_type, or nullptr.
+const Family *findFamily(llvm::StringRef modelType);
+
+/// All model types, comma separated, for messages.
+std::string listFamilies();
+
+} // namespace cleave::frontend
+
+#endif // CLEAVE_LIB_FRONTEND_FAMILY_H

@@ -1,0 +1,284 @@
+#include "cleave/Frontend/Model.h"
+#include "Builder.h"
+#include "Family.h"
+#include "Rope.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <cmath>
+
+using namespace cleave;
+using namespace cleave::frontend;
+using llvm::StringRef;
+using nlohmann::json;
+
+namespace {
+
+constexpr IntRange vocabRange = {1, int64_t(1) << 24};
+constexpr IntRange widthRange = {1, int64_t(1) << 20};
+constexpr IntRange intermediateRange = {1, int64_t(1) << 24};
+constexpr IntRange layerRange = {1, 4096};
+constexpr IntRange headRange = {1, 1 << 14};
+constexpr IntRange headDimRange = {1, 1 << 14};
+constexpr IntRange positionRange = {1, int64_t(1) << 31};
+constexpr IntRange learnedPositionRange = {1, int64_t(1) << 24};
+constexpr NumberRange epsRange = {0, 1};
+
+/// Keys that say nothing about what a training step computes: names, tokens,
+/// generation, file bookkeeping, heads of other tasks.
+const StringRef harmlessKeys[] = {
+    "_attn_implementation", "_commit_hash", "_name_or_path", "architectures",
+    "attn_implementation", "auto_map", "bos_token_id", "classifier_dropout",
+    "decoder_start_token_id", "diversity_penalty", "encoder_no_repeat_ngram_size",
+    "eos_token_id", "finetuning_task", "id2label", "keys_to_ignore_at_inference",
+    "label2id", "length_penalty", "max_length", "min_length", "model_type",
+    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_labels",
+    "num_return_sequences", "pad_token_id", "prefix", "problem_type",
+    "repetition_penalty", "return_dict", "return_dict_in_generate",
+    "sep_token_id", "task_specific_params", "temperature", "tokenizer_class",
+    "top_k", "top_p", "transformers.js_config", "transformers_version",
+    "typical_p", "unk_token_id", "use_cache"};
+
+const StringRef dropoutKeys[] = {
+    "activation_dropout", "attention_dropout", "attention_probs_dropout_prob",
+    "attn_pdrop", "dropout", "embd_pdrop", "embedding_dropout",
+    "hidden_dropout", "hidden_dropout_prob", "layerdrop", "resid_pdrop",
+    "residual_dropout"};
+
+std::optional<Activation> parseActivation(StringRef name) {
+  return llvm::StringSwitch<std::optional<Activation>>(name)
+      .Cases({"gelu", "gelu_python"}, Activation::GeluErf)
+      .Cases({"gelu_new", "gelu_pytorch_tanh"}, Activation::GeluTanh)
+      .Case("gelu_fast", Activation::GeluFast)
+      .Cases({"silu", "swish"}, Activation::Silu)
+      .Case("relu", Activation::Relu)
+      .Case("relu2", Activation::Relu2)
+      .Default(std::nullopt);
+}
+
+Activation readActivation(ObjectReader &config, const Family &family) {
+  const StringRef key = family.keys.activation;
+  std::optional<Activation> activation =
+      parseActivation(config.getString(key, family.activation));
+  if (!activation)
+    config.fail(key, "is not supported; supported are gelu, gelu_python, "
+                     "gelu_new, gelu_pytorch_tanh, gelu_fast, silu, swish, "
+                     "relu, relu2");
+  return activation.value_or(Activation::Silu);
+}
+
+bool readSwitch(ObjectReader &config, const Switch &rule) {
+  return rule.key.empty() ? rule.otherwise
+                          : config.getBool(rule.key, rule.otherwise);
+}
+
+std::string readDtype(ObjectReader &config) {
+  const StringRef key = config.has("dtype") ? "dtype" : "torch_dtype";
+  for (StringRef other : {"dtype", "torch_dtype"})
+    config.find(other);
+  const std::string name = config.getString(key, "float32");
+  StringRef dtype = llvm::StringSwitch<StringRef>(name)
+                        .Case("float32", "F32")
+                        .Case("bfloat16", "BF16")
+                        .Case("float16", "F16")
+                        .Case("float64", "F64")
+                        .Default("");
+  if (dtype.empty())
+    config.fail(key, "is not supported; supported are float32, bfloat16, "
+                     "float16, float64");
+  return dtype.str();
+}
+
+/// Real configs carry the dropout of their pre-training; it is off here.
+void readDropouts(ObjectReader &config, Model &model) {
+  for (StringRef key : dropoutKeys) {
+    if (!config.has(key))
+      continue;
+    double rate = config.getNumber(key, {0, 1, /*closed=*/true}, 0);
+    if (rate > 0)
+      model.notes.push_back(("key \"" + key + "\": dropout " +
+                             printValue(json(rate)) +
+                             " is not applied; training runs without dropout")
+                                .str());
+  }
+}
+
+/// Heads, head dim and everything whose size follows from them.
+void readAttention(ObjectReader &config, const Family &family, Model &model) {
+  const Keys &keys = family.keys;
+  model.heads = config.getInteger(keys.heads, headRange);
+  model.kvHeads = model.heads;
+  if (family.groupedQuery)
+    model.kvHeads = config
+                        .getInteger("num_key_value_heads", headRange,
+                                    family.kvHeads)
+                        .value_or(model.heads);
+  if (model.heads % model.kvHeads)
+    config.fail(keys.heads, "is not divisible by \"num_key_value_heads\" (" +
+                                llvm::Twine(model.kvHeads) + ")");
+
+  std::optional<int64_t> headDim;
+  if (family.readsHeadDim)
+    headDim = config.getInteger("head_dim", headDimRange, family.headDim);
+  if (!headDim && model.hidden % model.heads)
+    config.fail(keys.hidden, "is not divisible by \"" + keys.heads + "\" (" +
+                                 llvm::Twine(model.heads) + ")");
+  model.headDim = headDim ? *headDim : model.hidden / model.heads;
+  model.attentionScale = 1 / std::sqrt(double(model.headDim));
+}
+
+/// The window of every layer.
+void readWindows(ObjectReader &config, const Family &family, Model &model) {
+  if (family.window == WindowRule::None)
+    return;
+}
+
+/// Sum of all tensor sizes, or nothing if it does not fit.
+std::optional<int64_t> countParameters(const Model &model) {
+  int64_t total = 0;
+  for (const CheckpointTensor &tensor : model.tensors) {
+    int64_t size = 1;
+    for (int64_t dim : tensor.shape)
+      if (llvm::MulOverflow(size, dim, size))
+        return std::nullopt;
+    if (llvm::AddOverflow(total, size, total))
+      return std::nullopt;
+  }
+  return total;
+}
+
+void readModel(ObjectReader &config, const Family &family, Model &model,
+               const FrontendOptions &options) {
+  const Keys &keys = family.keys;
+  model.modelType = family.modelType.str();
+  model.vocab = config.getInteger("vocab_size", vocabRange);
+  model.hidden = config.getInteger(keys.hidden, widthRange);
+  model.layers.resize(config.getInteger(keys.layers, layerRange));
+  readAttention(config, family, model);
+  // Only GPT-2 lets its MLP's width follow from the hidden size.
+  if (family.modelType == "gpt2")
+    model.intermediate =
+        config.getInteger(keys.intermediate, intermediateRange, std::nullopt)
+            .value_or(4 * model.hidden);
+  else
+    model.intermediate =
+        config.getInteger(keys.intermediate, intermediateRange);
+  model.maxPositions =
+      family.rotary
+          ? config.getInteger(keys.positions, positionRange, family.positions)
+                .value_or(family.positions)
+          : config.getInteger(keys.positions, learnedPositionRange);
+
+  model.norm = family.norm;
+  if (!keys.normEps.empty())
+    model.norm.eps = config.getNumber(keys.normEps, epsRange, model.norm.eps);
+  model.activation = readActivation(config, family);
+  model.form = family.form;
+  model.qkNorm = family.qkNorm;
+  model.tied = config.getBool("tie_word_embeddings", family.tied);
+  model.initializerRange = config.getNumber(
+      keys.initializer, {0, 1e3, /*closed=*/true}, family.initializerRange);
+  model.positionOffset = family.positionOffset;
+  model.checkpointDtype = readDtype(config);
+  readDropouts(config, model);
+  readWindows(config, family, model);
+
+  LayoutOptions layout;
+  layout.attentionBias = readSwitch(config, family.attentionBias);
+  layout.outputBias = layout.attentionBias && family.outputBias;
+  layout.mlpBias = readSwitch(config, family.mlpBias);
+  if (!family.rotary)
+    layout.positionRows = model.maxPositions + model.positionOffset;
+  if (config.failed())
+    return;
+  if (family.rotary)
+    model.rope = readRope(config, model, options.seqLen);
+  if (family.adjust)
+    family.adjust(config, model);
+  std::vector<StringRef> harmless(std::begin(harmlessKeys),
+                                  std::end(harmlessKeys));
+  harmless.insert(harmless.end(), family.harmless.begin(),
+                  family.harmless.end());
+  config.refuseUnread(harmless);
+  if (config.failed())
+    return;
+
+  buildLayout(model, family, layout);
+  if (!countParameters(model))
+    config.getDiagnostic().report("the model has more than 2^63 parameters");
+}
+
+} // namespace
+
+std::vector<int64_t> Piece::getShape() const {
+  std::vector<int64_t> shape;
+  for (auto [dim, size] : llvm::enumerate(sizes))
+    if (!llvm::is_contained(drop, int64_t(dim)))
+      shape.push_back(size);
+  return shape;
+}
+
+int64_t Model::getParameterCount() const {
+  return countParameters(*this).value_or(0);
+}
+
+llvm::Expected<Model> cleave::parseModel(StringRef text, StringRef file,
+                                         const FrontendOptions &options) {
+  llvm::Expected<json> document = parseJson(text, file);
+  if (!document)
+    return document.takeError();
+  Diagnostic diagnostic(file);
+  if (!document->is_object()) {
+    diagnostic.report("a config is a JSON object, not " +
+                      printValue(*document));
+    return diagnostic.takeError();
+  }
+  ObjectReader config(*document, "", diagnostic);
+  if (!config.has("model_type"))
+    config.failKey("model_type",
+                   "is missing; supported are " + listFamilies());
+  const std::string modelType = config.getString("model_type", "");
+  const Family *family = findFamily(modelType);
+  if (!family)
+    config.fail("model_type",
+                "is not supported; supported are " + listFamilies());
+  Model model;
+  if (!diagnostic.failed())
+    readModel(config, *family, model, options);
+  if (diagnostic.failed())
+    return diagnostic.takeError();
+  model.configText = text.str();
+  return model;
+}
+
+llvm::Expected<Model> cleave::loadModel(StringRef path,
+                                        const FrontendOptions &options) {
+  constexpr uint64_t maxBytes = uint64_t(16) << 20;
+  llvm::sys::fs::file_status status;
+  if (std::error_code error = llvm::sys::fs::status(path, status))
+    return llvm::createStringError(path + ": " + error.message());
+  if (!llvm::sys::fs::is_regular_file(status))
+    return llvm::createStringError(path + ": not a regular file");
+  if (status.getSize() > maxBytes)
+    return llvm::createStringError(path + ": " +
+                                   llvm::Twine(status.getSize()) +
+                                   " bytes; legal: at most 16 MiB");
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return llvm::createStringError(path + ": " + buffer.getError().message());
+  return parseModel((*buffer)->getBuffer(), path, options);
+}
+
+std::string cleave::getModelSummary(const Model &model) {
+  nlohmann::ordered_json tensors = nlohmann::ordered_json::array();
+  for (const CheckpointTensor &tensor : model.tensors)
+    tensors.push_back({{"name", tensor.name},
+                       {"shape", tensor.shape},
+                       {"dtype", model.checkpointDtype}});
+  nlohmann::ordered_json summary = {{"model_type", model.modelType},
+                                    {"parameters", model.getParameterCount()},
+                                    {"tensors", std::move(tensors)}};
+  return summary.dump(2);
+}
