@@ -6,15 +6,6 @@
 
 namespace cleave::frontend {
 
-/// What the layout needs beyond the dims of `Model`.
-struct LayoutOptions {
-  bool attentionBias = false; ///< q, k and v have biases
-  bool outputBias = false;    ///< so does o
-  bool mlpBias = false;
-  bool finalNorm = true;
-  int64_t positionRows = 0; ///< rows of the learned positions, 0: none
-};
-
 /// Fills in every Piece of `model`, its layers and its tensor list. The dims,
 /// norm, qkNorm, tied and each layer's window must be set already.
 void buildLayout(Model &model, const Family &family,

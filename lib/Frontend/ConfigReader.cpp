@@ -21,6 +21,33 @@ std::string makePrintable(llvm::StringRef text) {
   return out;
 }
 
+/// Python writes NaN, Infinity and -Infinity bare. They become strings, so that
+/// they are refused, if at all, as the value of their key.
+std::string quoteNonFinite(llvm::StringRef text) {
+  std::string out;
+  bool inString = false;
+  while (!text.empty()) {
+    size_t length = 1;
+    if (inString) {
+      length = text[0] == '\\' ? std::min<size_t>(2, text.size()) : 1;
+      inString = text[0] != '"';
+    } else if (text[0] == '"') {
+      inString = true;
+    } else {
+      for (llvm::StringRef word : {"NaN", "Infinity", "-Infinity"})
+        if (text.starts_with(word)) {
+          out += ('"' + word + '"').str();
+          text = text.drop_front(word.size());
+          length = 0;
+          break;
+        }
+    }
+    out += text.take_front(length);
+    text = text.drop_front(length);
+  }
+  return out;
+}
+
 /// Builds the document and stops at what json::parse would let through: deep
 /// nesting and repeated keys.
 class DocumentBuilder : public nlohmann::json_sax<json> {
@@ -145,6 +172,9 @@ llvm::Expected<json> cleave::frontend::parseJson(llvm::StringRef text,
   if (text.size() > maxBytes)
     return llvm::createStringError(file + ": " + llvm::Twine(text.size()) +
                                    " bytes; legal: at most 16 MiB");
+  std::string quoted;
+  if (text.contains("NaN") || text.contains("Infinity"))
+    text = quoted = quoteNonFinite(text);
   DocumentBuilder builder;
   if (!json::sax_parse(text.begin(), text.end(), &builder))
     return llvm::createStringError(file + ": " + builder.problem);
@@ -171,8 +201,7 @@ int64_t ObjectReader::getInteger(llvm::StringRef key, IntRange legal) {
     failKey(key, "is missing; legal: " + describe(legal));
     return legal.low;
   }
-  std::optional<int64_t> value = getInteger(key, legal, std::nullopt);
-  if (value)
+  if (std::optional<int64_t> value = getInteger(key, legal, std::nullopt))
     return *value;
   fail(key, "is not an integer; legal: " + describe(legal));
   return legal.low;
@@ -199,6 +228,12 @@ ObjectReader::getInteger(llvm::StringRef key, IntRange legal,
     return legal.low;
   }
   return value->get<int64_t>();
+}
+
+double ObjectReader::requireNumber(llvm::StringRef key, NumberRange legal) {
+  if (!object.contains(key.str()))
+    failKey(key, "is missing; legal: " + describe(legal));
+  return getNumber(key, legal, legal.high);
 }
 
 double ObjectReader::getNumber(llvm::StringRef key, NumberRange legal,

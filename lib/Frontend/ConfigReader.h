@@ -67,6 +67,8 @@ public:
   /// Absent: `otherwise`. Null: nothing.
   std::optional<int64_t> getInteger(llvm::StringRef key, IntRange legal,
                                     std::optional<int64_t> otherwise);
+  /// A number that must be there.
+  double requireNumber(llvm::StringRef key, NumberRange legal);
   double getNumber(llvm::StringRef key, NumberRange legal, double otherwise);
   /// Absent or null: nothing.
   std::optional<double> getNumber(llvm::StringRef key, NumberRange legal);

@@ -23,23 +23,96 @@ constexpr NormSpec rmsNorm(double eps) {
   return {.kind = NormKind::RMSNorm, .eps = eps};
 }
 
+/// Multipliers are positive; the bound keeps f32 far from overflow.
+constexpr NumberRange multiplierRange = {0, 1e6};
 
-void adjustGPT2(ObjectReader &config, Model &model) {
+void adjustGPT2(ObjectReader &config, Model &model, LayoutOptions &) {
   if (!config.getBool("scale_attn_weights", true))
     model.attentionScale = 1;
   if (config.getBool("scale_attn_by_inverse_layer_idx", false))
     config.fail("scale_attn_by_inverse_layer_idx",
                 "is not supported; legal: false");
-  // Computes scores and softmax in f32, as is always done here.
+  // Computes scores and softmax in f32, which is done here in any case.
   config.getBool("reorder_and_upcast_attn", false);
 }
 
-const StringRef harmlessGPT2[] = {
-    "n_ctx",        "n_special",        "predict_special_tokens",
-    "summary_type", "summary_use_proj", "summary_activation",
-    "summary_proj_to_labels", "summary_first_dropout"};
+void adjustGPTNeoX(ObjectReader &config, Model &model, LayoutOptions &) {
+  if (!config.getBool("use_parallel_residual", true))
+    model.form = BlockForm::PreNorm;
+}
 
-const StringRef harmlessLlama[] = {"pretraining_tp", "is_llama_config"};
+void adjustGemma(ObjectReader &config, Model &model, LayoutOptions &) {
+  model.embeddingScale = std::sqrt(double(model.hidden));
+  // Gemma was trained with tanh-GELU, whatever the first published configs say
+  // in "hidden_act"; "hidden_activation" was added to say it right.
+  const bool vague = config.getString("hidden_act", "") == "gelu";
+  if (config.has("hidden_activation")) {
+    Activation activation = readActivation(config, "hidden_activation", "");
+    if (config.has("hidden_act") && !vague && activation != model.activation)
+      config.fail("hidden_activation", "contradicts \"hidden_act\"");
+    model.activation = activation;
+  } else if (vague) {
+    model.activation = Activation::GeluTanh;
+    model.notes.push_back("key \"hidden_act\": \"gelu\" is read as "
+                          "\"gelu_pytorch_tanh\", which Gemma was trained "
+                          "with");
+  }
+}
+
+void adjustGranite(ObjectReader &config, Model &model, LayoutOptions &) {
+  auto read = [&](StringRef key) {
+    return config.getNumber(key, multiplierRange, 1);
+  };
+  model.embeddingScale = read("embedding_multiplier");
+  model.attentionScale = read("attention_multiplier");
+  model.residualScale = read("residual_multiplier");
+  model.logitScale = 1 / read("logits_scaling");
+}
+
+/// Reports `key` unless it is absent or the only value that is supported.
+void expectBool(ObjectReader &config, StringRef key, bool legal) {
+  if (config.getBool(key, legal) != legal)
+    config.fail(key, llvm::Twine("is not supported; legal: ") +
+                         (legal ? "true" : "false"));
+}
+
+void expectString(ObjectReader &config, StringRef key, StringRef legal) {
+  if (config.getString(key, legal) != legal)
+    config.fail(key, "is not supported; legal: \"" + legal + "\"");
+}
+
+void adjustStarcoder2(ObjectReader &config, Model &, LayoutOptions &) {
+  expectString(config, "mlp_type", "default");
+  expectString(config, "norm_type", "layer_norm");
+}
+
+void adjustOPT(ObjectReader &config, Model &model, LayoutOptions &layout) {
+  expectBool(config, "do_layer_norm_before", true);
+  expectBool(config, "layer_norm_elementwise_affine", true);
+  const int64_t width = config
+                            .getInteger("word_embed_proj_dim",
+                                        {1, int64_t(1) << 20}, model.hidden)
+                            .value_or(model.hidden);
+  if (width != model.hidden)
+    config.fail("word_embed_proj_dim",
+                "is not supported; legal: \"hidden_size\" (" +
+                    llvm::Twine(model.hidden) + ")");
+  layout.finalNorm = !config.getBool("_remove_final_layer_norm", false);
+}
+
+const StringRef harmlessGPT2[] = {"n_ctx",
+                                  "n_special",
+                                  "predict_special_tokens",
+                                  "summary_activation",
+                                  "summary_first_dropout",
+                                  "summary_proj_to_labels",
+                                  "summary_type",
+                                  "summary_use_proj"};
+// Splits matrix products in parts; the result is the same.
+const StringRef harmlessLlama[] = {"is_llama_config", "pretraining_tp"};
+// What masked scores are set to; exp of it is zero.
+const StringRef harmlessQwen2[] = {"mask_value"};
+const StringRef harmlessOPT[] = {"output_projection", "weight_path"};
 
 const std::vector<Family> &getFamilies() {
   static const std::vector<Family> families = {
@@ -68,18 +141,156 @@ const std::vector<Family> &getFamilies() {
        .mlpBias = {"", true},
        .groupedQuery = false,
        .readsHeadDim = false,
+       .mlpFactor = 4,
        .rotary = false,
-       .positions = 1024,
+       .paddingRow = false,
        .activation = "gelu_new",
        .tied = true,
        .harmless = harmlessGPT2,
        .adjust = adjustGPT2},
+
+      {.modelType = "gpt_neox",
+       .keys = {.normEps = "layer_norm_eps"},
+       .names = {.embedding = "gpt_neox.embed_in",
+                 .layer = "gpt_neox.layers.",
+                 .qkv = "attention.query_key_value",
+                 .o = "attention.dense",
+                 .up = "mlp.dense_h_to_4h",
+                 .down = "mlp.dense_4h_to_h",
+                 .finalNorm = "gpt_neox.final_layer_norm",
+                 .head = "embed_out"},
+       .norm = layerNorm,
+       .form = BlockForm::Parallel,
+       .qkv = QKVLayout::RowsPerHead,
+       .mlp = MLPLayout::Plain,
+       .attentionBias = {"attention_bias", true},
+       .mlpBias = {"", true},
+       .groupedQuery = false,
+       .readsHeadDim = false,
+       .rope = {.theta = "rotary_emb_base",
+                .fraction = "rotary_pct",
+                .defaultFraction = 0.25,
+                .partial = true},
+       .paddingRow = false,
+       .activation = "gelu",
+       .adjust = adjustGPTNeoX},
 
       {.modelType = "llama",
        .norm = rmsNorm(1e-6),
        .attentionBias = {"attention_bias", false},
        .mlpBias = {"mlp_bias", false},
        .harmless = harmlessLlama},
+
+      {.modelType = "mistral",
+       .norm = rmsNorm(1e-6),
+       .window = WindowRule::All,
+       .kvHeads = 8,
+       .positions = 131072,
+       .slidingWindow = 4096},
+
+      {.modelType = "qwen2",
+       .norm = rmsNorm(1e-6),
+       .window = WindowRule::Qwen,
+       .attentionBias = {"", true},
+       .outputBias = false,
+       .kvHeads = 32,
+       .positions = 32768,
+       .slidingWindow = 4096,
+       .harmless = harmlessQwen2},
+
+      {.modelType = "qwen3",
+       .norm = rmsNorm(1e-6),
+       .qkNorm = QKNorm::PerHead,
+       .window = WindowRule::Qwen,
+       .attentionBias = {"attention_bias", false},
+       .kvHeads = 32,
+       .headDim = 128,
+       .positions = 32768,
+       .slidingWindow = 4096},
+
+      {.modelType = "olmo2",
+       .names = {.norm1 = "post_attention_layernorm",
+                 .norm2 = "post_feedforward_layernorm"},
+       .norm = {.kind = NormKind::RMSNorm, .eps = 1e-5, .weightInF32 = true},
+       .form = BlockForm::PostNorm,
+       .qkNorm = QKNorm::FullWidth,
+       .attentionBias = {"attention_bias", false},
+       .paddingToken = 1},
+
+      {.modelType = "phi3",
+       .names = {.qkv = "self_attn.qkv_proj", .up = "mlp.gate_up_proj"},
+       .norm = rmsNorm(1e-5),
+       .qkv = QKVLayout::Rows,
+       .mlp = MLPLayout::FusedGate,
+       .window = WindowRule::All,
+       .rope = {.partial = true,
+                .longropeOnly = true,
+                .originalPositions = 4096},
+       .positions = 4096,
+       .paddingToken = 32000},
+
+      {.modelType = "gemma",
+       .norm = {.kind = NormKind::RMSNorm,
+                .eps = 1e-6,
+                .weightOffset = 1,
+                .weightInF32 = true},
+       .attentionBias = {"attention_bias", false},
+       .kvHeads = 16,
+       .headDim = 256,
+       .positions = 8192,
+       .paddingToken = 0,
+       .activation = "gelu_pytorch_tanh",
+       .tied = true,
+       .adjust = adjustGemma},
+
+      {.modelType = "granite",
+       .norm = rmsNorm(1e-6),
+       .attentionBias = {"attention_bias", false},
+       .mlpBias = {"mlp_bias", false},
+       .adjust = adjustGranite},
+
+      {.modelType = "starcoder2",
+       .keys = {.normEps = "norm_epsilon"},
+       .names = {.up = "mlp.c_fc", .down = "mlp.c_proj"},
+       .norm = layerNorm,
+       .mlp = MLPLayout::Plain,
+       .window = WindowRule::All,
+       .attentionBias = {"use_bias", true},
+       .mlpBias = {"use_bias", true},
+       .kvHeads = 2,
+       .positions = 4096,
+       .activation = "gelu_pytorch_tanh",
+       .initializerRange = 0.018042,
+       .tied = true,
+       .adjust = adjustStarcoder2},
+
+      {.modelType = "opt",
+       .keys = {.intermediate = "ffn_dim",
+                .normEps = "",
+                .activation = "activation_function",
+                .initializer = "init_std"},
+       .names = {.embedding = "model.decoder.embed_tokens",
+                 .positions = "model.decoder.embed_positions",
+                 .layer = "model.decoder.layers.",
+                 .norm1 = "self_attn_layer_norm",
+                 .norm2 = "final_layer_norm",
+                 .o = "self_attn.out_proj",
+                 .up = "fc1",
+                 .down = "fc2",
+                 .finalNorm = "model.decoder.final_layer_norm"},
+       .norm = layerNorm,
+       .mlp = MLPLayout::Plain,
+       .attentionBias = {"enable_bias", true},
+       .mlpBias = {"enable_bias", true},
+       .groupedQuery = false,
+       .readsHeadDim = false,
+       .rotary = false,
+       .positionOffset = 2,
+       .paddingToken = 1,
+       .activation = "relu",
+       .tied = true,
+       .harmless = harmlessOPT,
+       .adjust = adjustOPT},
   };
   return families;
 }
@@ -94,9 +305,8 @@ const Family *cleave::frontend::findFamily(StringRef modelType) {
 }
 
 std::string cleave::frontend::listFamilies() {
-  return llvm::join(llvm::map_range(getFamilies(),
-                                    [](const Family &family) {
-                                      return family.modelType;
-                                    }),
-                    ", ");
+  return llvm::join(
+      llvm::map_range(getFamilies(),
+                      [](const Family &family) { return family.modelType; }),
+      ", ");
 }

@@ -50,14 +50,14 @@ struct Keys {
 /// layer's number and the names below it.
 struct Names {
   llvm::StringRef embedding = "model.embed_tokens";
-  llvm::StringRef positions;
+  llvm::StringRef positions = "";
   llvm::StringRef layer = "model.layers.";
   llvm::StringRef norm1 = "input_layernorm";
   llvm::StringRef norm2 = "post_attention_layernorm";
   llvm::StringRef q = "self_attn.q_proj";
   llvm::StringRef k = "self_attn.k_proj";
   llvm::StringRef v = "self_attn.v_proj";
-  llvm::StringRef qkv; ///< unless QKVLayout::Separate
+  llvm::StringRef qkv = ""; ///< unless QKVLayout::Separate
   llvm::StringRef o = "self_attn.o_proj";
   llvm::StringRef qNorm = "self_attn.q_norm";
   llvm::StringRef kNorm = "self_attn.k_norm";
@@ -66,6 +66,31 @@ struct Names {
   llvm::StringRef down = "mlp.down_proj";
   llvm::StringRef finalNorm = "model.norm";
   llvm::StringRef head = "lm_head";
+};
+
+/// How a family spells its rotary embedding, beside "rope_scaling" and
+/// "rope_parameters", which all share.
+struct RopeRule {
+  llvm::StringRef theta = "rope_theta";
+  llvm::StringRef fraction = "partial_rotary_factor";
+  /// Rotated part of a head if the key is absent.
+  double defaultFraction = 1;
+  /// The family's attention can rotate a part of a head.
+  bool partial = false;
+  /// Only default and longrope exist, and "su" and "yarn" are old names of
+  /// longrope (Phi-3).
+  bool longropeOnly = false;
+  /// "original_max_position_embeddings" if absent beside the scaling.
+  std::optional<int64_t> originalPositions = {};
+};
+
+/// What the layout of a checkpoint needs beyond the dims of `Model`.
+struct LayoutOptions {
+  bool attentionBias = false; ///< q, k and v have biases
+  bool outputBias = false;    ///< so does o
+  bool mlpBias = false;
+  bool finalNorm = true;
+  int64_t positionRows = 0; ///< rows of the learned positions, 0: none
 };
 
 /// The facts of one model_type. Values that stand for an absent key are the
@@ -90,10 +115,16 @@ struct Family {
   std::optional<int64_t> kvHeads = {};
   bool readsHeadDim = true; ///< reads "head_dim"
   std::optional<int64_t> headDim = {};
-  bool rotary = true;
-  int64_t positions = 2048; ///< longest sequence
+  /// Width of the MLP over the hidden size if its key is absent or null; 0:
+  /// the key must be there.
+  int64_t mlpFactor = 0;
+  bool rotary = true; ///< else positions are learned
+  RopeRule rope = {};
+  int64_t positions = 2048; ///< longest sequence of a rotary model
   int64_t positionOffset = 0;
   std::optional<int64_t> slidingWindow = {};
+  bool paddingRow = true; ///< the embedding has a padding_idx
+  std::optional<int64_t> paddingToken = {};
 
   llvm::StringRef activation = "silu";
   double initializerRange = 0.02;
@@ -102,11 +133,15 @@ struct Family {
   /// Keys that have no effect on training in this family alone.
   llvm::ArrayRef<llvm::StringRef> harmless = {};
   /// Reads what only this family has, after everything else is read.
-  void (*adjust)(ObjectReader &, Model &) = nullptr;
+  void (*adjust)(ObjectReader &, Model &, LayoutOptions &) = nullptr;
 };
 
 /// The family of a model_type, or nullptr.
 const Family *findFamily(llvm::StringRef modelType);
+
+/// The activation that `key` names; reports names that are not supported.
+Activation readActivation(ObjectReader &config, llvm::StringRef key,
+                          llvm::StringRef otherwise);
 
 /// All model types, comma separated, for messages.
 std::string listFamilies();

@@ -28,24 +28,76 @@ constexpr NumberRange epsRange = {0, 1};
 
 /// Keys that say nothing about what a training step computes: names, tokens,
 /// generation, file bookkeeping, heads of other tasks.
-const StringRef harmlessKeys[] = {
-    "_attn_implementation", "_commit_hash", "_name_or_path", "architectures",
-    "attn_implementation", "auto_map", "bos_token_id", "classifier_dropout",
-    "decoder_start_token_id", "diversity_penalty", "encoder_no_repeat_ngram_size",
-    "eos_token_id", "finetuning_task", "id2label", "keys_to_ignore_at_inference",
-    "label2id", "length_penalty", "max_length", "min_length", "model_type",
-    "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_labels",
-    "num_return_sequences", "pad_token_id", "prefix", "problem_type",
-    "repetition_penalty", "return_dict", "return_dict_in_generate",
-    "sep_token_id", "task_specific_params", "temperature", "tokenizer_class",
-    "top_k", "top_p", "transformers.js_config", "transformers_version",
-    "typical_p", "unk_token_id", "use_cache"};
+const StringRef harmlessKeys[] = {"_attn_implementation",
+                                  "_commit_hash",
+                                  "_name_or_path",
+                                  "architectures",
+                                  "attn_implementation",
+                                  "auto_map",
+                                  "bad_words_ids",
+                                  "begin_suppress_tokens",
+                                  "bos_token_id",
+                                  "classifier_dropout",
+                                  "decoder_start_token_id",
+                                  "diversity_penalty",
+                                  "do_sample",
+                                  "early_stopping",
+                                  "encoder_no_repeat_ngram_size",
+                                  "eos_token_id",
+                                  "exponential_decay_length_penalty",
+                                  "finetuning_task",
+                                  "forced_bos_token_id",
+                                  "forced_eos_token_id",
+                                  "gradient_checkpointing",
+                                  "id2label",
+                                  "is_decoder",
+                                  "keys_to_ignore_at_inference",
+                                  "label2id",
+                                  "length_penalty",
+                                  "max_length",
+                                  "min_length",
+                                  "no_repeat_ngram_size",
+                                  "num_beam_groups",
+                                  "num_beams",
+                                  "num_labels",
+                                  "num_return_sequences",
+                                  "output_attentions",
+                                  "output_hidden_states",
+                                  "output_scores",
+                                  "prefix",
+                                  "problem_type",
+                                  "remove_invalid_values",
+                                  "repetition_penalty",
+                                  "return_dict",
+                                  "return_dict_in_generate",
+                                  "sep_token_id",
+                                  "suppress_tokens",
+                                  "task_specific_params",
+                                  "temperature",
+                                  "tokenizer_class",
+                                  "top_k",
+                                  "top_p",
+                                  "transformers.js_config",
+                                  "transformers_version",
+                                  "typical_p",
+                                  "unk_token_id",
+                                  "use_cache"};
+
+/// Keys that would change something, at the one value at which they do not.
+struct NoOp {
+  StringRef key;
+  const char *value;
+};
+const NoOp noOps[] = {{"chunk_size_feed_forward", "0"},
+                      {"full_attn_mod", "1"},
+                      {"interpolate_factor", "1"},
+                      {"pruned_heads", "{}"}};
 
 const StringRef dropoutKeys[] = {
     "activation_dropout", "attention_dropout", "attention_probs_dropout_prob",
-    "attn_pdrop", "dropout", "embd_pdrop", "embedding_dropout",
-    "hidden_dropout", "hidden_dropout_prob", "layerdrop", "resid_pdrop",
-    "residual_dropout"};
+    "attn_pdrop",         "dropout",           "embd_pdrop",
+    "embedding_dropout",  "hidden_dropout",    "hidden_dropout_prob",
+    "layerdrop",          "resid_pdrop",       "residual_dropout"};
 
 std::optional<Activation> parseActivation(StringRef name) {
   return llvm::StringSwitch<std::optional<Activation>>(name)
@@ -56,17 +108,6 @@ std::optional<Activation> parseActivation(StringRef name) {
       .Case("relu", Activation::Relu)
       .Case("relu2", Activation::Relu2)
       .Default(std::nullopt);
-}
-
-Activation readActivation(ObjectReader &config, const Family &family) {
-  const StringRef key = family.keys.activation;
-  std::optional<Activation> activation =
-      parseActivation(config.getString(key, family.activation));
-  if (!activation)
-    config.fail(key, "is not supported; supported are gelu, gelu_python, "
-                     "gelu_new, gelu_pytorch_tanh, gelu_fast, silu, swish, "
-                     "relu, relu2");
-  return activation.value_or(Activation::Silu);
 }
 
 bool readSwitch(ObjectReader &config, const Switch &rule) {
@@ -111,10 +152,9 @@ void readAttention(ObjectReader &config, const Family &family, Model &model) {
   model.heads = config.getInteger(keys.heads, headRange);
   model.kvHeads = model.heads;
   if (family.groupedQuery)
-    model.kvHeads = config
-                        .getInteger("num_key_value_heads", headRange,
-                                    family.kvHeads)
-                        .value_or(model.heads);
+    model.kvHeads =
+        config.getInteger("num_key_value_heads", headRange, family.kvHeads)
+            .value_or(model.heads);
   if (model.heads % model.kvHeads)
     config.fail(keys.heads, "is not divisible by \"num_key_value_heads\" (" +
                                 llvm::Twine(model.kvHeads) + ")");
@@ -129,10 +169,79 @@ void readAttention(ObjectReader &config, const Family &family, Model &model) {
   model.attentionScale = 1 / std::sqrt(double(model.headDim));
 }
 
+/// "layer_types": whether each layer slides, if the key is there.
+std::optional<std::vector<bool>> readLayerTypes(ObjectReader &config,
+                                                size_t layers) {
+  const StringRef key = "layer_types";
+  if (const json *list = config.find(key); list && !list->is_null()) {
+    std::vector<bool> slides;
+    if (!list->is_array() || list->size() != layers) {
+      config.fail(key,
+                  "is not a list of " + llvm::Twine(layers) + " layer types");
+      return std::nullopt;
+    }
+    for (const json &type : *list) {
+      if (type != "full_attention" && type != "sliding_attention") {
+        config.fail(key, "has element " + printValue(type) +
+                             "; legal: \"full_attention\", "
+                             "\"sliding_attention\"");
+        return std::nullopt;
+      }
+      slides.push_back(type == "sliding_attention");
+    }
+    return slides;
+  }
+  return std::nullopt;
+}
+
 /// The window of every layer.
 void readWindows(ObjectReader &config, const Family &family, Model &model) {
-  if (family.window == WindowRule::None)
+  const size_t count = model.layers.size();
+  std::optional<int64_t> window;
+  if (family.window != WindowRule::None)
+    window = config.getInteger("sliding_window", positionRange,
+                               family.slidingWindow);
+  int64_t firstSliding = 0;
+  if (family.window == WindowRule::Qwen) {
+    if (!config.getBool("use_sliding_window", false))
+      window = std::nullopt;
+    firstSliding =
+        config.getInteger("max_window_layers", {0, 4096}, 28).value_or(28);
+  }
+  std::vector<bool> slides(count);
+  for (size_t i = 0; i < count; ++i)
+    slides[i] = window && int64_t(i) >= firstSliding;
+
+  if (std::optional<std::vector<bool>> types = readLayerTypes(config, count)) {
+    const bool possible = family.window == WindowRule::Qwen
+                              ? window || !llvm::is_contained(*types, true)
+                              : *types == slides;
+    if (!possible)
+      config.fail("layer_types",
+                  "contradicts the sliding window of the model (" +
+                      (window ? llvm::Twine(*window).str() : "none") + ")");
+    slides = *types;
+  }
+  for (auto [layer, slide] : llvm::zip_equal(model.layers, slides))
+    layer.window = slide ? window.value_or(0) : 0;
+}
+
+/// The row of the embedding without gradient. Like torch, counts from the end
+/// if negative.
+void readPaddingToken(ObjectReader &config, const Family &family,
+                      Model &model) {
+  const StringRef key = "pad_token_id";
+  if (!family.paddingRow) {
+    config.find(key);
     return;
+  }
+  const bool given = config.has(key);
+  std::optional<int64_t> token = config.getInteger(
+      key, {-model.vocab, model.vocab - 1},
+      family.paddingToken < model.vocab ? family.paddingToken : std::nullopt);
+  if (token && *token < 0 && given)
+    *token += model.vocab;
+  model.paddingToken = token;
 }
 
 /// Sum of all tensor sizes, or nothing if it does not fit.
@@ -157,11 +266,10 @@ void readModel(ObjectReader &config, const Family &family, Model &model,
   model.hidden = config.getInteger(keys.hidden, widthRange);
   model.layers.resize(config.getInteger(keys.layers, layerRange));
   readAttention(config, family, model);
-  // Only GPT-2 lets its MLP's width follow from the hidden size.
-  if (family.modelType == "gpt2")
+  if (family.mlpFactor)
     model.intermediate =
         config.getInteger(keys.intermediate, intermediateRange, std::nullopt)
-            .value_or(4 * model.hidden);
+            .value_or(family.mlpFactor * model.hidden);
   else
     model.intermediate =
         config.getInteger(keys.intermediate, intermediateRange);
@@ -174,7 +282,7 @@ void readModel(ObjectReader &config, const Family &family, Model &model,
   model.norm = family.norm;
   if (!keys.normEps.empty())
     model.norm.eps = config.getNumber(keys.normEps, epsRange, model.norm.eps);
-  model.activation = readActivation(config, family);
+  model.activation = readActivation(config, keys.activation, family.activation);
   model.form = family.form;
   model.qkNorm = family.qkNorm;
   model.tied = config.getBool("tie_word_embeddings", family.tied);
@@ -184,19 +292,29 @@ void readModel(ObjectReader &config, const Family &family, Model &model,
   model.checkpointDtype = readDtype(config);
   readDropouts(config, model);
   readWindows(config, family, model);
+  readPaddingToken(config, family, model);
 
   LayoutOptions layout;
   layout.attentionBias = readSwitch(config, family.attentionBias);
   layout.outputBias = layout.attentionBias && family.outputBias;
   layout.mlpBias = readSwitch(config, family.mlpBias);
-  if (!family.rotary)
-    layout.positionRows = model.maxPositions + model.positionOffset;
   if (config.failed())
     return;
-  if (family.rotary)
-    model.rope = readRope(config, model, options.seqLen);
+  if (family.rotary) {
+    model.rope = readRope(config, family, model, options.seqLen, model.notes);
+  } else {
+    layout.positionRows = model.maxPositions + model.positionOffset;
+    if (options.seqLen > model.maxPositions)
+      config.fail(keys.positions, "is less than the sequence length (" +
+                                      llvm::Twine(options.seqLen) + ")");
+  }
   if (family.adjust)
-    family.adjust(config, model);
+    family.adjust(config, model, layout);
+  for (const NoOp &noOp : noOps)
+    if (const json *value = config.find(noOp.key);
+        value && !value->is_null() && *value != json::parse(noOp.value))
+      config.fail(noOp.key,
+                  llvm::Twine("is not supported; legal: ") + noOp.value);
   std::vector<StringRef> harmless(std::begin(harmlessKeys),
                                   std::end(harmlessKeys));
   harmless.insert(harmless.end(), family.harmless.begin(),
@@ -211,6 +329,17 @@ void readModel(ObjectReader &config, const Family &family, Model &model,
 }
 
 } // namespace
+
+Activation cleave::frontend::readActivation(ObjectReader &config, StringRef key,
+                                            StringRef otherwise) {
+  std::optional<Activation> activation =
+      parseActivation(config.getString(key, otherwise));
+  if (!activation)
+    config.fail(key, "is not supported; supported are gelu, gelu_python, "
+                     "gelu_new, gelu_pytorch_tanh, gelu_fast, silu, swish, "
+                     "relu, relu2");
+  return activation.value_or(Activation::Silu);
+}
 
 std::vector<int64_t> Piece::getShape() const {
   std::vector<int64_t> shape;
@@ -237,8 +366,7 @@ llvm::Expected<Model> cleave::parseModel(StringRef text, StringRef file,
   }
   ObjectReader config(*document, "", diagnostic);
   if (!config.has("model_type"))
-    config.failKey("model_type",
-                   "is missing; supported are " + listFamilies());
+    config.failKey("model_type", "is missing; supported are " + listFamilies());
   const std::string modelType = config.getString("model_type", "");
   const Family *family = findFamily(modelType);
   if (!family)
@@ -262,8 +390,7 @@ llvm::Expected<Model> cleave::loadModel(StringRef path,
   if (!llvm::sys::fs::is_regular_file(status))
     return llvm::createStringError(path + ": not a regular file");
   if (status.getSize() > maxBytes)
-    return llvm::createStringError(path + ": " +
-                                   llvm::Twine(status.getSize()) +
+    return llvm::createStringError(path + ": " + llvm::Twine(status.getSize()) +
                                    " bytes; legal: at most 16 MiB");
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)

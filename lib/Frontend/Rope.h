@@ -2,16 +2,18 @@
 #ifndef CLEAVE_LIB_FRONTEND_ROPE_H
 #define CLEAVE_LIB_FRONTEND_ROPE_H
 
-#include "ConfigReader.h"
-#include "cleave/Frontend/Model.h"
+#include "Family.h"
 
 namespace cleave::frontend {
 
 /// Reads "rope_theta", "rope_scaling", "rope_parameters" and the partial
 /// rotation of a config, and computes the frequencies from them. The model's
-/// modelType, headDim and maxPositions must be set. `seqLen` decides between
-/// the short and the long factors of longrope; 0: the model's maximum.
-RopeSpec readRope(ObjectReader &config, const Model &model, int64_t seqLen);
+/// headDim and maxPositions must be set. `seqLen` decides between the short
+/// and the long factors of longrope; 0: the model's maximum. What a user
+/// should know goes to `notes`.
+RopeSpec readRope(ObjectReader &config, const Family &family,
+                  const Model &model, int64_t seqLen,
+                  std::vector<std::string> &notes);
 
 } // namespace cleave::frontend
 

@@ -106,6 +106,9 @@ struct Model {
   Piece embedding;                      ///< [vocab, hidden]
   std::optional<Piece> positions;       ///< learned, [rows, hidden]
   int64_t positionOffset = 0;           ///< first row used (OPT: 2)
+  /// Looking up this token sends no gradient to its row of the embedding
+  /// (torch's padding_idx); a tied head still does.
+  std::optional<int64_t> paddingToken;
   double embeddingScale = 1;            ///< Gemma: sqrt(hidden)
   NormSpec norm;
   std::optional<RopeSpec> rope;
