@@ -36,7 +36,7 @@ std::string quoteNonFinite(llvm::StringRef text) {
     } else {
       for (llvm::StringRef word : {"NaN", "Infinity", "-Infinity"})
         if (text.starts_with(word)) {
-          out += ('"' + word + '"').str();
+          out += "\"" + word.str() + "\"";
           text = text.drop_front(word.size());
           length = 0;
           break;
