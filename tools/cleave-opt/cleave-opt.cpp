@@ -1,5 +1,8 @@
 //===- cleave-opt.cpp - Run any pass or stage on a file -------------------===//
+#include "dialects/dist/Dist.h"
 #include "dialects/exec/Exec.h"
+#include "dialects/xf/Xf.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -7,7 +10,8 @@
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
-  registry.insert<cleave::exec::ExecDialect, mlir::arith::ArithDialect,
+  registry.insert<mlir::func::FuncDialect, cleave::exec::ExecDialect, cleave::dist::DistDialect,
+                  cleave::xf::XfDialect, mlir::arith::ArithDialect,
                   mlir::math::MathDialect>();
   mlir::registerTransformsPasses();
   return mlir::asMainReturnCode(

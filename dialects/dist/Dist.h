@@ -1,0 +1,26 @@
+//===- Dist.h - The dist dialect ------------------------------------------===//
+#ifndef CLEAVE_DIALECTS_DIST_DIST_H
+#define CLEAVE_DIALECTS_DIST_DIST_H
+
+#include "cleave/Mesh/Mesh.h"
+#include "cleave/Placement/Placement.h"
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialects/dist/DistDialect.h.inc"
+#include "dialects/dist/DistEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/dist/DistAttrs.h.inc"
+
+#include "dialects/dist/CollectiveInterface.h.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/dist/Dist.h.inc"
+
+#endif // CLEAVE_DIALECTS_DIST_DIST_H

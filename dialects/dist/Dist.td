@@ -1,0 +1,199 @@
+#ifndef CLEAVE_DIALECTS_DIST_TD
+#define CLEAVE_DIALECTS_DIST_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "dialects/dist/CollectiveInterface.td"
+
+def Dist_Dialect : Dialect {
+  let name = "dist";
+  let cppNamespace = "::cleave::dist";
+  let summary = "Meshes, placements and the collectives between them";
+  let description = [{
+    A mesh names its axes; a placement, the encoding of a tensor type, says for
+    each dim which axes split it and along which axes the value is still
+    partial. `dist.reshard` is the wish to have a value under another placement;
+    the collectives are the deeds.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class Dist_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Dist_Dialect, mnemonic, traits>;
+
+//===----------------------------------------------------------------------===//
+// Attributes
+//===----------------------------------------------------------------------===//
+
+def Dist_Reduction : I32EnumAttr<"ReductionKind", "how partial values combine", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]> {
+  let cppNamespace = "::cleave::dist";
+}
+
+def Dist_AxisAttr : AttrDef<Dist_Dialect, "Axis"> {
+  let mnemonic = "axis";
+  let summary = "a named axis of a mesh and its size";
+  let parameters = (ins StringRefParameter<>:$name, "int64_t":$size);
+  let assemblyFormat = "`<` $name `=` $size `>`";
+}
+
+def Dist_OnAttr : AttrDef<Dist_Dialect, "On"> {
+  let mnemonic = "on";
+  let summary = "the placement of a tensor on a mesh; the encoding of its type";
+  let description = [{
+    One list of axes for each dim, major first: the dim is cut by the first
+    axis, each piece by the next. Along the `partial` axes each rank holds an
+    addend (or, with `max`, a candidate) of the value. Along axes that are not
+    named, ranks hold copies.
+
+    ```mlir
+    #dist.on<@mesh, [{dp}, {}, {tp} ]>
+    #dist.on<@mesh, [{dp}, {} ], partial = {tp}>
+    #dist.on<@mesh, [{dp}, {} ], max = {tp}>
+    ```
+
+    Constraints:
+    1. No axis is named twice.
+    2. As many lists as the tensor has dims.
+  }];
+  // Axis names are bare identifiers in braces, which no directive can print.
+  let hasCustomAssemblyFormat = 1;
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$mesh,
+                        "::mlir::ArrayAttr":$dims, "::mlir::ArrayAttr":$partial,
+                        "::cleave::dist::ReductionKind":$reduction);
+  let genVerifyDecl = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Meshes and reshards
+//===----------------------------------------------------------------------===//
+
+def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
+  let summary = "ranks arranged along named axes";
+  let description = [{
+    The last axis varies fastest: its neighbours are neighbouring ranks.
+
+    ```mlir
+    dist.mesh @mesh [#dist.axis<"dp" = 4>, #dist.axis<"tp" = 8>]
+    ```
+
+    Constraints:
+    1. Axis names are unique and not empty, sizes at least 1.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       TypedArrayAttrBase<Dist_AxisAttr, "axes">:$axes);
+  let assemblyFormat = "$sym_name $axes attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{ ::cleave::Mesh getMesh(); }];
+}
+
+def Dist_ReshardOp : Dist_Op<"reshard", [Pure]> {
+  let summary = "the same value under another placement";
+  let description = [{
+    Says what is wanted, not how: the reshard planner finds the cheapest
+    collectives. It never makes a value partial over an axis that it was not
+    partial over before.
+
+    ```mlir
+    // a reduce_scatter over tp
+    %y = dist.reshard %x
+        : tensor<8x16xf32, #dist.on<@mesh, [{}, {} ], partial = {tp}>>
+       to tensor<8x16xf32, #dist.on<@mesh, [{tp}, {} ]>>
+    ```
+
+    Constraints:
+    1. Both types have the same shape and element type, and a placement on the
+       same mesh.
+    2. The result is partial over no axis that the operand is not.
+  }];
+  let arguments = (ins AnyRankedTensor:$input);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+class Dist_CollectiveOp<string mnemonic>
+    : Dist_Op<mnemonic, [Pure,
+        DeclareOpInterfaceMethods<CollectiveOpInterface, ["applyTo"]>]> {
+  let results = (outs AnyRankedTensor:$result);
+  let hasVerifier = 1;
+}
+
+defvar typeConstraint = [{
+    Constraints:
+    1. With placements: the result's is the operand's after this collective.
+    2. Without placements, in the local program: ranks agree, and only dims that
+       the collective names change.
+}];
+
+def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
+  let summary = "combine partial values; every rank gets the result";
+  let description = "`[{}] partial={x} -> [{}]`\n\n" # typeConstraint # [{
+
+    ```mlir
+    %y = dist.all_reduce %x axes ["tp"]
+        : tensor<8xf32, #dist.on<@mesh, [{} ], partial = {tp}>>
+       to tensor<8xf32, #dist.on<@mesh, [{} ]>>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes,
+                       DefaultValuedAttr<Dist_Reduction,
+                         "::cleave::dist::ReductionKind::Sum">:$reduction);
+  let assemblyFormat = [{
+    $input `axes` $axes (`reduction` $reduction^)? attr-dict
+    `:` type($input) `to` type($result)
+  }];
+}
+
+def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
+  let summary = "combine partial values; each rank gets its shard of a dim";
+  let description = "`[{}] partial={x} -> [{x}]`\n\n" # typeConstraint;
+  let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
+                       DefaultValuedAttr<Dist_Reduction,
+                         "::cleave::dist::ReductionKind::Sum">:$reduction);
+  let assemblyFormat = [{
+    $input `axes` $axes `dim` $dim (`reduction` $reduction^)? attr-dict
+    `:` type($input) `to` type($result)
+  }];
+}
+
+def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
+  let summary = "every rank gets the shards of a dim, in shard order";
+  let description = "`[{x}] -> [{}]`\n\n" # typeConstraint;
+  let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim);
+  let assemblyFormat = [{
+    $input `axes` $axes `dim` $dim attr-dict `:` type($input) `to` type($result)
+  }];
+}
+
+def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
+  let summary = "move axes from one dim to another";
+  let description = "`[{x}, {}] -> [{}, {x}]`: gathers `dim`, splits "
+                    "`split_dim`.\n\n" # typeConstraint;
+  let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
+                       I64Attr:$split_dim);
+  let assemblyFormat = [{
+    $input `axes` $axes `from` $dim `to` $split_dim attr-dict
+    `:` type($input) `to` type($result)
+  }];
+}
+
+def Dist_SliceOp : Dist_CollectiveOp<"slice"> {
+  let summary = "each rank keeps its shard of a dim; moves nothing";
+  let description = "`[{}] -> [{x}]`\n\n" # typeConstraint;
+  let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim);
+  let assemblyFormat = [{
+    $input `axes` $axes `dim` $dim attr-dict `:` type($input) `to` type($result)
+  }];
+}
+
+#endif

@@ -1,0 +1,78 @@
+//===- Placements.cpp - Between tensor encodings and lib's placements -----===//
+#include "dialects/dist/Placements.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::dist;
+
+OnAttr dist::getPlacementAttr(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor ? dyn_cast_or_null<OnAttr>(tensor.getEncoding()) : OnAttr();
+}
+
+AxisList dist::getAxes(ArrayAttr names, const Mesh &mesh) {
+  AxisList axes;
+  for (auto name : names.getAsValueRange<StringAttr>()) {
+    std::optional<Axis> axis = mesh.getAxisIndex(name);
+    assert(axis && "the mesh must have every axis that a placement names");
+    axes.push_back(*axis);
+  }
+  return axes;
+}
+
+ArrayAttr dist::getAxesAttr(MLIRContext *context, const Mesh &mesh,
+                            ArrayRef<Axis> axes) {
+  SmallVector<Attribute> names;
+  for (Axis axis : axes)
+    names.push_back(StringAttr::get(context, mesh.getName(axis)));
+  return ArrayAttr::get(context, names);
+}
+
+Placement dist::getPlacement(OnAttr attr, const Mesh &mesh) {
+  Placement placement;
+  for (auto dim : attr.getDims().getAsRange<ArrayAttr>())
+    placement.dims.push_back(getAxes(dim, mesh));
+  placement.partial = getAxes(attr.getPartial(), mesh);
+  llvm::sort(placement.partial);
+  placement.reduction = attr.getReduction() == ReductionKind::Max
+                            ? Reduction::Max
+                            : Reduction::Sum;
+  return placement;
+}
+
+OnAttr dist::getPlacementAttr(FlatSymbolRefAttr name, const Mesh &mesh,
+                              const Placement &placement) {
+  MLIRContext *context = name.getContext();
+  SmallVector<Attribute> dims;
+  for (const AxisList &dim : placement.dims)
+    dims.push_back(getAxesAttr(context, mesh, dim));
+  bool max = placement.isPartial() && placement.reduction == Reduction::Max;
+  return OnAttr::get(context, name, ArrayAttr::get(context, dims),
+                     getAxesAttr(context, mesh, placement.partial),
+                     max ? ReductionKind::Max : ReductionKind::Sum);
+}
+
+RankedTensorType dist::withPlacement(RankedTensorType type, OnAttr attr) {
+  return RankedTensorType::get(type.getShape(), type.getElementType(), attr);
+}
+
+Mesh dist::getNominalMesh(TypeRange types) {
+  SmallVector<MeshAxis> axes;
+  auto add = [&](ArrayAttr names) {
+    for (auto name : names.getAsValueRange<StringAttr>())
+      if (llvm::none_of(axes, [&](auto &axis) { return axis.name == name; }))
+        axes.push_back({name.str(), 1});
+  };
+  for (Type type : types)
+    if (OnAttr attr = getPlacementAttr(type)) {
+      for (auto dim : attr.getDims().getAsRange<ArrayAttr>())
+        add(dim);
+      add(attr.getPartial());
+    }
+  return Mesh(axes);
+}
+
+MeshOp dist::lookupMesh(Operation *module) {
+  auto meshes = module->getRegion(0).getOps<MeshOp>();
+  return meshes.empty() ? MeshOp() : *meshes.begin();
+}

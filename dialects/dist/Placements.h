@@ -1,0 +1,36 @@
+//===- Placements.h - Between tensor encodings and lib's placements -------===//
+#ifndef CLEAVE_DIALECTS_DIST_PLACEMENTS_H
+#define CLEAVE_DIALECTS_DIST_PLACEMENTS_H
+
+#include "dialects/dist/Dist.h"
+
+namespace cleave::dist {
+
+/// The placement of a tensor type, null if it has none.
+OnAttr getPlacementAttr(mlir::Type type);
+
+/// The placement with axes as indices into `mesh`, which must have them all.
+Placement getPlacement(OnAttr attr, const Mesh &mesh);
+
+/// The same as an attribute.
+OnAttr getPlacementAttr(mlir::FlatSymbolRefAttr name, const Mesh &mesh,
+                        const Placement &placement);
+
+/// `type` under another placement.
+mlir::RankedTensorType withPlacement(mlir::RankedTensorType type, OnAttr attr);
+
+/// A mesh of the axes that these types name, each of size 1: enough to check
+/// an op on its own, where sizes do not matter.
+Mesh getNominalMesh(mlir::TypeRange types);
+
+/// Axis names as an attribute, and back.
+mlir::ArrayAttr getAxesAttr(mlir::MLIRContext *context, const Mesh &mesh,
+                            llvm::ArrayRef<Axis> axes);
+AxisList getAxes(mlir::ArrayAttr names, const Mesh &mesh);
+
+/// The one mesh of a module; null if there is none.
+MeshOp lookupMesh(mlir::Operation *module);
+
+} // namespace cleave::dist
+
+#endif // CLEAVE_DIALECTS_DIST_PLACEMENTS_H

@@ -1,0 +1,203 @@
+//===- Xf.cpp - The training-graph dialect and its verifiers --------------===//
+#include "dialects/xf/Xf.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace cleave::xf;
+
+#include "dialects/xf/XfDialect.cpp.inc"
+#include "dialects/xf/XfEnums.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/xf/XfAttrs.cpp.inc"
+
+#include "dialects/xf/XfInterfaces.cpp.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/xf/Xf.cpp.inc"
+
+void XfDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/xf/XfAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/xf/Xf.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// Shapes
+//===----------------------------------------------------------------------===//
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+static std::string format(ArrayRef<int64_t> shape) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  stream << "[";
+  llvm::interleaveComma(shape, stream);
+  stream << "]";
+  return text;
+}
+
+/// Checks that `value`, called `what`, has `expected` shape.
+static LogicalResult expectShape(Operation *op, StringRef what, Value value,
+                                 ArrayRef<int64_t> expected) {
+  if (shapeOf(value) == expected)
+    return success();
+  return op->emitOpError("expects ") << what << " of shape " << format(expected)
+                                     << ", got " << format(shapeOf(value));
+}
+
+static SmallVector<int64_t> concat(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+  SmallVector<int64_t> all(a);
+  all.append(b.begin(), b.end());
+  return all;
+}
+
+LogicalResult EmbeddingOp::verify() {
+  if (shapeOf(getTable()).size() != 2)
+    return emitOpError("expects a table of 2 dims, got ")
+           << format(shapeOf(getTable()));
+  return expectShape(*this, "a result", getResult(),
+                     concat(shapeOf(getIds()), shapeOf(getTable())[1]));
+}
+
+LogicalResult LinearOp::verify() {
+  int64_t contract = getContract(), rank = shapeOf(getWeight()).size();
+  if (contract < 1 || contract > rank ||
+      contract > int64_t(shapeOf(getX()).size()))
+    return emitOpError("expects contract to be between 1 and the ranks of x "
+                       "and weight, got ")
+           << contract;
+  ArrayRef<int64_t> w = shapeOf(getWeight());
+  ArrayRef<int64_t> ins =
+      getInputsFirst() ? w.take_front(contract) : w.take_back(contract);
+  ArrayRef<int64_t> outs = getInputsFirst() ? w.drop_front(contract)
+                                            : w.drop_back(contract);
+  if (shapeOf(getX()).take_back(contract) != ins)
+    return emitOpError("expects x to end in the weight's input dims ")
+           << format(ins) << ", got " << format(shapeOf(getX()));
+  if (getBias() && failed(expectShape(*this, "a bias", getBias(), outs)))
+    return failure();
+  return expectShape(*this, "a result", getResult(),
+                     concat(shapeOf(getX()).drop_back(contract), outs));
+}
+
+/// Returns x's dims before the normalized ones of `weight`.
+static FailureOr<ArrayRef<int64_t>> getNormRows(Operation *op, Value x,
+                                                Value weight) {
+  size_t rank = shapeOf(weight).size();
+  if (rank == 0 || rank > shapeOf(x).size() ||
+      shapeOf(x).take_back(rank) != shapeOf(weight))
+    return op->emitOpError("expects a weight with the trailing dims of x, ")
+           << format(shapeOf(x)) << ", got " << format(shapeOf(weight));
+  return shapeOf(x).drop_back(rank);
+}
+
+LogicalResult RMSNormOp::verify() {
+  FailureOr<ArrayRef<int64_t>> rows = getNormRows(*this, getX(), getWeight());
+  if (failed(rows) ||
+      failed(expectShape(*this, "a result", getResult(), shapeOf(getX()))))
+    return failure();
+  return expectShape(*this, "rstd", getRstd(), *rows);
+}
+
+LogicalResult LayerNormOp::verify() {
+  FailureOr<ArrayRef<int64_t>> rows = getNormRows(*this, getX(), getWeight());
+  if (failed(rows) ||
+      failed(
+          expectShape(*this, "a bias", getBias(), shapeOf(getWeight()))) ||
+      failed(expectShape(*this, "a result", getResult(), shapeOf(getX()))) ||
+      failed(expectShape(*this, "a mean", getMean(), *rows)))
+    return failure();
+  return expectShape(*this, "rstd", getRstd(), *rows);
+}
+
+LogicalResult RopeOp::verify() {
+  ArrayRef<int64_t> x = shapeOf(getX()), cos = shapeOf(getCos());
+  if (x.size() != 4 || cos.size() != 2 || cos != shapeOf(getSin()))
+    return emitOpError("expects x of 4 dims and two tables of 2 dims");
+  if (cos[0] != x[1] || 2 * cos[1] > x[3])
+    return emitOpError("expects tables of ")
+           << x[1] << " rows and at most " << x[3] / 2 << " columns, got "
+           << format(cos);
+  return expectShape(*this, "a result", getResult(), x);
+}
+
+LogicalResult AttentionOp::verify() {
+  ArrayRef<int64_t> q = shapeOf(getQ()), k = shapeOf(getK());
+  if (q.size() != 4 || k.size() != 4 || q[0] != k[0] || q[1] != k[1] ||
+      q[3] != k[3])
+    return emitOpError("expects q [b, s, heads, d] and k [b, s, kv_heads, d], "
+                       "got ")
+           << format(q) << " and " << format(k);
+  if (k[2] < 1 || q[2] % k[2] != 0)
+    return emitOpError("expects kv heads (")
+           << k[2] << ") to divide heads (" << q[2] << ")";
+  if (failed(expectShape(*this, "v", getV(), k)) ||
+      failed(expectShape(*this, "a result", getResult(), q)))
+    return failure();
+  return expectShape(*this, "lse", getLse(), {q[0], q[2], q[1]});
+}
+
+LogicalResult AddOp::verify() {
+  if (getInputs().empty())
+    return emitOpError("expects at least one operand");
+  ArrayRef<int64_t> shape = shapeOf(getResult());
+  if (failed(expectShape(*this, "a first operand", getInputs()[0], shape)))
+    return failure();
+  for (auto [i, input] : llvm::enumerate(getInputs()))
+    if (shapeOf(input).size() > shape.size() ||
+        shape.take_back(shapeOf(input).size()) != shapeOf(input))
+      return emitOpError("expects operand ")
+             << i << " to have the trailing dims of " << format(shape)
+             << ", got " << format(shapeOf(input));
+  return success();
+}
+
+OpFoldResult AddOp::fold(FoldAdaptor) {
+  if (getInputs().size() == 1 && getInputs()[0].getType() == getType())
+    return getInputs()[0];
+  return {};
+}
+
+LogicalResult CastOp::verify() {
+  return expectShape(*this, "a result", getResult(), shapeOf(getX()));
+}
+
+OpFoldResult CastOp::fold(FoldAdaptor) {
+  return getX().getType() == getType() ? OpFoldResult(getX()) : OpFoldResult();
+}
+
+LogicalResult SliceRowsOp::verify() {
+  ArrayRef<int64_t> x = shapeOf(getX()), y = shapeOf(getResult());
+  if (x.empty() || y.size() != x.size() || x.drop_front() != y.drop_front())
+    return emitOpError("expects operand and result to differ in dim 0 only");
+  if (int64_t(getStart()) < 0 || int64_t(getStart()) + y[0] > x[0])
+    return emitOpError("expects rows in [0, ")
+           << x[0] << "), got [" << getStart() << ", " << getStart() + y[0]
+           << ")";
+  return success();
+}
+
+LogicalResult CrossEntropyOp::verify() {
+  ArrayRef<int64_t> logits = shapeOf(getLogits());
+  if (logits.empty())
+    return emitOpError("expects logits of at least one dim");
+  if (failed(expectShape(*this, "targets", getTargets(), logits.drop_back())))
+    return failure();
+  if (int64_t(getVocab()) < 1 || int64_t(getVocab()) > logits.back())
+    return emitOpError("expects vocab to be between 1 and ")
+           << logits.back() << ", got " << getVocab();
+  if (failed(expectShape(*this, "a loss", getLoss(), {})))
+    return failure();
+  return expectShape(*this, "lse", getLse(), logits.drop_back());
+}

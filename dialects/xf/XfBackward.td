@@ -1,0 +1,288 @@
+#ifndef CLEAVE_DIALECTS_XF_BACKWARD_TD
+#define CLEAVE_DIALECTS_XF_BACKWARD_TD
+
+include "dialects/xf/XfForward.td"
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Cost]> {
+  let summary = "sum the gradients of the tokens into the rows of a table";
+  let description = [{
+    ```mlir
+    %dt = xf.embedding_grad %ids, %dy
+        : (tensor<2x8xi32>, tensor<2x8x64xf32>) -> tensor<100x64xf32>
+    ```
+  }];
+  let arguments = (ins Xf_Ids:$ids, Xf_Tensor:$dy);
+  let results = (outs Xf_Tensor:$result);
+}
+
+def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Flops]> {
+  let summary = "dy^T x over the leading dims";
+  let description = [{
+    The first `leading` dims of x and dy are summed; the result is
+    `[outs..., ins...]`, or `[ins..., outs...]` with `inputs_first`.
+
+    ```mlir
+    %dw = xf.linear_weight_grad %x, %dy {leading = 2 : i64}
+        : (tensor<2x8x64xf32>, tensor<2x8x32xf32>) -> tensor<32x64xf32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$x, Xf_Tensor:$dy, I64Attr:$leading,
+                       UnitAttr:$inputs_first);
+  let results = (outs Xf_Tensor:$result);
+}
+
+def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+  let summary = "sum over leading dims";
+  let description = [{
+    ```mlir
+    %db = xf.reduce_leading %dy : (tensor<2x8x64xf32>) -> tensor<64xf32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$x);
+  let results = (outs Xf_Tensor:$result);
+}
+
+def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+  let summary = "gradient of xf.rms_norm with respect to x";
+  let description = [{
+    With g = dy (offset + w): `rstd (g - x rstd^2 mean(g x))`.
+
+    ```mlir
+    %dx = xf.rms_norm_grad %x, %w, %rstd, %dy
+        : (tensor<2x8x64xf32>, tensor<64xf32>, tensor<2x8xf32>,
+           tensor<2x8x64xf32>) -> tensor<2x8x64xf32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$x, Xf_Tensor:$weight, Xf_F32Tensor:$rstd,
+                       Xf_Tensor:$dy,
+                       DefaultValuedAttr<F64Attr, "0.0">:$offset);
+  let results = (outs Xf_Tensor:$result);
+}
+
+def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+  let summary = "gradient of xf.layer_norm with respect to x";
+  let description = [{
+    With g = dy w and n = (x - mean) rstd: `rstd (g - mean(g) - n mean(g n))`.
+
+    ```mlir
+    %dx = xf.layer_norm_grad %x, %w, %mean, %rstd, %dy
+        : (tensor<2x8x64xf32>, tensor<64xf32>, tensor<2x8xf32>,
+           tensor<2x8xf32>, tensor<2x8x64xf32>) -> tensor<2x8x64xf32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$x, Xf_Tensor:$weight, Xf_F32Tensor:$mean,
+                       Xf_F32Tensor:$rstd, Xf_Tensor:$dy);
+  let results = (outs Xf_Tensor:$result);
+}
+
+def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+  let summary = "gradient of a norm with respect to its weight";
+  let description = [{
+    `sum over rows of dy (x - mean) rstd`; without a mean for xf.rms_norm.
+
+    ```mlir
+    %dw = xf.norm_weight_grad %x, %rstd, %dy
+        : (tensor<2x8x64xf32>, tensor<2x8xf32>, tensor<2x8x64xf32>)
+       -> tensor<64xf32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$x, Xf_F32Tensor:$rstd, Xf_Tensor:$dy,
+                       Optional<Xf_F32Tensor>:$mean);
+  let results = (outs Xf_Tensor:$result);
+}
+
+def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Flops]> {
+  let summary = "gradients of xf.attention with respect to q, k and v";
+  let description = [{
+    ```mlir
+    %dq, %dk, %dv = xf.attention_grad %q, %k, %v, %o, %lse, %do
+        {scale = 0.25 : f64}
+        : (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>,
+           tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xf32>)
+       -> (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>)
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$q, Xf_Tensor:$k, Xf_Tensor:$v, Xf_Tensor:$out,
+                       Xf_F32Tensor:$lse, Xf_Tensor:$dout, F64Attr:$scale,
+                       DefaultValuedAttr<I64Attr, "0">:$window,
+                       DefaultValuedAttr<F64Attr, "0.0">:$softcap);
+  let results = (outs Xf_Tensor:$dq, Xf_Tensor:$dk, Xf_Tensor:$dv);
+}
+
+def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Kernel, Xf_Cost,
+                                                          SameOperandsAndResultType]> {
+  let summary = "dy act'(x)";
+  let description = [{
+    ```mlir
+    %dx = xf.activation_grad %x, %dy {kind = 3 : i32}
+        : (tensor<2x64xf32>, tensor<2x64xf32>) -> tensor<2x64xf32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$x, Xf_Tensor:$dy, Xf_ActivationKind:$kind);
+  let results = (outs Xf_Tensor:$result);
+}
+
+def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Kernel, Xf_Cost,
+                                            SameOperandsAndResultType]> {
+  let summary = "dy up act'(gate) and dy act(gate)";
+  let description = [{
+    ```mlir
+    %dg, %du = xf.glu_grad %gate, %up, %dy {kind = 3 : i32}
+        : (tensor<2x64xf32>, tensor<2x64xf32>, tensor<2x64xf32>)
+       -> (tensor<2x64xf32>, tensor<2x64xf32>)
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$gate, Xf_Tensor:$up, Xf_Tensor:$dy,
+                       Xf_ActivationKind:$kind);
+  let results = (outs Xf_Tensor:$dgate, Xf_Tensor:$dup);
+}
+
+def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+  let summary = "rows placed at `start` of a table of zeros";
+  let description = [{
+    The gradient of `xf.slice_rows`.
+
+    ```mlir
+    %t = xf.pad_rows %x {start = 2 : i64}
+        : (tensor<48x64xf32>) -> tensor<130x64xf32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$x, I64Attr:$start);
+  let results = (outs Xf_Tensor:$result);
+}
+
+def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+  let summary = "gradient of xf.cross_entropy with respect to the logits";
+  let description = [{
+    `dloss (exp(x - lse) - [column = target])`, zero where the target is
+    negative and in the padding from column `vocab` on.
+
+    ```mlir
+    %dx = xf.cross_entropy_grad %x, %lse, %targets, %dloss
+        {vocab = 100 : i64}
+        : (tensor<2x8x104xf32>, tensor<2x8xf32>, tensor<2x8xi32>, tensor<f32>)
+       -> tensor<2x8x104xf32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$logits, Xf_F32Tensor:$lse, Xf_Ids:$targets,
+                       Xf_F32Tensor:$dloss, I64Attr:$vocab);
+  let results = (outs Xf_Tensor:$result);
+}
+
+//===----------------------------------------------------------------------===//
+// Optimizer
+//===----------------------------------------------------------------------===//
+
+def Xf_ReciprocalOp : Xf_TensorOp<"reciprocal", [Xf_Rule, Xf_Kernel, Xf_Cost,
+                                                 SameOperandsAndResultType]> {
+  let summary = "1 / max(x, 1)";
+  let description = [{
+    The factor that turns a sum over tokens into a mean; a batch of nothing but
+    ignored targets gives a loss of zero.
+
+    ```mlir
+    %y = xf.reciprocal %n : (tensor<f32>) -> tensor<f32>
+    ```
+  }];
+  let arguments = (ins Xf_F32Tensor:$x);
+  let results = (outs Xf_F32Tensor:$result);
+}
+
+def Xf_MulOp : Xf_TensorOp<"mul", [Xf_Rule, Xf_Kernel, Xf_Cost,
+                                   SameOperandsAndResultType]> {
+  let summary = "product of two tensors";
+  let description = [{
+    ```mlir
+    %z = xf.mul %x, %y : (tensor<f32>, tensor<f32>) -> tensor<f32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$x, Xf_Tensor:$y);
+  let results = (outs Xf_Tensor:$result);
+}
+
+def Xf_SquareSumOp : Xf_TensorOp<"square_sum", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+  let summary = "sum of squares of all elements";
+  let description = [{
+    Partial over the axes that split the operand.
+
+    ```mlir
+    %s = xf.square_sum %g : (tensor<32x64xf32>) -> tensor<f32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$x);
+  let results = (outs Xf_F32Tensor:$result);
+}
+
+def Xf_ClipFactorOp : Xf_TensorOp<"clip_factor", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+  let summary = "gradient norm and the factor that bounds it";
+  let description = [{
+    `norm = sqrt(x)`, `factor = min(1, max_norm / (norm + 1e-6))`, or 1 if
+    max_norm is 0; as torch.nn.utils.clip_grad_norm_.
+
+    ```mlir
+    %norm, %factor = xf.clip_factor %s {max_norm = 1.0 : f64}
+        : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
+    ```
+  }];
+  let arguments = (ins Xf_F32Tensor:$x, F64Attr:$max_norm);
+  let results = (outs Xf_F32Tensor:$norm, Xf_F32Tensor:$factor);
+}
+
+def Xf_ScheduleKind : I32EnumAttr<"ScheduleKind", "shape of the learning rate", [
+    I32EnumAttrCase<"Constant", 0, "constant">,
+    I32EnumAttrCase<"Cosine", 1, "cosine">,
+    I32EnumAttrCase<"Linear", 2, "linear">,
+    I32EnumAttrCase<"WarmupStableDecay", 3, "wsd">]> {
+  let cppNamespace = "::cleave::xf";
+}
+
+def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>]> {
+  let summary = "learning rate and bias corrections of this step";
+  let description = [{
+    A vector of four: the learning rate, 1 / (1 - beta1^t), 1 / (1 - beta2^t),
+    and 0, for the t-th step counted from 1. Linear warm-up over `warmup_steps`,
+    then constant, cosine or linear decay to `min_lr` at step `decay_steps` (0:
+    the run's last), or `stable_steps` of lr and then a linear decay.
+
+    ```mlir
+    %s = xf.schedule {kind = 1 : i32, lr = 2.0e-3 : f64, min_lr = 2.0e-4 : f64,
+        warmup_steps = 5 : i64, decay_steps = 20 : i64, stable_steps = 0 : i64,
+        beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<4xf32>
+    ```
+  }];
+  let arguments = (ins Xf_ScheduleKind:$kind, F64Attr:$lr, F64Attr:$min_lr,
+      I64Attr:$warmup_steps, I64Attr:$decay_steps, I64Attr:$stable_steps,
+      F64Attr:$beta1, F64Attr:$beta2);
+  let results = (outs Xf_F32Tensor:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+  let summary = "one AdamW update";
+  let description = [{
+    Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, as
+    torch.optim.AdamW. With g = grad * clip and [lr, c1, c2] = schedule:
+    `m' = b1 m + (1-b1) g`, `v' = b2 v + (1-b2) g^2`,
+    `w' = w (1 - lr decay) - lr c1 m' / (sqrt(c2 v') + eps)`.
+
+    ```mlir
+    %w1, %m1, %v1 = xf.adamw %w, %m, %v, %g, %clip, %schedule
+        {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64,
+         decay = 0.1 : f64}
+        : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
+           tensor<f32>, tensor<4xf32>)
+       -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>)
+    ```
+  }];
+  let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$v,
+      Xf_F32Tensor:$grad, Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
+      F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$decay);
+  let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m,
+                      Xf_F32Tensor:$new_v);
+}
+
+#endif

@@ -1,0 +1,69 @@
+#ifndef CLEAVE_DIALECTS_XF_INTERFACES_TD
+#define CLEAVE_DIALECTS_XF_INTERFACES_TD
+
+include "mlir/IR/OpBase.td"
+
+def ShardingRuleOpInterface : OpInterface<"ShardingRuleOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = [{
+    The one statement from which type checking and propagation of placements
+    follow; see cleave/Placement/ShardingRule.h. An op that implements it is
+    verified against its rule wherever its types carry placements.
+  }];
+  let methods = [
+    InterfaceMethod<"The rule for these operand and result shapes.",
+                    "::cleave::ShardingRule", "getShardingRule">,
+  ];
+  let verify = [{ return ::cleave::xf::verifyShardingRule($_op); }];
+}
+
+def GradientOpInterface : OpInterface<"GradientOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = [{
+    Reverse mode. Given d loss / d result for each result (null: the result does
+    not reach the loss), builds d loss / d operand for each operand that is
+    asked for; the others stay null, as do operands without a gradient (ids).
+  }];
+  let methods = [
+    InterfaceMethod<"Builds the gradients of the operands.",
+      "void", "buildGradient",
+      (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$resultGrads,
+           "::llvm::ArrayRef<bool>":$wanted,
+           "::llvm::MutableArrayRef<::mlir::Value>":$operandGrads)>,
+  ];
+}
+
+def CostOpInterface : OpInterface<"CostOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = "What an op costs, from shapes alone.";
+  let methods = [
+    InterfaceMethod<[{
+        Floating-point operations of the matrix products, a multiply-add being
+        two; 0 for ops that are bound by memory.
+      }], "double", "getFlops", (ins), "", "return 0;">,
+    InterfaceMethod<"Bytes read and written, each tensor once.",
+      "double", "getBytes", (ins), "", [{
+        return ::cleave::xf::getTensorBytes($_op);
+      }]>,
+  ];
+}
+
+def KernelOpInterface : OpInterface<"KernelOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = [{
+    The lowering of ops that become generated kernels: the space they walk, how
+    each operand and result is found in it, and the scalar program.
+    Ops that lower to a library call implement LibraryOpInterface instead.
+  }];
+  let methods = [
+    InterfaceMethod<"The space and the accesses, for local shapes.",
+                    "::cleave::xf::KernelSpace", "getKernelSpace">,
+    InterfaceMethod<[{
+        Builds the scalar program. `args` holds one value for each input access;
+        returns one for each output access.
+      }], "::llvm::SmallVector<::mlir::Value>", "buildBody",
+      (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$args)>,
+  ];
+}
+
+#endif

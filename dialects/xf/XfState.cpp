@@ -1,0 +1,82 @@
+//===- XfState.cpp - Verifiers of state and of the step's shape -----------===//
+#include "dialects/dist/Placements.h"
+#include "dialects/xf/Xf.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::xf;
+
+LogicalResult StateOp::verify() {
+  ArrayRef<int64_t> shape = getTensorType().getShape();
+  ArrayRef<int64_t> logical = getLogicalShape();
+  if (logical.size() != shape.size())
+    return emitOpError("expects a logical shape of ")
+           << shape.size() << " dims, got " << logical.size();
+  for (auto [i, size] : llvm::enumerate(logical))
+    if (size < 1 || size > shape[i])
+      return emitOpError("expects logical dim ")
+             << i << " to be between 1 and " << shape[i] << ", got " << size;
+  return success();
+}
+
+static LogicalResult verifyStateUse(Operation *op, SymbolTableCollection &table,
+                                    FlatSymbolRefAttr name, Type type) {
+  auto state = table.lookupNearestSymbolFrom<StateOp>(op, name);
+  if (!state)
+    return op->emitOpError("expects a state named ") << name;
+  if (state.getType() == type)
+    return success();
+  InFlightDiagnostic error = op->emitOpError("expects the state's type ")
+                             << state.getType() << ", got " << type;
+  error.attachNote(state.getLoc()) << "state declared here";
+  return error;
+}
+
+LogicalResult GetOp::verifySymbolUses(SymbolTableCollection &table) {
+  return verifyStateUse(*this, table, getStateAttr(), getType());
+}
+
+LogicalResult SetOp::verifySymbolUses(SymbolTableCollection &table) {
+  return verifyStateUse(*this, table, getStateAttr(), getValue().getType());
+}
+
+/// The type of one micro-batch's slice of an input.
+static RankedTensorType getSliceType(RankedTensorType type) {
+  Attribute encoding = type.getEncoding();
+  if (auto on = dyn_cast_or_null<dist::OnAttr>(encoding)) {
+    auto dims = ArrayAttr::get(type.getContext(),
+                               on.getDims().getValue().drop_front());
+    encoding = dist::OnAttr::get(type.getContext(), on.getMesh(), dims,
+                                 on.getPartial(), on.getReduction());
+  }
+  return RankedTensorType::get(type.getShape().drop_front(),
+                               type.getElementType(), encoding);
+}
+
+LogicalResult AccumulateOp::verify() {
+  Block &block = getBody().front();
+  if (block.getNumArguments() != getInputs().size())
+    return emitOpError("expects ")
+           << getInputs().size() << " block arguments, one per input, got "
+           << block.getNumArguments();
+  for (auto [i, input] : llvm::enumerate(getInputs())) {
+    auto type = cast<RankedTensorType>(input.getType());
+    if (type.getRank() < 1 || type.getDimSize(0) != int64_t(getCount()))
+      return emitOpError("expects dim 0 of input ")
+             << i << " to be the count, " << getCount();
+    if (auto on = dist::getPlacementAttr(type))
+      if (!cast<ArrayAttr>(on.getDims()[0]).empty())
+        return emitOpError("expects dim 0 of input ") << i << " not to be split";
+    if (block.getArgument(i).getType() != getSliceType(type))
+      return emitOpError("expects block argument ")
+             << i << " of type " << getSliceType(type) << ", got "
+             << block.getArgument(i).getType();
+  }
+  auto yield = cast<YieldOp>(block.getTerminator());
+  if (yield.getOperandTypes() != getResultTypes())
+    return emitOpError("expects to yield values of its result types");
+  return success();
+}
+
+/// What an `xf.accumulate` without values ends in.
+void YieldOp::build(OpBuilder &, OperationState &) {}

@@ -1,0 +1,174 @@
+#ifndef CLEAVE_DIALECTS_XF_STATE_TD
+#define CLEAVE_DIALECTS_XF_STATE_TD
+
+include "dialects/xf/XfBase.td"
+
+//===----------------------------------------------------------------------===//
+// Named state and the shape of a step
+//===----------------------------------------------------------------------===//
+
+def Xf_StateRole : I32EnumAttr<"StateRole", "what a state tensor is", [
+    I32EnumAttrCase<"Parameter", 0, "parameter">,
+    I32EnumAttrCase<"Moment1", 1, "moment1">,
+    I32EnumAttrCase<"Moment2", 2, "moment2">,
+    I32EnumAttrCase<"Constant", 3, "constant">]> {
+  let cppNamespace = "::cleave::xf";
+}
+
+def Xf_InitKind : I32EnumAttr<"InitKind", "how a rank fills new state", [
+    I32EnumAttrCase<"Zeros", 0, "zeros">, I32EnumAttrCase<"Ones", 1, "ones">,
+    I32EnumAttrCase<"Normal", 2, "normal">,
+    I32EnumAttrCase<"RopeCos", 3, "rope_cos">,
+    I32EnumAttrCase<"RopeSin", 4, "rope_sin">]> {
+  let cppNamespace = "::cleave::xf";
+}
+
+def Xf_InitAttr : AttrDef<Xf_Dialect, "Init"> {
+  let mnemonic = "init";
+  let summary = "the value of state that no checkpoint gives";
+  let description = [{
+    `normal` has standard deviation `scale`; `rope_cos` and `rope_sin` hold
+    `scale * cos(position * frequency)` for the listed frequencies.
+  }];
+  let parameters = (ins "::cleave::xf::InitKind":$kind, "::mlir::FloatAttr":$scale,
+                        OptionalParameter<"::mlir::DenseF32ArrayAttr">:$table);
+  let assemblyFormat = "`<` $kind `,` $scale (`,` $table^)? `>`";
+}
+
+def Xf_PieceAttr : AttrDef<Xf_Dialect, "Piece"> {
+  let mnemonic = "piece";
+  let summary = "the box of a checkpoint tensor that a parameter is";
+  let description = [{
+    The box `[starts, starts + sizes)` of the tensor `source` of shape `shape`,
+    seen under the shape `view`, without the dims `drop`; see
+    cleave/Frontend/Model.h.
+  }];
+  let parameters = (ins StringRefParameter<>:$source,
+      ArrayRefParameter<"int64_t">:$shape, ArrayRefParameter<"int64_t">:$view,
+      ArrayRefParameter<"int64_t">:$starts, ArrayRefParameter<"int64_t">:$sizes,
+      OptionalArrayRefParameter<"int64_t">:$drop);
+  let assemblyFormat = [{
+    `<` $source `,` `shape` `=` `[` $shape `]` `,` `view` `=` `[` $view `]` `,`
+    `starts` `=` `[` $starts `]` `,` `sizes` `=` `[` $sizes `]`
+    (`,` `drop` `=` `[` $drop^ `]`)? `>`
+  }];
+}
+
+def Xf_StateOp : Xf_Op<"state", [Symbol]> {
+  let summary = "a named tensor that outlives the step";
+  let description = [{
+    `logical` is the shape without padding. Parameters are kept in f32 whatever
+    the type that the step computes in. `decay` says whether weight decay
+    applies.
+
+    ```mlir
+    xf.state @"model.norm.weight" parameter : tensor<64xf32> {
+      init = #xf.init<ones, 1.0 : f64>,
+      piece = #xf.piece<"model.norm.weight", shape = [64], view = [64],
+                        starts = [0], sizes = [64]>}
+    ```
+
+    Constraints:
+    1. The logical shape has the type's rank and fits in it.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, Xf_StateRole:$role,
+      TypeAttrOf<Xf_Tensor>:$type, Xf_InitAttr:$init,
+      OptionalAttr<DenseI64ArrayAttr>:$logical,
+      OptionalAttr<Xf_PieceAttr>:$piece, UnitAttr:$decay);
+  let assemblyFormat = "$sym_name $role `:` $type attr-dict";
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::RankedTensorType getTensorType() {
+      return ::mlir::cast<::mlir::RankedTensorType>(getType());
+    }
+    /// The shape without padding.
+    ::llvm::ArrayRef<int64_t> getLogicalShape() {
+      return getLogical() ? *getLogical() : getTensorType().getShape();
+    }
+  }];
+}
+
+def Xf_GetOp : Xf_Op<"get", [MemoryEffects<[MemRead]>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "the value of a state tensor";
+  let description = [{
+    ```mlir
+    %w = xf.get @"model.norm.weight" : tensor<64xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$state);
+  let results = (outs Xf_Tensor:$result);
+  let assemblyFormat = "$state attr-dict `:` type($result)";
+}
+
+def Xf_SetOp : Xf_Op<"set", [MemoryEffects<[MemWrite]>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "the new value of a state tensor";
+  let description = [{
+    ```mlir
+    xf.set @"model.norm.weight", %w : tensor<64xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$state, Xf_Tensor:$value);
+  let assemblyFormat = "$state `,` $value attr-dict `:` type($value)";
+}
+
+def Xf_OutputOp : Xf_Op<"output", [MemoryEffects<[MemWrite]>]> {
+  let summary = "a value that a person or a test may ask for";
+  let description = [{
+    `state` names the parameter whose checkpoint layout a gradient has.
+
+    ```mlir
+    xf.output "loss", %loss : tensor<f32>
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, Xf_AnyTensor:$value,
+                       OptionalAttr<FlatSymbolRefAttr>:$state);
+  let assemblyFormat = "$name `,` $value (`of` $state^)? attr-dict `:` type($value)";
+}
+
+def Xf_AccumulateOp : Xf_Op<"accumulate", [RecursiveMemoryEffects,
+    SingleBlockImplicitTerminator<"YieldOp">]> {
+  let summary = "sum the body's values over micro-batches";
+  let description = [{
+    Runs the body `count` times; each argument is the slice of an input at the
+    iteration's index along dim 0, each result the sum of a yielded value over
+    the iterations. Placements of results are those of the yielded values: a
+    gradient may stay partial from iteration to iteration.
+
+    ```mlir
+    %sum = xf.accumulate 4 (%ids) : (tensor<4x2x8xi32>) -> tensor<f32> {
+    ^bb0(%slice: tensor<2x8xi32>):
+      ...
+      xf.yield %loss : tensor<f32>
+    }
+    ```
+
+    Constraints:
+    1. An input's dim 0 is `count` and not split; an argument has the input's
+       type without it.
+    2. As many yielded values as results, of the same types, in f32.
+  }];
+  let arguments = (ins I64Attr:$count, Variadic<Xf_AnyTensor>:$inputs);
+  let results = (outs Variadic<Xf_F32Tensor>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $count `(` $inputs `)` `:` functional-type($inputs, $results)
+    $body attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def Xf_YieldOp : Xf_Op<"yield", [Pure, Terminator, HasParent<"AccumulateOp">]> {
+  let summary = "what one micro-batch adds";
+  let description = [{
+    ```mlir
+    xf.yield %loss : tensor<f32>
+    ```
+  }];
+  let arguments = (ins Variadic<Xf_F32Tensor>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+  let builders = [OpBuilder<(ins)>];
+}
+
+#endif
