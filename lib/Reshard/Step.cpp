@@ -1,0 +1,141 @@
+//===- Step.cpp - What a collective does to a placement, and its cost -----===//
+#include "Seconds.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cmath>
+
+using namespace cleave;
+using llvm::ArrayRef;
+using llvm::Twine;
+
+std::string Step::toString(const Mesh &mesh) const {
+  std::string over = " over " + mesh.toString(axes);
+  std::string at = ", dim " + std::to_string(dim);
+  switch (kind) {
+  case Kind::AllReduce:
+    return "all_reduce" + over;
+  case Kind::ReduceScatter:
+    return "reduce_scatter" + over + at;
+  case Kind::AllGather:
+    return "all_gather" + over + at;
+  case Kind::AllToAll:
+    return "all_to_all" + over + at + " to dim " + std::to_string(splitDim);
+  case Kind::Slice:
+    return "slice" + over + at;
+  }
+  llvm_unreachable("unknown step");
+}
+
+ReshardCosts ReshardCosts::getUniform(const Mesh &mesh, double launch,
+                                      AxisCost cost) {
+  ReshardCosts costs;
+  costs.launch = launch;
+  costs.axes.assign(mesh.getNumAxes(), cost);
+  return costs;
+}
+
+/// Takes `axes` off the partial axes of `placement`.
+static llvm::Error reduce(const Mesh &mesh, Placement &placement,
+                          ArrayRef<Axis> axes) {
+  for (Axis axis : axes) {
+    auto *it = llvm::find(placement.partial, axis);
+    if (it == placement.partial.end())
+      return llvm::createStringError(
+          Twine("expects a value partial over axis \"") + mesh.getName(axis) +
+          "\", got " + placement.toString(mesh));
+    placement.partial.erase(it);
+  }
+  return llvm::Error::success();
+}
+
+/// Takes `axes` off the minor end of a dim.
+static llvm::Error gather(const Mesh &mesh, Placement &placement, unsigned dim,
+                          ArrayRef<Axis> axes) {
+  AxisList &list = placement.dims[dim];
+  if (ArrayRef(list).take_back(axes.size()) != axes)
+    return llvm::createStringError(
+        Twine("expects dim ") + Twine(dim) + " to be split last by " +
+        mesh.toString(axes) + ", got " + mesh.toString(list));
+  list.pop_back_n(axes.size());
+  return llvm::Error::success();
+}
+
+llvm::Expected<Placement> cleave::applyStep(const Mesh &mesh,
+                                            ArrayRef<int64_t> globalShape,
+                                            const Placement &before,
+                                            const Step &step) {
+  Placement after = before;
+  if (step.axes.empty())
+    return llvm::createStringError("expects a step over at least one axis");
+  for (Axis axis : step.axes)
+    if (axis >= mesh.getNumAxes())
+      return llvm::createStringError(Twine("expects axes of a mesh with ") +
+                                     Twine(mesh.getNumAxes()) +
+                                     " axes, got axis number " + Twine(axis));
+  bool isToAll = step.kind == Step::Kind::AllToAll;
+  for (unsigned dim : {step.dim, isToAll ? step.splitDim : step.dim})
+    if (step.kind != Step::Kind::AllReduce && dim >= before.dims.size())
+      return llvm::createStringError(
+          Twine("expects a dim of a tensor of rank ") +
+          Twine(before.dims.size()) + ", got dim " + Twine(dim));
+
+  switch (step.kind) {
+  case Step::Kind::AllReduce:
+    if (llvm::Error error = reduce(mesh, after, step.axes))
+      return error;
+    return after;
+  case Step::Kind::AllGather:
+    if (llvm::Error error = gather(mesh, after, step.dim, step.axes))
+      return error;
+    return after;
+  case Step::Kind::ReduceScatter:
+    if (llvm::Error error = reduce(mesh, after, step.axes))
+      return error;
+    break;
+  case Step::Kind::AllToAll:
+    if (step.dim == step.splitDim)
+      return llvm::createStringError(
+          Twine("expects an all_to_all between two dims, got dim ") +
+          Twine(step.dim) + " twice");
+    if (llvm::Error error = gather(mesh, after, step.dim, step.axes))
+      return error;
+    break;
+  case Step::Kind::Slice:
+    break;
+  }
+  // Repeated and taken axes and sizes that do not divide show here.
+  llvm::append_range(after.dims[isToAll ? step.splitDim : step.dim], step.axes);
+  if (llvm::Error error = after.verify(mesh, globalShape))
+    return error;
+  return after;
+}
+
+double cleave::getStepSeconds(const Mesh &mesh, ArrayRef<int64_t> globalShape,
+                              const Placement &before, const Step &step,
+                              int64_t elementBytes, const ReshardCosts &costs) {
+  double bytes = elementBytes;
+  for (int64_t size : before.getLocalShape(mesh, globalShape))
+    bytes *= size;
+  return detail::getSeconds(mesh, step.kind, step.axes, bytes, costs);
+}
+
+double cleave::detail::getSeconds(const Mesh &mesh, Step::Kind kind,
+                                  ArrayRef<Axis> axes, double bytes,
+                                  const ReshardCosts &costs) {
+  int64_t n = mesh.getSize(axes);
+  if (kind == Step::Kind::Slice || n == 1)
+    return 0;
+  AxisCost ring = costs.axes[axes.front()];
+  for (Axis axis : axes) {
+    ring.latency = std::max(ring.latency, costs.axes[axis].latency);
+    ring.bandwidth = std::min(ring.bandwidth, costs.axes[axis].bandwidth);
+  }
+  double piece = kind == Step::Kind::AllGather ? bytes : bytes / n;
+  double once = (n - 1) * (ring.latency + piece / ring.bandwidth);
+  auto round = [](double seconds) {
+    return std::ldexp(std::nearbyint(std::ldexp(seconds, 40)), -40);
+  };
+  // All-reduce is rounded as the two passes it is, so that it ties with them.
+  return round(costs.launch) +
+         round(once) * (kind == Step::Kind::AllReduce ? 2 : 1);
+}
