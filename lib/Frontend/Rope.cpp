@@ -104,9 +104,10 @@ RopeSpec computeYarn(ObjectReader &scaling, const Context &context) {
   RopeSpec rope;
   const int64_t dims = context.dims;
   const double positions = double(context.originalPositions);
-  double factor = double(context.maxPositions) / positions;
-  if (scaling.has("factor") || !scaling.find("factor"))
-    factor = scaling.requireNumber("factor", factorRange);
+  const json *factorValue = scaling.find("factor");
+  const double factor = factorValue && factorValue->is_null()
+                            ? double(context.maxPositions) / positions
+                            : scaling.requireNumber("factor", factorRange);
   // Absent, null and zero all mean the default, as in python's `x or y`.
   auto getOr = [&](StringRef key, double otherwise) {
     double value = scaling.getNumber(key, nonNegativeRange).value_or(0);
@@ -116,10 +117,8 @@ RopeSpec computeYarn(ObjectReader &scaling, const Context &context) {
   const double mscale = getOr("mscale", 0);
   const double mscaleAllDim = getOr("mscale_all_dim", 0);
   const std::optional<double> given =
-      scaling.getNumber("attention_factor", nonNegativeRange);
+      scaling.getNumber("attention_factor", positiveRange);
   const bool truncate = scaling.getBool("truncate", true);
-  if (scaling.find("finetuned"))
-    scaling.getBool("finetuned", false);
 
   if (given)
     rope.attentionScaling = *given;
@@ -201,7 +200,7 @@ RopeSpec computeLongrope(ObjectReader &scaling, const Context &context) {
   const double factor = scaling.getNumber("factor", factorRange)
                             .value_or(double(context.maxPositions) / positions);
   const std::optional<double> given =
-      scaling.getNumber("attention_factor", nonNegativeRange);
+      scaling.getNumber("attention_factor", positiveRange);
   if (given)
     rope.attentionScaling = *given;
   else if (factor > 1)
@@ -239,22 +238,31 @@ const json *findScaling(ObjectReader &config, std::string &path) {
   return found;
 }
 
-/// A number that may stand beside the scaling or inside it, under one name
-/// each; both must agree.
-double readEither(ObjectReader &config, StringRef key, ObjectReader &scaling,
-                  StringRef inner, NumberRange legal, double otherwise) {
-  std::optional<double> outside = config.getNumber(key, legal);
+/// A number that may stand beside the scaling, under one or two names, or
+/// inside it; all that are given must agree. Null is no number, or as good as
+/// absent if `nullable`.
+double readAnywhere(ObjectReader &config, StringRef key, ObjectReader &scaling,
+                    StringRef inner, NumberRange legal, double otherwise,
+                    bool nullable) {
+  std::optional<double> first;
+  StringRef firstKey;
+  auto read = [&](ObjectReader &reader, StringRef name) {
+    const json *found = reader.find(name);
+    if (!found || (nullable && found->is_null()))
+      return;
+    const double value = reader.getNumber(name, legal, otherwise);
+    if (first && *first != value)
+      reader.fail(name, "contradicts \"" + firstKey + "\" (" +
+                            printValue(json(*first)) + ")");
+    if (!first)
+      firstKey = name;
+    first = first.value_or(value);
+  };
+  read(config, key);
   if (key != inner)
-    if (std::optional<double> other = config.getNumber(inner, legal)) {
-      if (outside && *outside != *other)
-        config.fail(inner, "contradicts \"" + key + "\"");
-      outside = other;
-    }
-  std::optional<double> inside = scaling.getNumber(inner, legal);
-  if (outside && inside && *outside != *inside)
-    scaling.fail(inner, "contradicts \"" + key + "\" (" +
-                            printValue(json(*outside)) + ")");
-  return inside ? *inside : outside.value_or(otherwise);
+    read(config, inner);
+  read(scaling, inner);
+  return first.value_or(otherwise);
 }
 
 /// The pre-training context. Beside the scaling it wins over inside it, as in
@@ -311,11 +319,11 @@ RopeSpec cleave::frontend::readRope(ObjectReader &config, const Family &family,
   ObjectReader scaling(object ? *object : empty, path, config.getDiagnostic());
 
   Context context;
-  context.theta =
-      readEither(config, rule.theta, scaling, "rope_theta", thetaRange, 10000);
+  context.theta = readAnywhere(config, rule.theta, scaling, "rope_theta",
+                               thetaRange, 10000, /*nullable=*/false);
   const double fraction =
-      readEither(config, rule.fraction, scaling, "partial_rotary_factor",
-                 fractionRange, rule.defaultFraction);
+      readAnywhere(config, rule.fraction, scaling, "partial_rotary_factor",
+                   fractionRange, rule.defaultFraction, /*nullable=*/true);
   context.dims = int64_t(double(model.headDim) * fraction);
   context.maxPositions = model.maxPositions;
   context.originalPositions =
@@ -351,6 +359,7 @@ RopeSpec cleave::frontend::readRope(ObjectReader &config, const Family &family,
   else
     rope.inverseFrequencies = computeDefault(context);
   rope.dims = context.dims;
-  scaling.refuseUnread({});
+  // Says how the checkpoint came about.
+  scaling.refuseUnread({"finetuned"});
   return rope;
 }
