@@ -1,0 +1,211 @@
+//===- Verify.cpp - Structure, mesh, batch, kernels -----------------------===//
+#include "runtime/program/Verify.h"
+#include "runtime/base/CheckedMath.h"
+#include "runtime/program/Envelope.h"
+#include "runtime/program/Program.h"
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+using namespace cleave::runtime;
+namespace fb = cleave::program;
+
+std::string cleave::runtime::quoteName(std::string_view name) {
+  static const char digits[] = "0123456789abcdef";
+  std::string text = "\"";
+  for (char c : name.substr(0, 100)) {
+    auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f || c == '"' || c == '\\') {
+      text += "\\x";
+      text += digits[byte >> 4];
+      text += digits[byte & 15];
+    } else {
+      text += c;
+    }
+  }
+  return text + (name.size() > 100 ? "...\"" : "\"");
+}
+
+Status cleave::runtime::verifyStructure(const void *buffer, size_t size) {
+  auto damaged = [](const char *how) {
+    return Status::error(std::string("the program is damaged: ") + how);
+  };
+  // The root offset and the identifier; FlatBuffers reads both unchecked.
+  if (size < 8 || size > limits::programBytes)
+    return damaged("its size is not that of a FlatBuffer");
+  const auto *bytes = static_cast<const uint8_t *>(buffer);
+  // Every table has at least 4 bytes of its own in an honest buffer.
+  auto maxTables = flatbuffers::uoffset_t(
+      std::min<uint64_t>(size / 4, uint64_t(1) << 24));
+  flatbuffers::Verifier verifier(bytes, size, /*max_depth=*/16, maxTables);
+  if (!fb::ProgramBufferHasIdentifier(buffer))
+    return damaged("the identifier in its FlatBuffer is not \"CLVE\"");
+  if (!fb::VerifyProgramBuffer(verifier))
+    return damaged("an offset in its FlatBuffer points outside of it");
+  return {};
+}
+
+std::optional<uint64_t>
+cleave::runtime::getOperandEnd(const fb::Operand &operand, uint64_t count,
+                               uint64_t arenaBytes) {
+  auto shift = multiplyChecked({operand.stride(), count - 1});
+  auto end = addChecked(operand.offset(), operand.bytes());
+  if (!shift || !end)
+    return std::nullopt;
+  end = addChecked(*end, *shift);
+  return end && *end <= arenaBytes ? end : std::nullopt;
+}
+
+namespace {
+
+Status bad(const std::string &field, const std::string &value,
+           const std::string &legal) {
+  return Status::error("the program's " + field + " is " + value +
+                       ", expects " + legal);
+}
+
+Status expectRange(const char *field, uint64_t value, uint64_t low,
+                   uint64_t high) {
+  if (value >= low && value <= high)
+    return {};
+  return bad(field, std::to_string(value),
+             std::to_string(low) + " to " + std::to_string(high));
+}
+
+Status verifyAxes(const fb::Program &program) {
+  CLEAVE_RETURN_IF_ERROR(
+      expectRange("number of mesh axes", getSize(program.axes()), 0,
+                  limits::axes));
+  std::unordered_set<std::string_view> names;
+  uint64_t world = 1;
+  for (size_t i = 0; i < getSize(program.axes()); ++i) {
+    const fb::Axis *axis = program.axes()->Get(flatbuffers::uoffset_t(i));
+    std::string_view name = toView(axis->name());
+    if (name.empty() || !names.insert(name).second)
+      return bad("mesh axis " + std::to_string(i), quoteName(name),
+                 "a name of its own");
+    auto product = multiplyChecked({world, axis->size()});
+    if (axis->size() == 0 || !product || *product > limits::worldSize)
+      return bad("mesh axis " + quoteName(name), std::to_string(axis->size()),
+                 "a size of at least 1, and at most " +
+                     std::to_string(limits::worldSize) + " ranks in all");
+    world = *product;
+  }
+  return {};
+}
+
+/// `operand`, i32 [micro_batches, local batch, seq_len], or absent.
+Status verifyTokens(const fb::Program &program, const fb::Operand *operand,
+                    const char *field, uint64_t bytes) {
+  if (!operand)
+    return {};
+  if (operand->bytes() != bytes)
+    return bad(std::string(field) + " operand",
+               std::to_string(operand->bytes()) + " bytes",
+               std::to_string(bytes) +
+                   ": i32 [micro_batches, local batch, seq_len]");
+  if (operand->offset() % 64 != 0 ||
+      !getOperandEnd(*operand, 1, program.arena_bytes()))
+    return bad(std::string(field) + " operand",
+               "at offset " + std::to_string(operand->offset()),
+               "a multiple of 64 inside the arena of " +
+                   std::to_string(program.arena_bytes()) + " bytes");
+  return {};
+}
+
+Status verifyBatch(const fb::Program &program) {
+  CLEAVE_RETURN_IF_ERROR(
+      expectRange("vocab", program.vocab(), 1, limits::tokenIds));
+  CLEAVE_RETURN_IF_ERROR(
+      expectRange("seq_len", program.seq_len(), 1, limits::tokenIds));
+  CLEAVE_RETURN_IF_ERROR(
+      expectRange("global_batch", program.global_batch(), 1, limits::count));
+  CLEAVE_RETURN_IF_ERROR(expectRange("micro_batches", program.micro_batches(),
+                                     1, limits::tokenIds));
+  uint64_t parts = program.micro_batches();
+  uint32_t seen = 0;
+  for (uint8_t axis : toSpan(program.batch_axes())) {
+    if (axis >= getSize(program.axes()) || (seen >> axis & 1))
+      return bad("batch_axes", "axis " + std::to_string(axis),
+                 "distinct mesh axes");
+    seen |= uint32_t(1) << axis;
+    parts *= program.axes()->Get(axis)->size();
+  }
+  if (program.global_batch() % parts != 0)
+    return bad("global_batch", std::to_string(program.global_batch()),
+               "a multiple of the " + std::to_string(parts) +
+                   " parts that micro-batches and batch_axes cut it into");
+  auto bytes = multiplyChecked({program.global_batch() / parts,
+                                program.micro_batches(), program.seq_len(), 4});
+  if (!bytes || *bytes > limits::arenaBytes)
+    return bad("batch", "too large", "token ids that fit the arena");
+  CLEAVE_RETURN_IF_ERROR(
+      verifyTokens(program, program.tokens(), "tokens", *bytes));
+  return verifyTokens(program, program.targets(), "targets", *bytes);
+}
+
+Status verifyMemory(const fb::Program &program) {
+  CLEAVE_RETURN_IF_ERROR(expectRange("arena_bytes", program.arena_bytes(), 1,
+                                     limits::arenaBytes));
+  CLEAVE_RETURN_IF_ERROR(expectRange("lower_bound_bytes",
+                                     program.lower_bound_bytes(), 0,
+                                     program.arena_bytes()));
+  if (getSize(program.memory()) == 0)
+    return {};
+  uint64_t sum = 0;
+  for (const fb::Category *category : *program.memory()) {
+    auto next = addChecked(sum, category->bytes());
+    if (!next)
+      return bad("memory category " + quoteName(toView(category->name())),
+                 std::to_string(category->bytes()) + " bytes",
+                 "at most arena_bytes");
+    sum = *next;
+  }
+  if (sum != program.arena_bytes())
+    return bad("memory categories' sum", std::to_string(sum),
+               "arena_bytes, which is " +
+                   std::to_string(program.arena_bytes()));
+  return {};
+}
+
+Status verifyKernels(const fb::Program &program) {
+  for (size_t i = 0; i < getSize(program.kernels()); ++i) {
+    const fb::Kernel *kernel =
+        program.kernels()->Get(flatbuffers::uoffset_t(i));
+    std::string label = "kernel " + std::to_string(i);
+    if (toView(kernel->symbol()).empty())
+      return bad(label, "unnamed", "a symbol");
+    label += " " + quoteName(toView(kernel->symbol()));
+    if (kernel->rows() < 1 || kernel->rows() > limits::count)
+      return bad(label, "of " + std::to_string(kernel->rows()) + " rows",
+                 "1 to " + std::to_string(limits::count));
+    if (kernel->grain() < 1 || kernel->grain() > limits::count)
+      return bad(label, "of grain " + std::to_string(kernel->grain()),
+                 "1 to " + std::to_string(limits::count));
+  }
+  return {};
+}
+
+} // namespace
+
+Status cleave::runtime::verifyHeader(const fb::Program &program) {
+  if (program.version() != programVersion)
+    return bad("version", std::to_string(program.version()),
+               std::to_string(programVersion));
+  CLEAVE_RETURN_IF_ERROR(
+      expectRange("threads", program.threads(), 1, limits::threads));
+  if (!std::isfinite(program.flops_per_step()) || program.flops_per_step() < 0)
+    return bad("flops_per_step", std::to_string(program.flops_per_step()),
+               "a number of at least 0");
+  CLEAVE_RETURN_IF_ERROR(verifyAxes(program));
+  CLEAVE_RETURN_IF_ERROR(verifyMemory(program));
+  CLEAVE_RETURN_IF_ERROR(verifyBatch(program));
+  return verifyKernels(program);
+}
+
+Status cleave::runtime::verifyProgram(const fb::Program &program) {
+  CLEAVE_RETURN_IF_ERROR(verifyHeader(program));
+  CLEAVE_RETURN_IF_ERROR(verifyStates(program));
+  CLEAVE_RETURN_IF_ERROR(verifyOutputs(program));
+  return verifyInstructions(program);
+}

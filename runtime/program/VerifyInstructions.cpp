@@ -1,0 +1,440 @@
+//===- VerifyInstructions.cpp - The table of README.md, as code -----------===//
+#include "runtime/abi/Workspace.h"
+#include "runtime/base/CheckedMath.h"
+#include "runtime/program/Program.h"
+#include "runtime/program/Verify.h"
+#include <algorithm>
+#include <cmath>
+
+using namespace cleave::runtime;
+namespace fb = cleave::program;
+namespace cpu = cleave::cpu;
+
+namespace {
+
+/// Checks one instruction. Each verifyX follows one row of the table; sizes
+/// are multiplied with overflow checks and are at most the arena's, so what
+/// comes later may multiply any that together are one operand.
+class InstructionVerifier {
+public:
+  InstructionVerifier(const fb::Program &program, size_t index,
+                      uint64_t repeats)
+      : program(program), instruction(*program.instructions()->Get(
+                              flatbuffers::uoffset_t(index))),
+        operands(toSpan(instruction.operands())),
+        ints(toSpan(instruction.ints())), floats(toSpan(instruction.floats())),
+        index(index), repeats(repeats) {}
+
+  Status verify();
+
+private:
+  Status bad(const std::string &how) const {
+    return Status::error("instruction " + std::to_string(index) + " (" +
+                         fb::EnumNameOpcode(instruction.opcode()) + " " +
+                         quoteName(toView(instruction.name())) + ") " + how);
+  }
+
+  Status expectCounts(size_t operandCount, size_t intCount, size_t floatCount);
+  Status expectInt(size_t i, const char *name, int64_t low, int64_t high);
+  Status expectSize(size_t i, const char *name) {
+    return expectInt(i, name, 1, int64_t(limits::count));
+  }
+  Status expectType(size_t i, const char *name, bool integers = false) {
+    return expectInt(i, name, 0, integers ? 2 : 1);
+  }
+  /// Operand i has as many bytes as the product of `factors`.
+  Status expectBytes(size_t i, const char *name,
+                     std::initializer_list<int64_t> factors);
+  Status expectAtLeast(size_t i, const char *name, uint64_t bytes);
+  /// Operand a shares no byte with b in any micro-batch; `same`: unless they
+  /// are one range.
+  Status expectDisjoint(size_t a, size_t b, bool same = false);
+  Status expectDisjointFromAll(size_t out);
+  Status verifyOperands();
+  Status verifyGroup();
+
+  Status verifyLaunch();
+  Status verifyGemm();
+  Status verifyAttention(bool grad);
+  Status verifyEmbedding(bool grad);
+  Status verifyAllReduce();
+  Status verifyGatherOrScatter();
+  Status verifyAllToAll();
+  Status verifySchedule();
+
+  int64_t getElementBytes(size_t i) const {
+    return int64_t(getBytes(fb::DType(ints[i])));
+  }
+
+  const fb::Program &program;
+  const fb::Instruction &instruction;
+  std::span<const fb::Operand> operands;
+  std::span<const int64_t> ints;
+  std::span<const double> floats;
+  size_t index;
+  uint64_t repeats; ///< micro-batches of the loop around it
+  int64_t shards = 1; ///< of the group
+};
+
+Status InstructionVerifier::expectCounts(size_t operandCount, size_t intCount,
+                                         size_t floatCount) {
+  auto expect = [&](const char *what, size_t have, size_t want) {
+    if (have == want)
+      return Status();
+    return bad("has " + std::to_string(have) + " " + what + ", expects " +
+               std::to_string(want));
+  };
+  CLEAVE_RETURN_IF_ERROR(expect("operands", operands.size(), operandCount));
+  CLEAVE_RETURN_IF_ERROR(expect("ints", ints.size(), intCount));
+  return expect("floats", floats.size(), floatCount);
+}
+
+Status InstructionVerifier::expectInt(size_t i, const char *name, int64_t low,
+                                      int64_t high) {
+  if (ints[i] >= low && ints[i] <= high)
+    return {};
+  return bad(std::string("has ") + name + " " + std::to_string(ints[i]) +
+             ", expects " + std::to_string(low) + " to " +
+             std::to_string(high));
+}
+
+Status InstructionVerifier::expectBytes(size_t i, const char *name,
+                                        std::initializer_list<int64_t> factors) {
+  auto bytes = multiplyAll(factors);
+  if (bytes && operands[i].bytes() == *bytes)
+    return {};
+  return bad(std::string("has ") + std::to_string(operands[i].bytes()) +
+             " bytes of " + name + ", expects " +
+             (bytes ? std::to_string(*bytes) : "more than 2^64"));
+}
+
+Status InstructionVerifier::expectAtLeast(size_t i, const char *name,
+                                          uint64_t bytes) {
+  if (operands[i].bytes() >= bytes)
+    return {};
+  return bad(std::string("has ") + std::to_string(operands[i].bytes()) +
+             " bytes of " + name + ", expects at least " +
+             std::to_string(bytes));
+}
+
+Status InstructionVerifier::expectDisjoint(size_t a, size_t b, bool same) {
+  const fb::Operand &x = operands[a], &y = operands[b];
+  if (same && x.offset() == y.offset() && x.bytes() == y.bytes() &&
+      x.stride() == y.stride())
+    return {};
+  // The distance is linear in the micro-batch: disjoint in all of them if it
+  // is far enough, to the same side, in the first and in the last.
+  auto distance = [&](uint64_t microBatch) {
+    return int64_t(y.offset() + y.stride() * microBatch) -
+           int64_t(x.offset() + x.stride() * microBatch);
+  };
+  int64_t first = distance(0), last = distance(repeats - 1);
+  if (std::min(first, last) >= int64_t(x.bytes()) ||
+      std::max(first, last) <= -int64_t(y.bytes()))
+    return {};
+  return bad("has operands " + std::to_string(a) + " and " +
+             std::to_string(b) + " that overlap");
+}
+
+Status InstructionVerifier::expectDisjointFromAll(size_t out) {
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (i != out)
+      CLEAVE_RETURN_IF_ERROR(expectDisjoint(i, out));
+  return {};
+}
+
+Status InstructionVerifier::verifyOperands() {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const fb::Operand &operand = operands[i];
+    std::string label = "has operand " + std::to_string(i) + " at offset " +
+                        std::to_string(operand.offset());
+    if (operand.bytes() == 0)
+      return bad(label + " without bytes");
+    if (operand.offset() % 64 != 0)
+      return bad(label + ", expects a multiple of 64");
+    if (operand.stride() % 4 != 0)
+      return bad(label + " with stride " + std::to_string(operand.stride()) +
+                 ", expects a multiple of 4");
+    if (!getOperandEnd(operand, repeats, program.arena_bytes()))
+      return bad(label + " with " + std::to_string(operand.bytes()) +
+                 " bytes, stride " + std::to_string(operand.stride()) +
+                 " and " + std::to_string(repeats) +
+                 " micro-batches, outside the arena of " +
+                 std::to_string(program.arena_bytes()) + " bytes");
+  }
+  return {};
+}
+
+Status InstructionVerifier::verifyGroup() {
+  uint32_t seen = 0;
+  for (uint8_t axis : toSpan(instruction.group())) {
+    if (axis >= getSize(program.axes()) || (seen >> axis & 1))
+      return bad("has axis " + std::to_string(axis) +
+                 " in its group, expects distinct axes of the mesh's " +
+                 std::to_string(getSize(program.axes())));
+    seen |= uint32_t(1) << axis;
+    shards *= int64_t(program.axes()->Get(axis)->size());
+  }
+  return {};
+}
+
+Status InstructionVerifier::verifyLaunch() {
+  if (!ints.empty() || !floats.empty())
+    return bad("has ints or floats, expects none");
+  if (operands.empty())
+    return bad("has no operands");
+  if (instruction.kernel() < 0 ||
+      size_t(instruction.kernel()) >= getSize(program.kernels()))
+    return bad("has kernel " + std::to_string(instruction.kernel()) +
+               ", expects one of the " +
+               std::to_string(getSize(program.kernels())) + " kernels");
+  return {};
+}
+
+Status InstructionVerifier::verifyGemm() {
+  if (ints.size() != 10)
+    return expectCounts(operands.size(), 10, 0);
+  CLEAVE_RETURN_IF_ERROR(expectInt(9, "hasBias", 0, 1));
+  size_t bias = size_t(ints[9]);
+  CLEAVE_RETURN_IF_ERROR(expectCounts(4 + bias, 10, 0));
+  CLEAVE_RETURN_IF_ERROR(expectSize(0, "m"));
+  CLEAVE_RETURN_IF_ERROR(expectSize(1, "n"));
+  CLEAVE_RETURN_IF_ERROR(expectSize(2, "k"));
+  CLEAVE_RETURN_IF_ERROR(expectInt(3, "transA", 0, 1));
+  CLEAVE_RETURN_IF_ERROR(expectInt(4, "transB", 0, 1));
+  CLEAVE_RETURN_IF_ERROR(expectType(5, "typeA"));
+  CLEAVE_RETURN_IF_ERROR(expectType(6, "typeB"));
+  CLEAVE_RETURN_IF_ERROR(expectType(7, "typeC"));
+  CLEAVE_RETURN_IF_ERROR(expectInt(8, "mode", 0, 2));
+  int64_t m = ints[0], n = ints[1], k = ints[2];
+  CLEAVE_RETURN_IF_ERROR(expectBytes(0, "A", {m, k, getElementBytes(5)}));
+  CLEAVE_RETURN_IF_ERROR(expectBytes(1, "B", {k, n, getElementBytes(6)}));
+  if (bias)
+    CLEAVE_RETURN_IF_ERROR(expectBytes(2, "bias", {n, 4}));
+  CLEAVE_RETURN_IF_ERROR(
+      expectBytes(2 + bias, "C", {m, n, getElementBytes(7)}));
+  CLEAVE_RETURN_IF_ERROR(expectAtLeast(
+      3 + bias, "workspace",
+      cpu::gemmWorkspaceBytes(m, n, k, ints[3], ints[4], ints[5], ints[6],
+                              ints[7], program.threads())));
+  CLEAVE_RETURN_IF_ERROR(expectDisjointFromAll(2 + bias));
+  return expectDisjointFromAll(3 + bias);
+}
+
+Status InstructionVerifier::verifyAttention(bool grad) {
+  CLEAVE_RETURN_IF_ERROR(expectCounts(grad ? 10 : 6, 7, 2));
+  static const char *const names[] = {"batch", "seq", "heads", "kvHeads"};
+  for (size_t i = 0; i < 4; ++i)
+    CLEAVE_RETURN_IF_ERROR(expectSize(i, names[i]));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt(4, "headDim", 1, int64_t(limits::headDim)));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt(5, "window", 0, int64_t(limits::count)));
+  CLEAVE_RETURN_IF_ERROR(expectType(6, "type"));
+  int64_t batch = ints[0], seq = ints[1], heads = ints[2], kvHeads = ints[3],
+          headDim = ints[4], bytes = getElementBytes(6);
+  if (heads % kvHeads != 0)
+    return bad("has heads " + std::to_string(heads) +
+               ", expects a multiple of kvHeads " + std::to_string(kvHeads));
+  if (!std::isfinite(floats[0]) || !std::isfinite(floats[1]) || floats[1] < 0)
+    return bad("has scale " + std::to_string(floats[0]) + " and softcap " +
+               std::to_string(floats[1]) +
+               ", expects numbers, softcap at least 0");
+  auto expectHeads = [&](size_t i, const char *name, int64_t count) {
+    return expectBytes(i, name, {batch, seq, count, headDim, bytes});
+  };
+  CLEAVE_RETURN_IF_ERROR(expectHeads(0, "q", heads));
+  CLEAVE_RETURN_IF_ERROR(expectHeads(1, "k", kvHeads));
+  CLEAVE_RETURN_IF_ERROR(expectHeads(2, "v", kvHeads));
+  CLEAVE_RETURN_IF_ERROR(expectHeads(3, "out", heads));
+  CLEAVE_RETURN_IF_ERROR(expectBytes(4, "lse", {batch, heads, seq, 4}));
+  if (grad) {
+    CLEAVE_RETURN_IF_ERROR(expectHeads(5, "dout", heads));
+    CLEAVE_RETURN_IF_ERROR(expectHeads(6, "dq", heads));
+    CLEAVE_RETURN_IF_ERROR(expectHeads(7, "dk", kvHeads));
+    CLEAVE_RETURN_IF_ERROR(expectHeads(8, "dv", kvHeads));
+  }
+  auto *getWorkspace = grad ? cpu::attentionGradWorkspaceBytes
+                            : cpu::attentionWorkspaceBytes;
+  CLEAVE_RETURN_IF_ERROR(
+      expectAtLeast(operands.size() - 1, "workspace",
+                    getWorkspace(batch, seq, heads, kvHeads, headDim, ints[6],
+                                 program.threads())));
+  for (size_t out = grad ? 6 : 3; out < operands.size(); ++out)
+    CLEAVE_RETURN_IF_ERROR(expectDisjointFromAll(out));
+  return {};
+}
+
+Status InstructionVerifier::verifyEmbedding(bool grad) {
+  CLEAVE_RETURN_IF_ERROR(expectCounts(3, grad ? 6 : 5, 0));
+  CLEAVE_RETURN_IF_ERROR(expectSize(0, "rows"));
+  CLEAVE_RETURN_IF_ERROR(expectSize(1, "width"));
+  CLEAVE_RETURN_IF_ERROR(expectSize(2, "tableRows"));
+  CLEAVE_RETURN_IF_ERROR(expectType(3, grad ? "typeDout" : "typeTable"));
+  CLEAVE_RETURN_IF_ERROR(expectType(4, grad ? "typeDtable" : "typeOut"));
+  if (grad)
+    CLEAVE_RETURN_IF_ERROR(expectInt(5, "mode", 0, 2));
+  int64_t rows = ints[0], width = ints[1], tableRows = ints[2];
+  if (tableRows > int64_t(limits::count) / shards)
+    return bad("has tableRows " + std::to_string(tableRows) + " in " +
+               std::to_string(shards) + " shards, expects at most " +
+               std::to_string(limits::count) + " rows in all");
+  CLEAVE_RETURN_IF_ERROR(expectBytes(0, "ids", {rows, 4}));
+  if (grad) {
+    CLEAVE_RETURN_IF_ERROR(
+        expectBytes(1, "dout", {rows, width, getElementBytes(3)}));
+    CLEAVE_RETURN_IF_ERROR(
+        expectBytes(2, "dtable", {tableRows, width, getElementBytes(4)}));
+  } else {
+    CLEAVE_RETURN_IF_ERROR(
+        expectBytes(1, "table", {tableRows, width, getElementBytes(3)}));
+    CLEAVE_RETURN_IF_ERROR(
+        expectBytes(2, "out", {rows, width, getElementBytes(4)}));
+  }
+  return expectDisjointFromAll(2);
+}
+
+Status InstructionVerifier::verifyAllReduce() {
+  CLEAVE_RETURN_IF_ERROR(expectCounts(2, 3, 0));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt(0, "elements", 1, int64_t(limits::arenaBytes)));
+  CLEAVE_RETURN_IF_ERROR(expectType(1, "type", /*integers=*/true));
+  CLEAVE_RETURN_IF_ERROR(expectInt(2, "reduction", 0, 1));
+  CLEAVE_RETURN_IF_ERROR(expectBytes(0, "input", {ints[0], getElementBytes(1)}));
+  CLEAVE_RETURN_IF_ERROR(
+      expectBytes(1, "output", {ints[0], getElementBytes(1)}));
+  return expectDisjoint(0, 1, /*same=*/true);
+}
+
+/// AllGather, ReduceScatter, Slice: one of the two has the ranks as a dim.
+Status InstructionVerifier::verifyGatherOrScatter() {
+  bool reduces = instruction.opcode() == fb::Opcode::ReduceScatter;
+  CLEAVE_RETURN_IF_ERROR(expectCounts(2, reduces ? 4 : 3, 0));
+  CLEAVE_RETURN_IF_ERROR(expectSize(0, "outer"));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt(1, "inner", 1, int64_t(limits::arenaBytes)));
+  CLEAVE_RETURN_IF_ERROR(expectType(2, "type", /*integers=*/true));
+  if (reduces)
+    CLEAVE_RETURN_IF_ERROR(expectInt(3, "reduction", 0, 1));
+  size_t whole = instruction.opcode() == fb::Opcode::AllGather ? 1 : 0;
+  CLEAVE_RETURN_IF_ERROR(
+      expectBytes(whole, whole ? "output" : "input",
+                  {ints[0], shards, ints[1], getElementBytes(2)}));
+  CLEAVE_RETURN_IF_ERROR(expectBytes(1 - whole, whole ? "input" : "output",
+                                     {ints[0], ints[1], getElementBytes(2)}));
+  return expectDisjoint(0, 1);
+}
+
+Status InstructionVerifier::verifyAllToAll() {
+  CLEAVE_RETURN_IF_ERROR(expectCounts(2, 7, 0));
+  static const char *const names[] = {"outer", "a", "mid", "b", "inner"};
+  for (size_t i = 0; i < 5; ++i)
+    CLEAVE_RETURN_IF_ERROR(expectSize(i, names[i]));
+  CLEAVE_RETURN_IF_ERROR(expectType(5, "type", /*integers=*/true));
+  CLEAVE_RETURN_IF_ERROR(expectInt(6, "concatFirst", 0, 1));
+  for (size_t i = 0; i < 2; ++i)
+    CLEAVE_RETURN_IF_ERROR(
+        expectBytes(i, i ? "output" : "input",
+                    {ints[0], ints[1], ints[2], shards, ints[3], ints[4],
+                     getElementBytes(5)}));
+  return expectDisjoint(0, 1);
+}
+
+Status InstructionVerifier::verifySchedule() {
+  CLEAVE_RETURN_IF_ERROR(expectCounts(1, 4, 4));
+  CLEAVE_RETURN_IF_ERROR(expectInt(0, "kind", 0, 3));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt(1, "warmupSteps", 0, int64_t(limits::count)));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt(2, "decaySteps", 0, int64_t(limits::count)));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt(3, "stableSteps", 0, int64_t(limits::count)));
+  for (size_t i = 0; i < 2; ++i)
+    if (!std::isfinite(floats[i]) || floats[i] < 0)
+      return bad(std::string("has ") + (i ? "minLr " : "lr ") +
+                 std::to_string(floats[i]) + ", expects at least 0");
+  for (size_t i = 2; i < 4; ++i)
+    if (!(floats[i] >= 0 && floats[i] < 1))
+      return bad(std::string("has ") + (i == 2 ? "beta1 " : "beta2 ") +
+                 std::to_string(floats[i]) +
+                 ", expects at least 0 and less than 1");
+  return expectBytes(0, "output", {4, 4});
+}
+
+Status InstructionVerifier::verify() {
+  if (instruction.opcode() > fb::Opcode::MAX)
+    return Status::error("instruction " + std::to_string(index) + " " +
+                         quoteName(toView(instruction.name())) +
+                         " has the unknown opcode " +
+                         std::to_string(int(instruction.opcode())));
+  if (!std::isfinite(instruction.flops()) || instruction.flops() < 0)
+    return bad("has a number of FLOPs that is not at least 0");
+  CLEAVE_RETURN_IF_ERROR(verifyOperands());
+  CLEAVE_RETURN_IF_ERROR(verifyGroup());
+  switch (instruction.opcode()) {
+  case fb::Opcode::Launch:
+    return verifyLaunch();
+  case fb::Opcode::Gemm:
+    return verifyGemm();
+  case fb::Opcode::Attention:
+    return verifyAttention(/*grad=*/false);
+  case fb::Opcode::AttentionGrad:
+    return verifyAttention(/*grad=*/true);
+  case fb::Opcode::Embedding:
+    return verifyEmbedding(/*grad=*/false);
+  case fb::Opcode::EmbeddingGrad:
+    return verifyEmbedding(/*grad=*/true);
+  case fb::Opcode::Fill:
+    return expectCounts(1, 0, 0);
+  case fb::Opcode::Copy:
+    CLEAVE_RETURN_IF_ERROR(expectCounts(2, 0, 0));
+    CLEAVE_RETURN_IF_ERROR(
+        expectBytes(1, "output", {int64_t(operands[0].bytes())}));
+    return expectDisjoint(0, 1, /*same=*/true);
+  case fb::Opcode::AllReduce:
+    return verifyAllReduce();
+  case fb::Opcode::AllGather:
+  case fb::Opcode::ReduceScatter:
+  case fb::Opcode::Slice:
+    return verifyGatherOrScatter();
+  case fb::Opcode::AllToAll:
+    return verifyAllToAll();
+  case fb::Opcode::Schedule:
+    return verifySchedule();
+  case fb::Opcode::LoopBegin:
+    CLEAVE_RETURN_IF_ERROR(expectCounts(0, 1, 0));
+    if (uint64_t(ints[0]) != program.micro_batches())
+      return bad("runs " + std::to_string(ints[0]) + " times, expects the " +
+                 std::to_string(program.micro_batches()) + " micro-batches");
+    return {};
+  case fb::Opcode::LoopEnd:
+    return expectCounts(0, 0, 0);
+  }
+  return bad("has an opcode that nothing verifies");
+}
+
+} // namespace
+
+Status cleave::runtime::verifyInstructions(const fb::Program &program) {
+  std::optional<size_t> loop; // its LoopBegin
+  auto bad = [](size_t i, const char *how) {
+    return Status::error("instruction " + std::to_string(i) + " " + how);
+  };
+  for (size_t i = 0; i < getSize(program.instructions()); ++i) {
+    fb::Opcode opcode =
+        program.instructions()->Get(flatbuffers::uoffset_t(i))->opcode();
+    if (opcode == fb::Opcode::LoopBegin && loop)
+      return bad(i, "begins a loop inside another");
+    if (opcode == fb::Opcode::LoopEnd && !loop)
+      return bad(i, "ends a loop that did not begin");
+    uint64_t repeats = loop ? program.micro_batches() : 1;
+    CLEAVE_RETURN_IF_ERROR(InstructionVerifier(program, i, repeats).verify());
+    if (opcode == fb::Opcode::LoopBegin)
+      loop = i;
+    else if (opcode == fb::Opcode::LoopEnd)
+      loop.reset();
+  }
+  if (loop)
+    return bad(*loop, "begins a loop that does not end");
+  return {};
+}
