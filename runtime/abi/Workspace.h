@@ -1,0 +1,109 @@
+//===- Workspace.h - Scratch sizes of the runtime's CPU kernels -----------===//
+//
+// The compiler calls these to place each instruction's workspace in the arena;
+// the kernels cut it up by the same constants. They depend on shapes, element
+// types and the number of threads only, never on the CPU: the program is
+// compiled on one machine and runs on others.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_RUNTIME_ABI_WORKSPACE_H
+#define CLEAVE_RUNTIME_ABI_WORKSPACE_H
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cleave::cpu {
+
+/// Element types, numbered as program.fbs's DType.
+enum class ElementType : uint8_t { F32 = 0, BF16 = 1, I32 = 2 };
+
+/// Every part of a workspace starts on a cache line.
+constexpr int64_t workspaceAlign = 64;
+
+constexpr int64_t roundUp(int64_t x, int64_t unit) {
+  return (x + unit - 1) / unit * unit;
+}
+constexpr int64_t ceilDiv(int64_t x, int64_t y) { return (x + y - 1) / y; }
+constexpr int64_t smaller(int64_t x, int64_t y) { return x < y ? x : y; }
+constexpr int64_t larger(int64_t x, int64_t y) { return x < y ? y : x; }
+
+/// How the GEMM is cut. A step is one 32-bit lane along k: an f32, or a pair
+/// of bf16 where the CPU multiplies pairs.
+namespace gemm_block {
+constexpr int64_t maxRows = 16;   ///< register tile: rows, no variant has more
+constexpr int64_t maxCols = 32;   ///< register tile: columns
+constexpr int64_t steps = 384;    ///< of one packed block, along k
+constexpr int64_t cols = 512;     ///< of one packed block of B
+constexpr int64_t rows = 1024;    ///< of C that one packed block of B serves
+} // namespace gemm_block
+
+/// One thread's parts of the GEMM workspace, in bytes from its start.
+struct GemmWorkspace {
+  int64_t packedB; ///< [cols/nr][steps][nr] lanes
+  int64_t packedA; ///< [steps][mr] lanes, with room for one vector's overrun
+  int64_t scratchC; ///< f32 [rows][cols], where C is narrower than f32
+  int64_t bytes;
+};
+
+constexpr GemmWorkspace getGemmWorkspace(int64_t m, int64_t n, int64_t k,
+                                         ElementType typeC) {
+  int64_t steps = smaller(k, gemm_block::steps);
+  int64_t cols = roundUp(smaller(n, gemm_block::cols), gemm_block::maxCols);
+  int64_t rows = smaller(m, gemm_block::rows);
+  GemmWorkspace w{};
+  w.packedB = 0;
+  w.packedA = roundUp(cols * steps * 4, workspaceAlign);
+  w.scratchC = w.packedA + roundUp((steps + 1) * gemm_block::maxRows * 4,
+                                   workspaceAlign);
+  w.bytes = w.scratchC + (typeC == ElementType::F32 ? 0 : rows * cols * 4);
+  return w;
+}
+
+/// Bytes of a Gemm's workspace: `C[m,n] (+)= op(A) op(B)` over `threads`.
+constexpr size_t gemmWorkspaceBytes(int64_t m, int64_t n, int64_t k,
+                                    bool /*transA*/, bool /*transB*/,
+                                    int64_t /*typeA*/, int64_t /*typeB*/,
+                                    int64_t typeC, int64_t threads) {
+  return size_t(getGemmWorkspace(m, n, k, ElementType(typeC)).bytes * threads);
+}
+
+/// How attention is cut: query rows and keys of one tile of scores.
+namespace attention_block {
+constexpr int64_t queries = 64;
+constexpr int64_t keys = 64;
+constexpr int64_t lane = 16; ///< head dims are padded to this in scratch
+} // namespace attention_block
+
+/// Bytes of an Attention's workspace: per thread, one tile each of q, K^T, v,
+/// out, the scores, and two numbers a row.
+constexpr size_t attentionWorkspaceBytes(int64_t /*batch*/, int64_t /*seq*/,
+                                         int64_t /*heads*/,
+                                         int64_t /*kvHeads*/, int64_t headDim,
+                                         int64_t /*type*/, int64_t threads) {
+  using namespace attention_block;
+  int64_t d = roundUp(headDim, lane);
+  int64_t floats = 2 * queries * d + 2 * keys * d + queries * keys +
+                   2 * queries;
+  return size_t(floats * 4 * threads);
+}
+
+/// Bytes of an AttentionGrad's workspace: per thread, tiles of q, dout, K^T,
+/// V^T, k, dk, dv, two of scores; delta of each query row of a head group; and
+/// where dq is narrower than f32, a head group's dq in f32.
+constexpr size_t attentionGradWorkspaceBytes(int64_t /*batch*/, int64_t seq,
+                                             int64_t heads, int64_t kvHeads,
+                                             int64_t headDim, int64_t type,
+                                             int64_t threads) {
+  using namespace attention_block;
+  int64_t d = roundUp(headDim, lane);
+  int64_t group = heads / kvHeads;
+  int64_t floats = 3 * queries * d + 5 * keys * d + 2 * queries * keys +
+                   roundUp(group * seq, lane);
+  if (ElementType(type) != ElementType::F32)
+    floats += roundUp(group * seq * headDim, lane);
+  return size_t(floats * 4 * threads);
+}
+
+} // namespace cleave::cpu
+
+#endif // CLEAVE_RUNTIME_ABI_WORKSPACE_H
