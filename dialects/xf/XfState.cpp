@@ -16,6 +16,9 @@ LogicalResult StateOp::verify() {
     if (size < 1 || size > shape[i])
       return emitOpError("expects logical dim ")
              << i << " to be between 1 and " << shape[i] << ", got " << size;
+  if (getDims() && getDims()->size() != shape.size())
+    return emitOpError("expects ")
+           << shape.size() << " names of dims, got " << getDims()->size();
   return success();
 }
 
@@ -25,6 +28,9 @@ static LogicalResult verifyStateUse(Operation *op, SymbolTableCollection &table,
   if (!state)
     return op->emitOpError("expects a state named ") << name;
   if (state.getType() == type)
+    return success();
+  // In the local program a use sees this rank's shard.
+  if (dist::getPlacementAttr(state.getType()) && !dist::getPlacementAttr(type))
     return success();
   InFlightDiagnostic error = op->emitOpError("expects the state's type ")
                              << state.getType() << ", got " << type;

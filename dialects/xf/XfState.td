@@ -31,7 +31,7 @@ def Xf_InitAttr : AttrDef<Xf_Dialect, "Init"> {
     `scale * cos(position * frequency)` for the listed frequencies.
   }];
   let parameters = (ins "::cleave::xf::InitKind":$kind, "::mlir::FloatAttr":$scale,
-                        OptionalParameter<"::mlir::DenseF32ArrayAttr">:$table);
+                        OptionalParameter<"::mlir::DenseElementsAttr">:$table);
   let assemblyFormat = "`<` $kind `,` $scale (`,` $table^)? `>`";
 }
 
@@ -58,22 +58,24 @@ def Xf_StateOp : Xf_Op<"state", [Symbol]> {
   let summary = "a named tensor that outlives the step";
   let description = [{
     `logical` is the shape without padding. Parameters are kept in f32 whatever
-    the type that the step computes in. `decay` says whether weight decay
-    applies.
+    the type that the step computes in. `dims` names the dims for the rules of a
+    plan; `decay` says whether weight decay applies.
 
     ```mlir
     xf.state @"model.norm.weight" parameter : tensor<64xf32> {
-      init = #xf.init<ones, 1.0 : f64>,
+      init = #xf.init<ones, 1.0 : f64>, dims = ["hidden"],
       piece = #xf.piece<"model.norm.weight", shape = [64], view = [64],
                         starts = [0], sizes = [64]>}
     ```
 
     Constraints:
     1. The logical shape has the type's rank and fits in it.
+    2. As many names of dims as dims.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Xf_StateRole:$role,
       TypeAttrOf<Xf_Tensor>:$type, Xf_InitAttr:$init,
       OptionalAttr<DenseI64ArrayAttr>:$logical,
+      OptionalAttr<StrArrayAttr>:$dims,
       OptionalAttr<Xf_PieceAttr>:$piece, UnitAttr:$decay);
   let assemblyFormat = "$sym_name $role `:` $type attr-dict";
   let hasVerifier = 1;

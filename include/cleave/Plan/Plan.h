@@ -1,0 +1,68 @@
+//===- Plan.h - How a training step is cut over a mesh --------------------===//
+#ifndef CLEAVE_PLAN_PLAN_H
+#define CLEAVE_PLAN_PLAN_H
+
+#include "cleave/Frontend/Model.h"
+#include "cleave/Placement/Placement.h"
+#include "llvm/ADT/StringMap.h"
+#include <map>
+
+namespace cleave {
+
+/// The parallel degrees of a recipe, as flags give them.
+struct Layout {
+  int64_t dp = 1, tp = 1;
+  int zero = 0;                  ///< ZeRO stage, 0 to 3
+  bool sequenceParallel = false; ///< Megatron's: activations split over tp
+};
+
+/// What is trained, per step.
+struct BatchShape {
+  int64_t seqLen = 0, globalBatch = 0;
+  int64_t microBatch = 0; ///< samples of one rank in one micro-batch
+};
+
+/// A mesh, and for each named dim of the model the axes that split it. Dims of
+/// tensors have names: "batch", "sequence" (of the residual stream), "vocab",
+/// "hidden", "heads", "kv_heads", "head_dim", "intermediate". Every placement
+/// follows from these rules; ZeRO's stages are further axes that split what is
+/// kept: optimizer state, gradients, parameters.
+struct Plan {
+  static constexpr int64_t currentVersion = 1;
+
+  Mesh mesh;
+  int64_t microBatches = 1;
+  std::map<std::string, AxisList> dims;
+  AxisList optimizerAxes, gradientAxes, parameterAxes;
+
+  /// Axes of a named dim; none if no rule names it.
+  AxisList getAxes(llvm::StringRef dim) const;
+
+  /// The placement in which ops compute with a tensor of these dims.
+  Placement getCompute(llvm::ArrayRef<std::string> names) const;
+
+  /// The same, with `axes` added at the minor end of the first dim that they
+  /// divide; without them if there is none.
+  Placement getKept(llvm::ArrayRef<std::string> names,
+                    llvm::ArrayRef<int64_t> shape, const AxisList &axes) const;
+
+  /// Rows that a vocabulary is padded to, so that its axes divide it.
+  int64_t getPaddedVocab(int64_t vocab) const;
+
+  /// As plan.json.
+  std::string toJSON() const;
+};
+
+/// The plan of a recipe. Fails where the batch does not divide.
+llvm::Expected<Plan> makePlan(const Layout &layout, const BatchShape &batch);
+
+/// Reads plan.json; errors name the file, the key, its value and what is legal.
+llvm::Expected<Plan> parsePlan(llvm::StringRef text, llvm::StringRef file);
+
+/// Checks that the model's sizes divide as the plan asks; names legal degrees.
+llvm::Error checkPlan(const Plan &plan, const Model &model,
+                      const BatchShape &batch);
+
+} // namespace cleave
+
+#endif // CLEAVE_PLAN_PLAN_H

@@ -1,0 +1,123 @@
+//===- Plan.cpp - Recipes, and the placements that follow -----------------===//
+#include "cleave/Plan/Plan.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <numeric>
+
+using namespace cleave;
+
+static llvm::Error makeError(const llvm::Twine &message) {
+  return llvm::createStringError(message.str());
+}
+
+AxisList Plan::getAxes(llvm::StringRef dim) const {
+  auto it = dims.find(dim.str());
+  return it == dims.end() ? AxisList() : it->second;
+}
+
+Placement Plan::getCompute(llvm::ArrayRef<std::string> names) const {
+  Placement placement;
+  for (const std::string &name : names)
+    placement.dims.push_back(getAxes(name));
+  return placement;
+}
+
+Placement Plan::getKept(llvm::ArrayRef<std::string> names,
+                        llvm::ArrayRef<int64_t> shape,
+                        const AxisList &axes) const {
+  Placement placement = getCompute(names);
+  if (axes.empty())
+    return placement;
+  for (auto [dim, size] : llvm::zip(placement.dims, shape))
+    if (size % (mesh.getSize(dim) * mesh.getSize(axes)) == 0) {
+      dim.append(axes.begin(), axes.end());
+      return placement;
+    }
+  return placement;
+}
+
+int64_t Plan::getPaddedVocab(int64_t vocab) const {
+  int64_t parts = mesh.getSize(getAxes("vocab"));
+  return (vocab + parts - 1) / parts * parts;
+}
+
+llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
+                                      const BatchShape &batch) {
+  if (layout.dp < 1 || layout.tp < 1)
+    return makeError("parallel degrees must be at least 1");
+  if (layout.zero < 0 || layout.zero > 3)
+    return makeError(llvm::formatv("--zero {0}: legal stages are 0, 1, 2, 3",
+                                   layout.zero));
+  int64_t samples = batch.microBatch * layout.dp;
+  if (samples < 1 || batch.globalBatch % samples != 0)
+    return makeError(llvm::formatv(
+        "global batch {0} is not divisible by micro-batch {1} x dp {2} = {3}",
+        batch.globalBatch, batch.microBatch, layout.dp, samples));
+
+  Plan plan;
+  plan.mesh = Mesh({{"dp", layout.dp}, {"tp", layout.tp}});
+  plan.microBatches = batch.globalBatch / samples;
+  const AxisList dp{0}, tp{1};
+  if (layout.dp > 1) {
+    plan.dims["batch"] = dp;
+    if (layout.zero >= 1)
+      plan.optimizerAxes = dp;
+    if (layout.zero >= 2)
+      plan.gradientAxes = dp;
+    if (layout.zero >= 3)
+      plan.parameterAxes = dp;
+  }
+  if (layout.tp > 1) {
+    for (const char *dim : {"vocab", "heads", "kv_heads", "intermediate"})
+      plan.dims[dim] = tp;
+    if (layout.sequenceParallel)
+      plan.dims["sequence"] = tp;
+  }
+  return plan;
+}
+
+/// The degrees that divide every one of `sizes`.
+static std::string getLegalDegrees(llvm::ArrayRef<int64_t> sizes) {
+  int64_t common = 0;
+  for (int64_t size : sizes)
+    common = std::gcd(common, size);
+  llvm::SmallVector<std::string> legal;
+  for (int64_t degree = 1; degree <= common; ++degree)
+    if (common % degree == 0)
+      legal.push_back(std::to_string(degree));
+  return llvm::join(legal, ", ");
+}
+
+llvm::Error cleave::checkPlan(const Plan &plan, const Model &model,
+                              const BatchShape &batch) {
+  if (llvm::Error error = plan.mesh.verify())
+    return error;
+  auto check = [&](llvm::StringRef dim, llvm::StringRef what, int64_t size,
+                   llvm::ArrayRef<int64_t> together) -> llvm::Error {
+    int64_t parts = plan.mesh.getSize(plan.getAxes(dim));
+    if (size % parts == 0)
+      return llvm::Error::success();
+    return makeError(llvm::formatv(
+        "{0} ({1}) cannot be split {2} ways over {3}; legal degrees are {4}",
+        what, size, parts, plan.mesh.toString(plan.getAxes(dim)),
+        getLegalDegrees(together)));
+  };
+  const int64_t model3[] = {model.heads, model.kvHeads, model.intermediate};
+  const int64_t samples[] = {batch.globalBatch / plan.microBatches};
+  const int64_t seq[] = {batch.seqLen};
+  if (llvm::Error error = check("heads", "attention heads", model.heads, model3))
+    return error;
+  if (llvm::Error error =
+          check("kv_heads", "key-value heads", model.kvHeads, model3))
+    return error;
+  if (llvm::Error error = check("intermediate", "intermediate size",
+                                model.intermediate, model3))
+    return error;
+  if (llvm::Error error = check("sequence", "sequence length", seq[0], seq))
+    return error;
+  if (batch.globalBatch % plan.microBatches != 0)
+    return makeError(llvm::formatv("global batch {0} is not divisible by {1} "
+                                   "micro-batches",
+                                   batch.globalBatch, plan.microBatches));
+  return check("batch", "samples of a micro-batch", samples[0], samples);
+}

@@ -1,0 +1,182 @@
+//===- PlanJSON.cpp - plan.json -------------------------------------------===//
+//
+// { "version": 1,
+//   "mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 4}],
+//   "micro_batches": 2,
+//   "dims": {"batch": ["dp"], "heads": ["tp"], "sequence": ["tp"], ...},
+//   "keep": {"optimizer": ["dp"], "gradients": [], "parameters": []} }
+//
+//===----------------------------------------------------------------------===//
+#include "cleave/Plan/Plan.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+
+using namespace cleave;
+namespace json = llvm::json;
+
+static const llvm::StringRef dimNames[] = {
+    "batch",    "sequence", "vocab",    "hidden",
+    "heads",    "kv_heads", "head_dim", "intermediate"};
+
+std::string Plan::toJSON() const {
+  auto names = [&](const AxisList &axes) {
+    json::Array list;
+    for (Axis axis : axes)
+      list.push_back(mesh.getName(axis));
+    return list;
+  };
+  json::Array meshAxes;
+  for (const MeshAxis &axis : mesh.getAxes())
+    meshAxes.push_back(json::Object{{"name", axis.name}, {"size", axis.size}});
+  json::Object rules;
+  for (const auto &[dim, axes] : dims)
+    rules[dim] = names(axes);
+  json::Value root = json::Object{
+      {"version", currentVersion},
+      {"mesh", std::move(meshAxes)},
+      {"micro_batches", microBatches},
+      {"dims", std::move(rules)},
+      {"keep", json::Object{{"optimizer", names(optimizerAxes)},
+                            {"gradients", names(gradientAxes)},
+                            {"parameters", names(parameterAxes)}}}};
+  return llvm::formatv("{0:2}\n", root).str();
+}
+
+namespace {
+/// Reads one file; the first thing wrong with it is kept.
+class PlanReader {
+public:
+  PlanReader(llvm::StringRef file) : file(file) {}
+
+  llvm::Expected<Plan> read(llvm::StringRef text) {
+    llvm::Expected<json::Value> root = json::parse(text);
+    if (!root)
+      return llvm::createStringError(file + ": " +
+                                     llvm::toString(root.takeError()));
+    const json::Object *object = root->getAsObject();
+    if (!object)
+      return llvm::createStringError(file + ": expects an object");
+    Plan plan;
+    readTop(*object, plan);
+    if (!problem.empty())
+      return llvm::createStringError(file + ": " + problem);
+    return plan;
+  }
+
+private:
+  void fail(const llvm::Twine &message) {
+    if (problem.empty())
+      problem = message.str();
+  }
+
+  void failAt(llvm::StringRef key, const json::Value &value,
+              llvm::StringRef legal) {
+    fail(llvm::formatv("key \"{0}\": got {1}, expects {2}", key, value, legal));
+  }
+
+  /// Refuses keys that nothing reads.
+  void expectKeys(const json::Object &object, llvm::StringRef where,
+                  llvm::ArrayRef<llvm::StringRef> legal) {
+    for (const auto &entry : object)
+      if (!llvm::is_contained(legal, llvm::StringRef(entry.first)))
+        fail(llvm::formatv("unknown key \"{0}\" in {1}; legal keys are {2}",
+                           llvm::StringRef(entry.first), where,
+                           llvm::join(legal, ", ")));
+  }
+
+  int64_t readCount(const json::Object &object, llvm::StringRef key,
+                    llvm::StringRef shown) {
+    const json::Value *value = object.get(key);
+    if (!value) {
+      fail("missing key \"" + shown + "\"");
+      return 1;
+    }
+    std::optional<int64_t> count = value->getAsInteger();
+    if (count && *count >= 1 && *count <= (int64_t(1) << 31))
+      return *count;
+    failAt(shown, *value, "an integer of at least 1");
+    return 1;
+  }
+
+  AxisList readAxes(const json::Value &value, llvm::StringRef key,
+                    const Mesh &mesh) {
+    AxisList axes;
+    const json::Array *list = value.getAsArray();
+    if (!list) {
+      failAt(key, value, "a list of mesh axes");
+      return axes;
+    }
+    for (const json::Value &entry : *list) {
+      std::optional<llvm::StringRef> name = entry.getAsString();
+      std::optional<Axis> axis;
+      if (name)
+        axis = mesh.getAxisIndex(*name);
+      if (!axis)
+        failAt(key, entry, "axes of the mesh " + mesh.toString());
+      else if (llvm::is_contained(axes, *axis))
+        failAt(key, entry, "each axis once");
+      else
+        axes.push_back(*axis);
+    }
+    return axes;
+  }
+
+  void readMesh(const json::Object &root, Plan &plan) {
+    const json::Array *list = root.getArray("mesh");
+    if (!list)
+      return fail("key \"mesh\": expects a list of {\"name\", \"size\"}");
+    llvm::SmallVector<MeshAxis> axes;
+    for (const json::Value &entry : *list) {
+      const json::Object *axis = entry.getAsObject();
+      std::optional<llvm::StringRef> name =
+          axis ? axis->getString("name") : std::nullopt;
+      if (!name)
+        return failAt("mesh", entry, "{\"name\": string, \"size\": integer}");
+      expectKeys(*axis, "mesh", {"name", "size"});
+      axes.push_back({name->str(), readCount(*axis, "size", "mesh.size")});
+    }
+    plan.mesh = Mesh(axes);
+    if (llvm::Error error = plan.mesh.verify())
+      fail("key \"mesh\": " + llvm::toString(std::move(error)));
+  }
+
+  void readTop(const json::Object &root, Plan &plan) {
+    expectKeys(root, "the plan",
+               {"version", "mesh", "micro_batches", "dims", "keep"});
+    if (readCount(root, "version", "version") != Plan::currentVersion)
+      fail(llvm::formatv("key \"version\": expects {0}", Plan::currentVersion));
+    readMesh(root, plan);
+    if (!problem.empty())
+      return;
+    plan.microBatches = readCount(root, "micro_batches", "micro_batches");
+    if (const json::Object *dims = root.getObject("dims")) {
+      expectKeys(*dims, "dims", dimNames);
+      for (const auto &entry : *dims) {
+        AxisList axes = readAxes(
+            entry.second, llvm::StringRef(entry.first), plan.mesh);
+        if (!axes.empty())
+          plan.dims[llvm::StringRef(entry.first).str()] = axes;
+      }
+    }
+    if (const json::Object *keep = root.getObject("keep")) {
+      expectKeys(*keep, "keep", {"optimizer", "gradients", "parameters"});
+      auto read = [&](llvm::StringRef key, AxisList &axes) {
+        if (const json::Value *value = keep->get(key))
+          axes = readAxes(*value, key, plan.mesh);
+      };
+      read("optimizer", plan.optimizerAxes);
+      read("gradients", plan.gradientAxes);
+      read("parameters", plan.parameterAxes);
+    }
+  }
+
+  std::string file;
+  std::string problem;
+};
+} // namespace
+
+llvm::Expected<Plan> cleave::parsePlan(llvm::StringRef text,
+                                       llvm::StringRef file) {
+  return PlanReader(file).read(text);
+}

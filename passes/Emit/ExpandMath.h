@@ -1,0 +1,20 @@
+//===- ExpandMath.h - Math functions as arithmetic ------------------------===//
+#ifndef CLEAVE_PASSES_EMIT_EXPANDMATH_H
+#define CLEAVE_PASSES_EMIT_EXPANDMATH_H
+
+#include "dialects/exec/Exec.h"
+
+namespace cleave::emit {
+
+/// Rewrites exp, log, tanh, erf, rsqrt and the rounding to bf16 in the body of
+/// `kernel` into additions, multiplications, multiply-adds, divisions and bit
+/// operations on f32 and i32. The scalar program stays scalar, so vectors and
+/// scalars of every target compute the same. Errors, over all finite inputs:
+/// exp, log, tanh and erf within 2 units in the last place.
+/// With `forCuda` the power of two of exp is the hardware's `ex2.approx`.
+/// Emits an error and fails on a function it does not know.
+mlir::LogicalResult expandMath(exec::KernelOp kernel, bool forCuda);
+
+} // namespace cleave::emit
+
+#endif // CLEAVE_PASSES_EMIT_EXPANDMATH_H

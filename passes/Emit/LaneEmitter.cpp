@@ -1,0 +1,238 @@
+//===- LaneEmitter.cpp - Scalar bodies into lanes -------------------------===//
+#include "passes/Emit/LaneEmitter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <limits>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::emit;
+
+static Type withLanes(Type element, int64_t lanes) {
+  return lanes ? Type(VectorType::get({lanes}, element)) : element;
+}
+
+/// `element` in the shape of `like`.
+static Type withShapeOf(Type like, Type element) {
+  auto vector = dyn_cast<VectorType>(like);
+  return vector ? Type(vector.clone(element)) : element;
+}
+
+//===----------------------------------------------------------------------===//
+// Arithmetic
+//===----------------------------------------------------------------------===//
+
+Value LaneEmitter::constant(int64_t value) {
+  return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value));
+}
+Value LaneEmitter::constantInt(int64_t value) {
+  return arith::ConstantOp::create(b, loc, b.getI32IntegerAttr(value));
+}
+Value LaneEmitter::constantFloat(double value) {
+  return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value)));
+}
+Value LaneEmitter::addIndex(Value x, Value y) {
+  return arith::AddIOp::create(b, loc, x, y);
+}
+Value LaneEmitter::addIndex(Value x, int64_t y) {
+  return y == 0 ? x : addIndex(x, constant(y));
+}
+Value LaneEmitter::mulIndex(Value x, int64_t y) {
+  return y == 1 ? x : Value(arith::MulIOp::create(b, loc, x, constant(y)));
+}
+Value LaneEmitter::isBelow(Value x, Value y) {
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y);
+}
+Value LaneEmitter::select(Value condition, Value x, Value y) {
+  return arith::SelectOp::create(b, loc, condition, x, y);
+}
+Value LaneEmitter::addFloat(Value x, Value y) {
+  return arith::AddFOp::create(b, loc, x, y);
+}
+
+Value LaneEmitter::combine(exec::ReduceKind kind, Value x, Value y) {
+  if (kind == exec::ReduceKind::Sum)
+    return addFloat(x, y);
+  // A NaN stays; of zeros either.
+  return arith::MaximumFOp::create(b, loc, x, y, arith::FastMathFlags::nsz);
+}
+
+double LaneEmitter::getNeutral(exec::ReduceKind kind) {
+  return kind == exec::ReduceKind::Sum
+             ? 0.0
+             : -std::numeric_limits<double>::infinity();
+}
+
+Value LaneEmitter::splat(Value value, int64_t lanes) {
+  if (!lanes || isa<VectorType>(value.getType()))
+    return value;
+  auto type = VectorType::get({lanes}, value.getType());
+  if (auto constant = value.getDefiningOp<arith::ConstantOp>())
+    return arith::ConstantOp::create(
+        b, loc, DenseElementsAttr::get(type, constant.getValue()));
+  return vector::BroadcastOp::create(b, loc, type, value);
+}
+
+Value LaneEmitter::iota(Value start, int64_t lanes) {
+  auto element = cast<IntegerType>(start.getType());
+  SmallVector<APInt> steps;
+  for (int64_t i = 0; i < lanes; ++i)
+    steps.emplace_back(element.getWidth(), i);
+  Value sequence = arith::ConstantOp::create(
+      b, loc,
+      DenseElementsAttr::get(VectorType::get({lanes}, element), steps));
+  return arith::AddIOp::create(b, loc, splat(start, lanes), sequence);
+}
+
+Value LaneEmitter::maskBelow(Value count, int64_t lanes) {
+  Value narrow = arith::TruncIOp::create(b, loc, b.getI32Type(), count);
+  return isBelow(iota(constantInt(0), lanes), splat(narrow, lanes));
+}
+
+Value LaneEmitter::constantMask(int64_t count, int64_t lanes) {
+  SmallVector<bool> bits;
+  for (int64_t i = 0; i < lanes; ++i)
+    bits.push_back(i < count);
+  return arith::ConstantOp::create(
+      b, loc,
+      DenseElementsAttr::get(VectorType::get({lanes}, b.getI1Type()), bits));
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+Type LaneEmitter::getMemoryType(Type stored) {
+  return stored.isBF16() ? Type(b.getI16Type()) : stored;
+}
+
+Value LaneEmitter::address(Value base, Value index, Type stored) {
+  return LLVM::GEPOp::create(b, loc, base.getType(), getMemoryType(stored),
+                             base, ArrayRef<LLVM::GEPArg>{index});
+}
+
+Value LaneEmitter::rowOffset(const Access &access, Value row) {
+  if (access.rowStride == 0)
+    return constant(access.offset);
+  if (access.rowDiv > 1)
+    row = arith::DivUIOp::create(b, loc, row, constant(access.rowDiv));
+  if (access.rowMod > 0)
+    row = arith::RemUIOp::create(b, loc, row, constant(access.rowMod));
+  return addIndex(mulIndex(row, access.rowStride), access.offset);
+}
+
+/// An integer constant of `bits` bits in the shape of `like`.
+Value LaneEmitter::integers(Value like, unsigned bits, int64_t value) {
+  auto element = b.getIntegerType(bits);
+  Type type = withShapeOf(like.getType(), element);
+  TypedAttr attr = IntegerAttr::get(
+      element, APInt(bits, uint64_t(value), /*isSigned=*/true,
+                     /*implicitTrunc=*/true));
+  if (auto vector = dyn_cast<VectorType>(type))
+    attr = DenseElementsAttr::get(vector, attr);
+  return arith::ConstantOp::create(b, loc, attr);
+}
+
+Value LaneEmitter::widen(Value value, Type stored) {
+  if (!stored.isBF16())
+    return value;
+  Type wide = withShapeOf(value.getType(), b.getI32Type());
+  Value raw = arith::ExtUIOp::create(b, loc, wide, value);
+  raw = arith::ShLIOp::create(b, loc, raw, integers(raw, 32, 16));
+  return arith::BitcastOp::create(
+      b, loc, withShapeOf(value.getType(), b.getF32Type()), raw);
+}
+
+/// Rounds to nearest even; a NaN stays one.
+Value LaneEmitter::narrow(Value value, Type stored) {
+  if (!stored.isBF16())
+    return value;
+  Type wide = withShapeOf(value.getType(), b.getI32Type());
+  Value raw = arith::BitcastOp::create(b, loc, wide, value);
+  auto constantBits = [&](int64_t bits) { return integers(raw, 32, bits); };
+  Value odd = arith::ShRUIOp::create(b, loc, raw, constantBits(16));
+  odd = arith::AndIOp::create(b, loc, odd, constantBits(1));
+  Value rounded = arith::AddIOp::create(
+      b, loc, arith::AddIOp::create(b, loc, raw, constantBits(0x7fff)), odd);
+  Value quiet = arith::OrIOp::create(b, loc, raw, constantBits(0x00400000));
+  Value isNan = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, value,
+                                      value);
+  Value kept = select(isNan, quiet, rounded);
+  kept = arith::ShRUIOp::create(b, loc, kept, constantBits(16));
+  return arith::TruncIOp::create(
+      b, loc, withShapeOf(value.getType(), b.getI16Type()), kept);
+}
+
+static int64_t getElementBytes(Type stored) {
+  return stored.getIntOrFloatBitWidth() / 8;
+}
+
+Value LaneEmitter::load(Value pointer, Type stored, int64_t lanes, Value mask,
+                        int64_t alignment) {
+  Type type = withLanes(getMemoryType(stored), lanes);
+  if (!alignment)
+    alignment = getElementBytes(stored);
+  Value raw;
+  if (mask) {
+    Value zero = arith::ConstantOp::create(b, loc, type, b.getZeroAttr(type));
+    raw = LLVM::MaskedLoadOp::create(b, loc, type, pointer, mask, zero,
+                                     unsigned(alignment));
+  } else {
+    raw = LLVM::LoadOp::create(b, loc, type, pointer, unsigned(alignment));
+  }
+  return widen(raw, stored);
+}
+
+void LaneEmitter::store(Value value, Value pointer, Type stored, int64_t lanes,
+                        Value mask, int64_t alignment) {
+  Value raw = narrow(splat(value, lanes), stored);
+  if (!alignment)
+    alignment = getElementBytes(stored);
+  if (mask)
+    LLVM::MaskedStoreOp::create(b, loc, raw, pointer, mask,
+                                unsigned(alignment));
+  else
+    LLVM::StoreOp::create(b, loc, raw, pointer, unsigned(alignment));
+}
+
+Value LaneEmitter::gather(Value pointers, Type stored, int64_t lanes,
+                          Value mask) {
+  Type type = withLanes(getMemoryType(stored), lanes);
+  if (!mask)
+    mask = constantMask(lanes, lanes);
+  Value zero = arith::ConstantOp::create(b, loc, type, b.getZeroAttr(type));
+  Value raw = LLVM::masked_gather::create(
+      b, loc, type, pointers, mask, ValueRange{zero},
+      b.getI32IntegerAttr(int32_t(getElementBytes(stored))));
+  return widen(raw, stored);
+}
+
+void LaneEmitter::scatter(Value value, Value pointers, Type stored,
+                          Value mask) {
+  auto type = cast<VectorType>(pointers.getType());
+  int64_t lanes = type.getNumElements();
+  if (!mask)
+    mask = constantMask(lanes, lanes);
+  LLVM::masked_scatter::create(
+      b, loc, narrow(splat(value, lanes), stored), pointers, mask,
+      b.getI32IntegerAttr(int32_t(getElementBytes(stored))));
+}
+
+//===----------------------------------------------------------------------===//
+// The body
+//===----------------------------------------------------------------------===//
+
+void LaneEmitter::evaluate(Operation *op, IRMapping &map, int64_t lanes) {
+  IRMapping operands;
+  for (Value operand : op->getOperands())
+    operands.map(operand, splat(map.lookup(operand), lanes));
+  Operation *copy = b.clone(*op, operands);
+  if (!lanes) {
+    map.map(op->getResults(), copy->getResults());
+    return;
+  }
+  for (auto [from, to] : llvm::zip(op->getResults(), copy->getResults())) {
+    to.setType(withLanes(from.getType(), lanes));
+    map.map(from, to);
+  }
+}

@@ -1,0 +1,238 @@
+//===- BuildStep.cpp - From the forward function to a training step -------===//
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/Grad/Passes.h"
+#include "passes/Grad/ReverseMode.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_BUILDSTEPPASS
+#include "passes/Grad/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+namespace {
+/// A parameter as the step sees it.
+struct Parameter {
+  xf::StateOp state;
+  Value master; ///< what `xf.get` gave
+  Value leaf;   ///< what the forward pass computes with
+  Value grad;   ///< summed over micro-batches
+};
+
+class BuildStep : public cleave::impl::BuildStepPassBase<BuildStep> {
+  using BuildStepPassBase::BuildStepPassBase;
+
+  void runOnOperation() override {
+    auto forward = getOperation().lookupSymbol<func::FuncOp>("forward");
+    if (!forward) {
+      getOperation().emitError("expects a function named \"forward\"");
+      return signalPassFailure();
+    }
+    startStep(forward);
+    hoistParameters(forward);
+    if (failed(buildAccumulate(forward)))
+      return signalPassFailure();
+    buildUpdate();
+    func::ReturnOp::create(*builder, step.getLoc());
+    forward.erase();
+  }
+
+  void startStep(func::FuncOp forward);
+  void hoistParameters(func::FuncOp forward);
+  LogicalResult buildAccumulate(func::FuncOp forward);
+  void buildUpdate();
+  void buildAdamW(Parameter &parameter, Value factor, Value schedule);
+  void output(StringRef name, Value value, FlatSymbolRefAttr state = {}) {
+    xf::OutputOp::create(*builder, value.getLoc(), name, value, state);
+  }
+
+  RankedTensorType scalar() {
+    return RankedTensorType::get({}, Float32Type::get(&getContext()));
+  }
+  /// Marks ops from `first` (null: the block's begin) on as part of `phase`.
+  void markPhase(Block *block, Operation *after, StringRef phase) {
+    auto name = StringAttr::get(&getContext(), phase);
+    for (Operation &op : llvm::make_range(
+             after ? std::next(after->getIterator()) : block->begin(),
+             block->end()))
+      op.setAttr("phase", name);
+  }
+  Location at(StringRef name) {
+    return NameLoc::get(StringAttr::get(&getContext(), name));
+  }
+
+  func::FuncOp step;
+  Value scale; ///< d loss / d sum of losses
+  SmallVector<Parameter> parameters;
+  std::optional<OpBuilder> builder;
+};
+} // namespace
+
+/// Creates `@step` and what the micro-batches share: the number of tokens.
+void BuildStep::startStep(func::FuncOp forward) {
+  MLIRContext *context = &getContext();
+  builder.emplace(context);
+  builder->setInsertionPoint(forward);
+  SmallVector<Type> inputs;
+  for (Type type : forward.getArgumentTypes()) {
+    auto tensor = cast<RankedTensorType>(type);
+    SmallVector<int64_t> shape{microBatches};
+    llvm::append_range(shape, tensor.getShape());
+    inputs.push_back(tensor.clone(shape));
+  }
+  step = func::FuncOp::create(*builder, forward.getLoc(), "step",
+                              builder->getFunctionType(inputs, {}));
+  parameters.clear();
+  Block *entry = step.addEntryBlock();
+  builder->setInsertionPointToStart(entry);
+  Value count = xf::CountTokensOp::create(*builder, at("count_tokens"),
+                                          scalar(), entry->getArgument(1));
+  output("local_tokens", count);
+  scale = xf::ReciprocalOp::create(*builder, at("loss_scale"), scalar(), count);
+  markPhase(entry, nullptr, "forward");
+}
+
+/// Moves state reads, and the casts of parameters, out of the micro-batch.
+void BuildStep::hoistParameters(func::FuncOp forward) {
+  Block *entry = &step.getBody().front();
+  for (auto get : llvm::make_early_inc_range(forward.getOps<xf::GetOp>())) {
+    get->moveBefore(entry, entry->end());
+    get->setAttr("phase", builder->getStringAttr("forward"));
+    auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
+        getOperation(), get.getStateAttr());
+    if (state.getRole() != xf::StateRole::Parameter)
+      continue;
+    Value leaf = get;
+    if (get->hasOneUse())
+      if (auto cast = dyn_cast<xf::CastOp>(*get->user_begin())) {
+        cast->moveBefore(entry, entry->end());
+        cast->setAttr("phase", builder->getStringAttr("forward"));
+        leaf = cast;
+      }
+    parameters.push_back({state, get, leaf, Value()});
+  }
+}
+
+/// Moves the forward ops into `xf.accumulate`, and appends the backward ones.
+LogicalResult BuildStep::buildAccumulate(func::FuncOp forward) {
+  Block *body = &forward.getBody().front();
+  auto results = cast<func::ReturnOp>(body->getTerminator());
+  Value loss = results.getOperand(0);
+  results.erase();
+  markPhase(body, nullptr, "forward");
+  Operation *lastForward = body->empty() ? nullptr : &body->back();
+
+  OpBuilder inner(body, body->end());
+  SmallVector<Value> leaves;
+  for (Parameter &parameter : parameters)
+    leaves.push_back(parameter.leaf);
+  FailureOr<SmallVector<Value>> grads =
+      buildReverseMode(inner, *body, leaves, loss, scale);
+  if (failed(grads))
+    return failure();
+
+  SmallVector<Value> yields{loss};
+  for (auto [parameter, grad] : llvm::zip(parameters, *grads)) {
+    if (!grad)
+      return parameter.state.emitOpError("does not reach the loss");
+    yields.push_back(grad);
+  }
+  xf::YieldOp::create(inner, step.getLoc(), yields);
+  markPhase(body, lastForward, "backward");
+
+  SmallVector<Type> types;
+  for (Value value : yields)
+    types.push_back(value.getType());
+  Block *entry = &step.getBody().front();
+  builder->setInsertionPointToEnd(entry);
+  auto accumulate =
+      xf::AccumulateOp::create(*builder, at("accumulate"), types, microBatches,
+                               entry->getArguments());
+  accumulate.getBody().takeBody(forward.getBody());
+  accumulate->setAttr("phase", builder->getStringAttr("backward"));
+  for (auto [parameter, grad] :
+       llvm::zip(parameters, accumulate.getResults().drop_front()))
+    parameter.grad = grad;
+  scale = accumulate.getResult(0);
+  return success();
+}
+
+void BuildStep::buildUpdate() {
+  Block *entry = &step.getBody().front();
+  Operation *last = &entry->back();
+  OpBuilder &b = *builder;
+
+  // The mean loss, and the part of its sum that this rank has seen.
+  Value sum = scale;
+  output("local_loss_sum", sum);
+  auto reciprocal = *step.getOps<xf::ReciprocalOp>().begin();
+  Value loss =
+      xf::MulOp::create(b, at("loss"), scalar(), sum, reciprocal.getResult());
+  output("loss", loss);
+
+  SmallVector<Value> squares;
+  for (Parameter &parameter : parameters) {
+    if (gradients)
+      output("grad." + parameter.state.getSymName().str(), parameter.grad,
+             FlatSymbolRefAttr::get(parameter.state.getSymNameAttr()));
+    squares.push_back(xf::SquareSumOp::create(b, at("grad_norm"), scalar(),
+                                              parameter.grad));
+  }
+  Value total = xf::AddOp::create(b, at("grad_norm"), scalar(), squares);
+  auto clipping =
+      xf::ClipFactorOp::create(b, at("clip"), TypeRange{scalar(), scalar()},
+                               total, b.getF64FloatAttr(clip));
+  output("grad_norm", clipping.getNorm());
+
+  auto f64 = [&](double value) { return b.getF64FloatAttr(value); };
+  std::optional<xf::ScheduleKind> kind = xf::symbolizeScheduleKind(schedule);
+  if (!kind) {
+    getOperation().emitError("unknown schedule \"")
+        << schedule << "\"; legal are constant, cosine, linear, wsd";
+    return signalPassFailure();
+  }
+  Value rates = xf::ScheduleOp::create(
+      b, at("schedule"), RankedTensorType::get({4}, b.getF32Type()),
+      xf::ScheduleKindAttr::get(b.getContext(), *kind),
+      f64(lr), f64(minLr), b.getI64IntegerAttr(warmupSteps),
+      b.getI64IntegerAttr(decaySteps), b.getI64IntegerAttr(stableSteps),
+      f64(beta1), f64(beta2));
+  output("schedule", rates);
+  for (Parameter &parameter : parameters)
+    buildAdamW(parameter, clipping.getFactor(), rates);
+  markPhase(entry, last, "optimizer");
+}
+
+void BuildStep::buildAdamW(Parameter &parameter, Value factor, Value schedule) {
+  OpBuilder &b = *builder;
+  xf::StateOp state = parameter.state;
+  Location loc = at("adamw " + state.getSymName().str());
+  RankedTensorType type = state.getTensorType();
+
+  auto addMoment = [&](StringRef suffix, xf::StateRole role) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(step);
+    std::string name = (state.getSymName() + suffix).str();
+    auto zeros = xf::InitAttr::get(b.getContext(), xf::InitKind::Zeros,
+                                   b.getF64FloatAttr(0), {});
+    xf::StateOp::create(b, loc, b.getStringAttr(name),
+                        xf::StateRoleAttr::get(b.getContext(), role),
+                        TypeAttr::get(type), zeros, state.getLogicalAttr(),
+                        state.getDimsAttr(), xf::PieceAttr(), UnitAttr());
+    return FlatSymbolRefAttr::get(b.getContext(), name);
+  };
+  auto m = addMoment("/moment1", xf::StateRole::Moment1);
+  auto v = addMoment("/moment2", xf::StateRole::Moment2);
+  Value oldM = xf::GetOp::create(b, loc, type, m);
+  Value oldV = xf::GetOp::create(b, loc, type, v);
+  auto update = xf::AdamWOp::create(
+      b, loc, TypeRange{type, type, type}, parameter.master, oldM, oldV,
+      parameter.grad, factor, schedule, b.getF64FloatAttr(beta1),
+      b.getF64FloatAttr(beta2), b.getF64FloatAttr(eps),
+      b.getF64FloatAttr(state.getDecay() ? double(weightDecay) : 0.0));
+  xf::SetOp::create(b, loc, FlatSymbolRefAttr::get(state.getSymNameAttr()),
+                    update.getNewW());
+  xf::SetOp::create(b, loc, m, update.getNewM());
+  xf::SetOp::create(b, loc, v, update.getNewV());
+}

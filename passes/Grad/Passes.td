@@ -1,0 +1,61 @@
+#ifndef CLEAVE_PASSES_GRAD_PASSES_TD
+#define CLEAVE_PASSES_GRAD_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def BuildStepPass : Pass<"cleave-build-step", "::mlir::ModuleOp"> {
+  let summary = "Turn the forward function into a whole training step";
+  let description = [{
+    Before: a function `@forward(ids, targets) -> loss` on one micro-batch, the
+    loss being a sum over tokens. After: a function `@step(ids, targets)` on all
+    micro-batches, which runs forward and backward in `xf.accumulate`, clips the
+    gradients to a global norm, and updates each parameter by AdamW. The moments
+    are state. Every op carries a `phase`: forward, backward or optimizer.
+
+    The loss is the mean over all targets of the step that are not ignored, so
+    it does not depend on how the batch is cut.
+
+    ```mlir
+    func.func @forward(%ids: tensor<2x8xi32>, %targets: tensor<2x8xi32>)
+        -> tensor<f32>
+    // becomes
+    func.func @step(%ids: tensor<4x2x8xi32>, %targets: tensor<4x2x8xi32>) {
+      %w = xf.get @w : tensor<64x64xf32>
+      %n = xf.count_tokens %targets : (tensor<4x2x8xi32>) -> tensor<f32>
+      %s = xf.reciprocal %n : (tensor<f32>) -> tensor<f32>
+      %loss, %dw = xf.accumulate 4 (%ids, %targets) ... {
+        // forward, then backward with d loss = %s
+      }
+      // norm, clip, update
+    }
+    ```
+  }];
+  let dependentDialects = ["::cleave::xf::XfDialect"];
+  let options = [
+    Option<"microBatches", "micro-batches", "int64_t", "1",
+           "micro-batches in a step">,
+    Option<"lr", "lr", "double", "3e-4", "peak learning rate">,
+    Option<"minLr", "min-lr", "double", "3e-5",
+           "learning rate after the decay; a tenth of the peak, as is usual">,
+    Option<"warmupSteps", "warmup-steps", "int64_t", "0",
+           "steps of linear warm-up">,
+    Option<"decaySteps", "decay-steps", "int64_t", "0",
+           "step at which the decay ends; 0: the run's last">,
+    Option<"stableSteps", "stable-steps", "int64_t", "0",
+           "steps of the peak rate before the decay of wsd">,
+    Option<"schedule", "schedule", "std::string", "\"cosine\"",
+           "constant, cosine, linear or wsd">,
+    Option<"beta1", "beta1", "double", "0.9", "decay of the first moment">,
+    Option<"beta2", "beta2", "double", "0.95",
+           "decay of the second moment; 0.95 as large models are trained">,
+    Option<"eps", "eps", "double", "1e-8", "added to the root of the second moment">,
+    Option<"weightDecay", "weight-decay", "double", "0.1",
+           "decoupled weight decay of matrices">,
+    Option<"clip", "clip", "double", "1.0",
+           "bound of the global gradient norm; 0: none">,
+    Option<"gradients", "gradients", "bool", "false",
+           "keep each gradient as an output">,
+  ];
+}
+
+#endif

@@ -1,0 +1,67 @@
+#ifndef CLEAVE_PASSES_PLACE_PASSES_TD
+#define CLEAVE_PASSES_PLACE_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def ExpandCrossEntropyPass : Pass<"cleave-expand-cross-entropy"> {
+  let summary = "Take each cross-entropy apart, so that its vocabulary may be split";
+  let description = [{
+    Before: `xf.cross_entropy`, which reads whole rows of logits. After: the
+    maximum, the sum of exponentials and the target's logit of each token, each
+    of which may be a partial result over the axes that split the vocabulary.
+
+    ```mlir
+    %loss, %lse = xf.cross_entropy %x, %targets {vocab = 100 : i64} ...
+    // becomes
+    %m = xf.row_max %x {vocab = 100 : i64} ...
+    %z = xf.sum_exp %x, %m {vocab = 100 : i64} ...
+    %t = xf.pick %x, %targets ...
+    %each, %lse = xf.token_loss %m, %z, %t, %targets ...
+    %loss = xf.sum %each ...
+    ```
+  }];
+  let dependentDialects = ["::cleave::xf::XfDialect"];
+}
+
+def PlaceTensorsPass : Pass<"cleave-place", "::mlir::ModuleOp"> {
+  let summary = "Give every tensor the placement that follows from the plan";
+  let description = [{
+    Before: a training step without placements. After: every tensor type has one
+    and every op keeps to its sharding rule; where the placement that a value has
+    and the one that an op needs differ, there is a `dist.reshard`.
+
+    The plan pins where parameters, gradients and optimizer state live and how
+    the batch is split. The rest follows, op by op in program order: the axes of
+    an op's factors are those of its parameters first, then of its other operands;
+    an axis splits one factor only. A partial value stays partial while its users
+    are linear in it; where it must be whole, it takes the placement of the
+    residual stream.
+
+    ```mlir
+    %z = xf.linear %h, %w {contract = 1 : i64}
+    %y = xf.add %x, %z
+    // becomes, with "intermediate" over tp and "sequence" over tp
+    %z = xf.linear ... -> tensor<8x64x32xf32, #dist.on<@mesh, [{dp}, {}, {} ], partial = {tp}>>
+    %s = dist.reshard %z : ... to tensor<8x64x32xf32, #dist.on<@mesh, [{dp}, {tp}, {} ]>>
+    %y = xf.add %x, %s
+    ```
+  }];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+  let options = [
+    Option<"plan", "plan", "std::string", "\"\"",
+           "path of a plan.json; without one, a mesh of one rank">,
+  ];
+}
+
+def VerifyPlacementsPass : Pass<"cleave-verify-placements", "::mlir::ModuleOp"> {
+  let summary = "Check that every tensor of a step is placed on the mesh";
+  let description = [{
+    The contract at the end of this stage, and after the reshards are collectives:
+    one mesh; every tensor has a placement whose axes are the mesh's and divide
+    its dims; every op with tensors has a sharding rule or is one of the few that
+    move values (state, reshards, collectives, `xf.accumulate`). Op verifiers have
+    then checked the rules themselves.
+  }];
+}
+
+#endif

@@ -1,0 +1,103 @@
+//===- VerifyPlacements.cpp - The contract of the placed program ----------===//
+#include "dialects/dist/Placements.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/Place/Passes.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_VERIFYPLACEMENTSPASS
+#include "passes/Place/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+namespace {
+class VerifyPlacements
+    : public cleave::impl::VerifyPlacementsPassBase<VerifyPlacements> {
+  void runOnOperation() override {
+    auto meshes = getOperation().getOps<dist::MeshOp>();
+    if (!llvm::hasSingleElement(meshes)) {
+      getOperation().emitError("expects one dist.mesh");
+      return signalPassFailure();
+    }
+    dist::MeshOp op = *meshes.begin();
+    name = op.getSymName();
+    mesh = op.getMesh();
+    WalkResult result = getOperation().walk([&](Operation *inner) {
+      return succeeded(check(inner)) ? WalkResult::advance()
+                                     : WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+
+  LogicalResult check(Operation *op) {
+    for (Type type : op->getOperandTypes())
+      if (failed(checkType(op, type)))
+        return failure();
+    for (Type type : op->getResultTypes())
+      if (failed(checkType(op, type)))
+        return failure();
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (BlockArgument argument : block.getArguments())
+          if (failed(checkType(op, argument.getType())))
+            return failure();
+    if (auto state = dyn_cast<xf::StateOp>(op))
+      return checkType(op, state.getType());
+    bool moves = isa<dist::DistDialect>(op->getDialect()) ||
+                 isa<xf::GetOp, xf::SetOp, xf::OutputOp, xf::ScheduleOp,
+                     xf::AccumulateOp, xf::YieldOp, func::FuncOp,
+                     func::ReturnOp>(op);
+    bool hasTensors = op->getNumOperands() || op->getNumResults();
+    if (hasTensors && !moves && !isa<xf::ShardingRuleOpInterface>(op))
+      return op->emitOpError("has no sharding rule");
+    return checkReplicated(op);
+  }
+
+  LogicalResult checkType(Operation *op, Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor)
+      return success();
+    dist::OnAttr attr = dist::getPlacementAttr(type);
+    if (!attr)
+      return op->emitOpError("expects a placement on ") << type;
+    if (attr.getMesh().getValue() != name)
+      return op->emitOpError("expects the mesh @")
+             << name << ", got " << attr.getMesh();
+    auto checkNames = [&](ArrayAttr names) -> LogicalResult {
+      for (auto axis : names.getAsValueRange<StringAttr>())
+        if (!mesh.getAxisIndex(axis))
+          return op->emitOpError("expects axes of ")
+                 << mesh.toString() << ", got \"" << axis << "\"";
+      return success();
+    };
+    for (auto dim : attr.getDims().getAsRange<ArrayAttr>())
+      if (failed(checkNames(dim)))
+        return failure();
+    if (failed(checkNames(attr.getPartial())))
+      return failure();
+    Placement placement = dist::getPlacement(attr, mesh);
+    if (llvm::Error error = placement.verify(mesh, tensor.getShape()))
+      return op->emitOpError(llvm::toString(std::move(error)));
+    return success();
+  }
+
+  /// Values without a rule that every rank computes for itself, and state,
+  /// which is never an addend.
+  LogicalResult checkReplicated(Operation *op) {
+    if (auto schedule = dyn_cast<xf::ScheduleOp>(op))
+      if (!dist::getPlacement(dist::getPlacementAttr(schedule.getType()), mesh)
+               .isReplicated())
+        return op->emitOpError("expects a copy on every rank");
+    if (auto state = dyn_cast<xf::StateOp>(op))
+      if (dist::getPlacement(dist::getPlacementAttr(state.getType()), mesh)
+              .isPartial())
+        return op->emitOpError("expects state that is not partial");
+    return success();
+  }
+
+  StringRef name;
+  Mesh mesh;
+};
+} // namespace
