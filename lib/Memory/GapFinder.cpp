@@ -1,5 +1,6 @@
 //===- GapFinder.cpp - Where a buffer fits among those placed -------------===//
 #include "GapFinder.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -100,11 +101,10 @@ void GapFinder::insert(int32_t first, int32_t last, int64_t offset,
   if (blocks.empty())
     blocks.push_back(std::make_unique<Block>());
   // The last block that begins at or below the offset, or the lowest.
-  auto it =
-      std::upper_bound(blocks.begin(), blocks.end(), offset,
-                       [](int64_t value, const std::unique_ptr<Block> &block) {
-                         return value < block->begin[0];
-                       });
+  auto it = llvm::upper_bound(
+      blocks, offset, [](int64_t value, const std::unique_ptr<Block> &block) {
+        return value < block->begin[0];
+      });
   size_t index = it == blocks.begin() ? 0 : it - blocks.begin() - 1;
   if (blocks[index]->count == capacity) {
     split(index);

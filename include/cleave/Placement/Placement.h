@@ -59,6 +59,8 @@ struct Placement {
                                          llvm::StringRef text);
 };
 
+/// Found by this name by llvm::hash_combine.
+// NOLINTNEXTLINE(readability-identifier-naming)
 llvm::hash_code hash_value(const Placement &placement);
 
 } // namespace cleave

@@ -90,6 +90,7 @@ struct ShardingRule {
 
 /// The type checker of an op: succeeds exactly if an op that keeps to `rule`,
 /// run on each rank's shards alone, gives each rank its shard of the results.
+/// (A whole value is also an addend of its own maximum; types keep them apart.)
 ///
 /// 1. A factor is split by the same axes wherever it appears; an axis splits at
 ///    most one factor; sizes divide; blocked factors are whole; a factor in a
