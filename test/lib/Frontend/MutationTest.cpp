@@ -103,7 +103,7 @@ private:
       break;
     case 5: // a number that is a little off
       if (json &value = pickValue(config); value.is_number_integer())
-        value = value.get<int64_t>() + int64_t(pick(5)) - 2;
+        value = int64_t(value.get<uint64_t>() + pick(5) - 2);
       break;
     }
   }
