@@ -30,17 +30,17 @@ constexpr int64_t larger(int64_t x, int64_t y) { return x < y ? y : x; }
 /// How the GEMM is cut. A step is one 32-bit lane along k: an f32, or a pair
 /// of bf16 where the CPU multiplies pairs.
 namespace gemm_block {
-constexpr int64_t maxRows = 16;   ///< register tile: rows, no variant has more
-constexpr int64_t maxCols = 32;   ///< register tile: columns
-constexpr int64_t steps = 384;    ///< of one packed block, along k
-constexpr int64_t cols = 512;     ///< of one packed block of B
-constexpr int64_t rows = 1024;    ///< of C that one packed block of B serves
+constexpr int64_t maxRows = 16; ///< register tile: rows, no variant has more
+constexpr int64_t maxCols = 32; ///< register tile: columns
+constexpr int64_t steps = 384;  ///< of one packed block, along k
+constexpr int64_t cols = 512;   ///< of one packed block of B
+constexpr int64_t rows = 1024;  ///< of C that one packed block of B serves
 } // namespace gemm_block
 
 /// One thread's parts of the GEMM workspace, in bytes from its start.
 struct GemmWorkspace {
-  int64_t packedB; ///< [cols/nr][steps][nr] lanes
-  int64_t packedA; ///< [steps][mr] lanes, with room for one vector's overrun
+  int64_t packedB;  ///< [cols/nr][steps][nr] lanes
+  int64_t packedA;  ///< [steps][mr] lanes, with room for one vector's overrun
   int64_t scratchC; ///< f32 [rows][cols], where C is narrower than f32
   int64_t bytes;
 };
@@ -53,8 +53,8 @@ constexpr GemmWorkspace getGemmWorkspace(int64_t m, int64_t n, int64_t k,
   GemmWorkspace w{};
   w.packedB = 0;
   w.packedA = roundUp(cols * steps * 4, workspaceAlign);
-  w.scratchC = w.packedA + roundUp((steps + 1) * gemm_block::maxRows * 4,
-                                   workspaceAlign);
+  w.scratchC = w.packedA +
+               roundUp((steps + 1) * gemm_block::maxRows * 4, workspaceAlign);
   w.bytes = w.scratchC + (typeC == ElementType::F32 ? 0 : rows * cols * 4);
   return w;
 }
@@ -77,13 +77,13 @@ constexpr int64_t lane = 16; ///< head dims are padded to this in scratch
 /// Bytes of an Attention's workspace: per thread, one tile each of q, K^T, v,
 /// out, the scores, and two numbers a row.
 constexpr size_t attentionWorkspaceBytes(int64_t /*batch*/, int64_t /*seq*/,
-                                         int64_t /*heads*/,
-                                         int64_t /*kvHeads*/, int64_t headDim,
-                                         int64_t /*type*/, int64_t threads) {
+                                         int64_t /*heads*/, int64_t /*kvHeads*/,
+                                         int64_t headDim, int64_t /*type*/,
+                                         int64_t threads) {
   using namespace attention_block;
   int64_t d = roundUp(headDim, lane);
-  int64_t floats = 2 * queries * d + 2 * keys * d + queries * keys +
-                   2 * queries;
+  int64_t floats =
+      2 * queries * d + 2 * keys * d + queries * keys + 2 * queries;
   return size_t(floats * 4 * threads);
 }
 

@@ -25,9 +25,8 @@ void cleave::cpu::attentionGrad(const AttentionGradArgs &args, void *workspace,
   AttentionGradKernel kernel = getActiveVariant().attentionGrad;
   size_t own = attentionGradWorkspaceBytes(s.batch, s.seq, s.heads, s.kvHeads,
                                            s.headDim, int64_t(s.type), 1);
-  pool.parallelFor(0, s.batch * s.kvHeads, 1,
-                   [&](int64_t begin, int64_t end, int thread) {
-                     kernel(args, begin, end,
-                            static_cast<char *>(workspace) + thread * own);
-                   });
+  pool.parallelFor(
+      0, s.batch * s.kvHeads, 1, [&](int64_t begin, int64_t end, int thread) {
+        kernel(args, begin, end, static_cast<char *>(workspace) + thread * own);
+      });
 }

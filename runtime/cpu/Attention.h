@@ -26,10 +26,10 @@ struct AttentionShape {
 
 struct AttentionArgs {
   AttentionShape shape;
-  const void *q;       ///< [batch, seq, heads, headDim]
-  const void *k, *v;   ///< [batch, seq, kvHeads, headDim]
-  void *out;           ///< as q
-  float *lse;          ///< f32 [batch, heads, seq]
+  const void *q;     ///< [batch, seq, heads, headDim]
+  const void *k, *v; ///< [batch, seq, kvHeads, headDim]
+  void *out;         ///< as q
+  float *lse;        ///< f32 [batch, heads, seq]
 };
 
 struct AttentionGradArgs {

@@ -30,20 +30,20 @@ static void withTypes(ElementType a, ElementType b, Fn fn) {
 void cleave::cpu::embedding(const EmbeddingArgs &args, ThreadPool &pool) {
   int64_t width = args.width;
   withTypes(args.typeTable, args.typeOut, [&](auto *typeTable, auto *typeOut) {
-    auto *table = static_cast<const std::remove_pointer_t<decltype(typeTable)>
-                                  *>(args.table);
+    auto *table =
+        static_cast<const std::remove_pointer_t<decltype(typeTable)> *>(
+            args.table);
     auto *out = static_cast<decltype(typeOut)>(args.out);
     int64_t grain = larger(1, grainBytes / larger(1, 4 * width));
-    pool.parallelFor(
-        0, args.rows, grain, [&](int64_t begin, int64_t end, int) {
-          for (int64_t r = begin; r < end; ++r) {
-            int64_t id = int64_t(args.ids[r]) - args.first;
-            bool here = id >= 0 && id < args.tableRows;
-            auto *to = out + r * width;
-            for (int64_t j = 0; j < width; ++j)
-              store(to + j, here ? load(table + id * width + j) : 0.0f);
-          }
-        });
+    pool.parallelFor(0, args.rows, grain, [&](int64_t begin, int64_t end, int) {
+      for (int64_t r = begin; r < end; ++r) {
+        int64_t id = int64_t(args.ids[r]) - args.first;
+        bool here = id >= 0 && id < args.tableRows;
+        auto *to = out + r * width;
+        for (int64_t j = 0; j < width; ++j)
+          store(to + j, here ? load(table + id * width + j) : 0.0f);
+      }
+    });
   });
 }
 
@@ -73,27 +73,25 @@ void cleave::cpu::embeddingGrad(const EmbeddingGradArgs &args,
 }
 
 void cleave::cpu::fillZero(void *out, int64_t bytes, ThreadPool &pool) {
-  pool.parallelFor(0, ceilDiv(bytes, workspaceAlign),
-                   grainBytes / workspaceAlign,
-                   [&](int64_t begin, int64_t end, int) {
-                     int64_t from = begin * workspaceAlign;
-                     int64_t to = smaller(bytes, end * workspaceAlign);
-                     memset(static_cast<char *>(out) + from, 0,
-                            size_t(to - from));
-                   });
+  pool.parallelFor(
+      0, ceilDiv(bytes, workspaceAlign), grainBytes / workspaceAlign,
+      [&](int64_t begin, int64_t end, int) {
+        int64_t from = begin * workspaceAlign;
+        int64_t to = smaller(bytes, end * workspaceAlign);
+        memset(static_cast<char *>(out) + from, 0, size_t(to - from));
+      });
 }
 
 void cleave::cpu::copyBytes(const void *in, void *out, int64_t bytes,
                             ThreadPool &pool) {
   if (in == out)
     return;
-  pool.parallelFor(0, ceilDiv(bytes, workspaceAlign),
-                   grainBytes / workspaceAlign,
-                   [&](int64_t begin, int64_t end, int) {
-                     int64_t from = begin * workspaceAlign;
-                     int64_t to = smaller(bytes, end * workspaceAlign);
-                     memcpy(static_cast<char *>(out) + from,
-                            static_cast<const char *>(in) + from,
-                            size_t(to - from));
-                   });
+  pool.parallelFor(
+      0, ceilDiv(bytes, workspaceAlign), grainBytes / workspaceAlign,
+      [&](int64_t begin, int64_t end, int) {
+        int64_t from = begin * workspaceAlign;
+        int64_t to = smaller(bytes, end * workspaceAlign);
+        memcpy(static_cast<char *>(out) + from,
+               static_cast<const char *>(in) + from, size_t(to - from));
+      });
 }

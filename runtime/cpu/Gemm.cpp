@@ -66,14 +66,12 @@ void cleave::cpu::gemm(const GemmArgs &args, void *workspace,
   // Below about 20 us of work, waking a thread costs more than it saves.
   constexpr int64_t worthAThread = 1 << 20;
   int64_t work = args.m * args.n * larger(args.k, 1);
-  int64_t threads =
-      larger(1, smaller(pool.getThreads(), work / worthAThread));
+  int64_t threads = larger(1, smaller(pool.getThreads(), work / worthAThread));
   Grid grid = chooseGrid(args.m, args.n, threads);
   int64_t unit = gemm_block::maxCols;
   int64_t units = ceilDiv(args.n, unit);
   pool.parallelFor(
-      0, grid.rows * grid.cols, 1,
-      [&](int64_t begin, int64_t end, int thread) {
+      0, grid.rows * grid.cols, 1, [&](int64_t begin, int64_t end, int thread) {
         char *own = static_cast<char *>(workspace) + thread * bytes;
         for (int64_t i = begin; i < end; ++i) {
           int64_t r = i / grid.cols, c = i % grid.cols;

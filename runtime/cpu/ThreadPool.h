@@ -36,7 +36,8 @@ public:
   template <class Fn>
   void parallelFor(int64_t begin, int64_t end, int64_t grain, Fn &&fn) {
     using Callee = std::remove_reference_t<Fn>;
-    run(begin, end, grain,
+    run(
+        begin, end, grain,
         [](void *context, int64_t b, int64_t e, int thread) {
           (*static_cast<Callee *>(context))(b, e, thread);
         },

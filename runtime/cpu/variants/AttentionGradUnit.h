@@ -34,8 +34,7 @@ void computeDelta(const Head<const T> &out, const Head<const T> &dout,
 /// In: one row of raw scores and of dout v^T. Out: the probabilities in place
 /// of the scores, dscore in place of dout v^T.
 inline void differentiateRow(float *scores, float *dprobs, int64_t cols,
-                             Seen seen, float softcap, float lse,
-                             float delta) {
+                             Seen seen, float softcap, float lse, float delta) {
   bool all = seen.begin == 0 && seen.end == cols;
   for (int64_t j = 0; j < cols; j += W) {
     Vec score = vload(scores + j);
@@ -138,8 +137,9 @@ void differentiateKeyHead(const AttentionGradArgs &args, int64_t batch,
         loadRows(headDout, first, rows, dim, 1.0f, dout, padded);
         multiply(rows, cols,
                  {dim, q, padded, 1, keysT, keyBlock, probs, keyBlock, false});
-        multiply(rows, cols, {dim, dout, padded, 1, valuesT, keyBlock, dscores,
-                              keyBlock, false});
+        multiply(rows, cols,
+                 {dim, dout, padded, 1, valuesT, keyBlock, dscores, keyBlock,
+                  false});
         for (int64_t i = 0; i < rows; ++i)
           differentiateRow(probs + i * keyBlock, dscores + i * keyBlock, cols,
                            getSeen(s, first + i, key, count), s.softcap,
@@ -148,8 +148,9 @@ void differentiateKeyHead(const AttentionGradArgs &args, int64_t batch,
                  {rows, probs, 1, keyBlock, dout, padded, dv, padded, true});
         multiply(count, padded,
                  {rows, dscores, 1, keyBlock, q, padded, dk, padded, true});
-        multiply(rows, padded,
-                 {count, dscores, keyBlock, 1, keys, padded, dq, padded, false});
+        multiply(
+            rows, padded,
+            {count, dscores, keyBlock, 1, keys, padded, dq, padded, false});
         bool overwrite = getFirstKey(s, first) / keyBlock == key / keyBlock;
         addRows(dq, padded, grown + first * ld, ld, rows, dim, overwrite);
       }

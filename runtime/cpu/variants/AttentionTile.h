@@ -42,7 +42,8 @@ struct Product {
   bool accumulate;
 };
 
-template <int mr, int nv> void multiplyTile(const Product &p) {
+template <int mr, int nv>
+void multiplyTile(const Product &p) {
   Vec sum[mr][nv];
   for (int i = 0; i < mr; ++i)
     for (int j = 0; j < nv; ++j)
@@ -71,9 +72,8 @@ template <std::size_t... index>
 void multiplyTile(int rows, int vecs, const Product &p,
                   std::index_sequence<index...>) {
   using Fn = void (*)(const Product &);
-  static constexpr Fn tiles[] = {
-      multiplyTile<int(index) / productVecs + 1,
-                   int(index) % productVecs + 1>...};
+  static constexpr Fn tiles[] = {multiplyTile<int(index) / productVecs + 1,
+                                              int(index) % productVecs + 1>...};
   tiles[(rows - 1) * productVecs + vecs - 1](p);
 }
 
@@ -107,7 +107,8 @@ CLEAVE_INLINE void storeLanes(uint16_t *p, Vec v, int64_t n) {
 
 /// One head of a [batch, seq, heads, headDim] tensor: row i is at
 /// `data + i * ld`.
-template <class T> struct Head {
+template <class T>
+struct Head {
   T *data;
   int64_t ld;
 

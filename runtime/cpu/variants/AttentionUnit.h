@@ -93,9 +93,8 @@ void computeQueries(const AttentionArgs &args, int64_t batch, int64_t head,
     multiply(rows, cols,
              {dim, q, padded, 1, keysT, keyBlock, scores, keyBlock, false});
     for (int64_t i = 0; i < rows; ++i)
-      advanceRow(scores + i * keyBlock, cols,
-                 getSeen(s, first + i, key, keys), s.softcap, most[i],
-                 total[i], sum + i * padded, padded);
+      advanceRow(scores + i * keyBlock, cols, getSeen(s, first + i, key, keys),
+                 s.softcap, most[i], total[i], sum + i * padded, padded);
     multiply(rows, padded,
              {keys, scores, keyBlock, 1, values, padded, sum, padded, true});
   }

@@ -15,7 +15,8 @@ namespace {
 /// An operand as its panels see it: `line` is a row of A or a column of B.
 /// Where `stepsContiguous`, a line's elements are neighbours in memory and
 /// lines are `ld` apart; otherwise lines are neighbours and steps are apart.
-template <class T, bool stepsContiguous_> struct Source {
+template <class T, bool stepsContiguous_>
+struct Source {
   static constexpr bool stepsContiguous = stepsContiguous_;
   const T *data;
   int64_t ld;
@@ -42,7 +43,8 @@ template <class T, bool stepsContiguous_> struct Source {
 };
 
 /// bf16 two to a lane, the earlier k in the low half; an odd k ends in zero.
-template <bool stepsContiguous_> struct PairSource {
+template <bool stepsContiguous_>
+struct PairSource {
   static constexpr bool stepsContiguous = stepsContiguous_;
   const uint16_t *data;
   int64_t ld;

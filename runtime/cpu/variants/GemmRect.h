@@ -28,8 +28,9 @@ CLEAVE_INLINE int64_t getPart(int64_t size, int64_t parts, int64_t i) {
 }
 
 /// Moves the finished f32 rows x cols into a bf16 C.
-inline void storeBf16(const float *from, int64_t ldFrom, uint16_t *to, int64_t ldTo,
-               int64_t rows, int64_t cols, bool accumulate) {
+inline void storeBf16(const float *from, int64_t ldFrom, uint16_t *to,
+                      int64_t ldTo, int64_t rows, int64_t cols,
+                      bool accumulate) {
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < cols; j += W) {
       int64_t n = cols - j < W ? cols - j : W;
@@ -87,8 +88,8 @@ void computeRect(const GemmArgs &args, GemmRect rect, char *workspace,
       int64_t end = rect.n0 + NR * getPart(tileCols, colParts, colPart + 1);
       int64_t cols = smaller(end, rect.n1) - col;
       TileOut out;
-      out.c = narrow ? scratch
-                     : static_cast<float *>(args.c) + row * args.n + col;
+      out.c =
+          narrow ? scratch : static_cast<float *>(args.c) + row * args.n + col;
       out.ldc = narrow ? cols : args.n;
       out.cols = 0;
       for (int64_t block = 0; block < blocks; ++block) {

@@ -46,7 +46,7 @@ struct TileOut {
   int64_t ldc;
   const float *bias; ///< of the tile's columns, or null
   bool accumulate;
-  int64_t cols;      ///< of the tile that exist, in (NR - W, NR] for nv = NV
+  int64_t cols; ///< of the tile that exist, in (NR - W, NR] for nv = NV
 };
 
 template <class Multiply, int mr, int nv>
@@ -88,17 +88,16 @@ void computeTile(int64_t steps, const float *a, const float *b,
   }
 }
 
-using TileFn = void (*)(int64_t, const float *, const float *,
-                        const TileOut &);
+using TileFn = void (*)(int64_t, const float *, const float *, const TileOut &);
 
 template <class Multiply, std::size_t... index>
-constexpr std::array<TileFn, MR * NV>
-getTiles(std::index_sequence<index...>) {
+constexpr std::array<TileFn, MR * NV> getTiles(std::index_sequence<index...>) {
   return {computeTile<Multiply, int(index) / NV + 1, int(index) % NV + 1>...};
 }
 
 /// The kernel for a tile of `rows` (1 to MR) by `vecs` (1 to NV) vectors.
-template <class Multiply> TileFn getTile(int rows, int vecs) {
+template <class Multiply>
+TileFn getTile(int rows, int vecs) {
   static constexpr std::array<TileFn, MR * NV> tiles =
       getTiles<Multiply>(std::make_index_sequence<MR * NV>());
   return tiles[(rows - 1) * NV + vecs - 1];

@@ -29,9 +29,7 @@ constexpr int W = 16;
 typedef float Vec __attribute__((vector_size(64)));
 typedef int32_t VecI __attribute__((vector_size(64)));
 
-CLEAVE_INLINE __mmask16 getMask(int64_t n) {
-  return __mmask16((1u << n) - 1u);
-}
+CLEAVE_INLINE __mmask16 getMask(int64_t n) { return __mmask16((1u << n) - 1u); }
 CLEAVE_INLINE Vec vload(const float *p) { return (Vec)_mm512_loadu_ps(p); }
 /// The first n lanes; the others are zero, and their memory is not touched.
 CLEAVE_INLINE Vec vload(const float *p, int64_t n) {
@@ -241,7 +239,9 @@ CLEAVE_INLINE VecI vroundBf16(Vec v) {
   VecI quiet = bits | 0x400000;
   return (((rounded & ~nan) | (quiet & nan)) >> 16) & 0xffff;
 }
-CLEAVE_INLINE void vstoreBf16(uint16_t *p, Vec v) { vstore16(p, vroundBf16(v)); }
+CLEAVE_INLINE void vstoreBf16(uint16_t *p, Vec v) {
+  vstore16(p, vroundBf16(v));
+}
 CLEAVE_INLINE void vstoreBf16(uint16_t *p, Vec v, int64_t n) {
   vstore16(p, vroundBf16(v), n);
 }

@@ -31,9 +31,9 @@ public:
                  static_cast<float *>(lse.data())},
                 workspace.data(), pool);
     }
-    Workspace workspace(
-        attentionGradWorkspaceBytes(s.batch, s.seq, s.heads, s.kvHeads,
-                                    s.headDim, int64_t(s.type), threads));
+    Workspace workspace(attentionGradWorkspaceBytes(s.batch, s.seq, s.heads,
+                                                    s.kvHeads, s.headDim,
+                                                    int64_t(s.type), threads));
     attentionGrad({s, q.data(), k.data(), v.data(), out.data(),
                    static_cast<const float *>(lse.data()), dout.data(),
                    dq.data(), dk.data(), dv.data()},
@@ -61,7 +61,7 @@ public:
 };
 
 AttentionShape getShape(int64_t seq, int64_t headDim) {
-  return {1,   seq, 2, 2, headDim, 0, F32, float(1 / std::sqrt(headDim)), 0};
+  return {1, seq, 2, 2, headDim, 0, F32, float(1 / std::sqrt(headDim)), 0};
 }
 
 class AttentionTest : public testing::TestWithParam<Isa> {
@@ -77,9 +77,8 @@ protected:
     problem.check();
   }
 };
-INSTANTIATE_TEST_SUITE_P(
-    Isa, AttentionTest, testing::ValuesIn(getIsas()),
-    [](const auto &info) { return getName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Isa, AttentionTest, testing::ValuesIn(getIsas()),
+                         [](const auto &info) { return getName(info.param); });
 
 TEST_P(AttentionTest, EveryLength) {
   UseIsa use(GetParam());

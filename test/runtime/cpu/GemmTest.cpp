@@ -34,9 +34,9 @@ public:
 
   Buffer run(int threads) const {
     ThreadPool pool(threads);
-    Workspace workspace(gemmWorkspaceBytes(
-        c.m, c.n, c.k, c.transA, c.transB, int64_t(c.typeA), int64_t(c.typeB),
-        int64_t(c.typeC), threads));
+    Workspace workspace(gemmWorkspaceBytes(c.m, c.n, c.k, c.transA, c.transB,
+                                           int64_t(c.typeA), int64_t(c.typeB),
+                                           int64_t(c.typeC), threads));
     Buffer out = start;
     gemm({c.m, c.n, c.k, c.transA, c.transB, c.typeA, c.typeB, c.typeC,
           a.data(), b.data(),
@@ -81,9 +81,8 @@ private:
 };
 
 class GemmTest : public testing::TestWithParam<Isa> {};
-INSTANTIATE_TEST_SUITE_P(
-    Isa, GemmTest, testing::ValuesIn(getIsas()),
-    [](const auto &info) { return getName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Isa, GemmTest, testing::ValuesIn(getIsas()),
+                         [](const auto &info) { return getName(info.param); });
 
 TEST_P(GemmTest, EveryCombinationOfLayoutTypeAndMode) {
   UseIsa use(GetParam());
@@ -106,7 +105,7 @@ TEST_P(GemmTest, EverySmallShape) {
       for (int64_t k : {0, 1, 2, 3, 15, 16, 17, 33})
         for (int bits = 0; bits < 8; ++bits) {
           ElementType type = bits & 4 ? BF16 : F32;
-          Case c{m,    n,    k,     bool(bits & 1),         bool(bits & 2),
+          Case c{m,    n,    k,   bool(bits & 1),       bool(bits & 2),
                  type, type, F32, (m + n + k) % 2 == 1, n % 3 == 0};
           Problem problem(c);
           problem.check(problem.run(1));
@@ -125,7 +124,7 @@ TEST_P(GemmTest, SeveralBlocksInEachDirection) {
     for (int bits = 0; bits < 16; ++bits) {
       ElementType type = bits & 4 ? BF16 : F32;
       ElementType typeC = bits & 8 ? BF16 : F32;
-      Case c{m,    n,    k,     bool(bits & 1), bool(bits & 2),
+      Case c{m,    n,    k,     bool(bits & 1),  bool(bits & 2),
              type, type, typeC, (bits & 1) != 0, (bits & 2) != 0};
       Problem problem(c);
       problem.check(problem.run(2));

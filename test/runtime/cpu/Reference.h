@@ -71,8 +71,8 @@ private:
 class Workspace {
 public:
   explicit Workspace(size_t bytes)
-      : bytes(bytes), start(std::aligned_alloc(64, roundUp(int64_t(bytes) + 64,
-                                                           64))) {
+      : bytes(bytes),
+        start(std::aligned_alloc(64, roundUp(int64_t(bytes) + 64, 64))) {
     memset(start, 0xff, bytes);
     memset(static_cast<char *>(start) + bytes, 0x5a, 64);
   }

@@ -81,9 +81,8 @@ TEST(ThreadPool, ManyPoolsInOneProcess) {
     ranks.emplace_back([&] {
       ThreadPool pool(4);
       for (int i = 0; i < 50; ++i)
-        pool.parallelFor(0, 4, 1, [&](int64_t b, int64_t e, int) {
-          sum += e - b;
-        });
+        pool.parallelFor(0, 4, 1,
+                         [&](int64_t b, int64_t e, int) { sum += e - b; });
     });
   for (std::thread &rank : ranks)
     rank.join();
