@@ -54,6 +54,9 @@ static std::string clause(StringRef what, StringRef names) {
   return names.trim().empty() ? "" : (" | " + what + " " + names).str();
 }
 
+/// A tensor without dims.
+static constexpr StringLiteral scalar = ".";
+
 /// One rule for ops whose tensors all have the same dims, or none.
 static ShardingRule getPointwiseRule(Operation *op, StringRef more = "") {
   RuleSpelling rule;
@@ -62,7 +65,7 @@ static ShardingRule getPointwiseRule(Operation *op, StringRef more = "") {
   auto list = [&](ValueRange values) {
     std::string text;
     for (auto [i, value] : llvm::enumerate(values))
-      text += (i ? ", " : "") + (shapeOf(value).empty() ? "" : all);
+      text += (i ? ", " : "") + (shapeOf(value).empty() ? scalar.str() : all);
     return text;
   };
   return rule.parse(list(op->getOperands()) + " -> " + list(op->getResults()) +
@@ -170,7 +173,7 @@ ShardingRule AddOp::getShardingRule() {
     std::string text;
     for (size_t i = shape.size() - rank; i < shape.size(); ++i)
       text += "l" + std::to_string(i) + " ";
-    return text;
+    return text.empty() ? scalar.str() : text;
   };
   std::string text, pass;
   for (auto [i, value] : llvm::enumerate(getInputs())) {
@@ -202,7 +205,7 @@ ShardingRule CrossEntropyOp::getShardingRule() {
   RuleSpelling rule;
   std::string l = rule.dims('l', shapeOf(getTargets()));
   std::string v = rule.dim("v", shapeOf(getLogits()).back());
-  return rule.parse(l + v + ", " + l + " -> , " + l + clause("reduce", l) +
+  return rule.parse(l + v + ", " + l + " -> ., " + l + clause("reduce", l) +
                     " | block v: the softmax is over the whole vocabulary");
 }
 
@@ -210,7 +213,7 @@ ShardingRule CrossEntropyGradOp::getShardingRule() {
   RuleSpelling rule;
   std::string l = rule.dims('l', shapeOf(getTargets()));
   std::string v = rule.dim("v", shapeOf(getLogits()).back());
-  return rule.parse(l + v + ", " + l + ", " + l + ", -> " + l + v);
+  return rule.parse(l + v + ", " + l + ", " + l + ", . -> " + l + v);
 }
 
 ShardingRule RowMaxOp::getShardingRule() {
@@ -238,7 +241,8 @@ ShardingRule PickOp::getShardingRule() {
 static ShardingRule getFullReductionRule(Value x, StringRef more = "") {
   RuleSpelling rule;
   std::string l = rule.dims('l', shapeOf(x));
-  return rule.parse(l + " -> " + clause("reduce", l) + more);
+  return rule.parse((l.empty() ? scalar.str() : l) + " -> ." +
+                    clause("reduce", l) + more);
 }
 
 ShardingRule SumOp::getShardingRule() {
@@ -311,8 +315,36 @@ ShardingRule AdamWOp::getShardingRule() {
   RuleSpelling rule;
   std::string l = rule.dims('l', shapeOf(getW()));
   rule.dim("q", 4);
-  return rule.parse(l + ", " + l + ", " + l + ", " + l + ", , q -> " + l +
+  return rule.parse(l + ", " + l + ", " + l + ", " + l + ", ., q -> " + l +
                     ", " + l + ", " + l + " | block q: scalars of the step");
+}
+
+//===----------------------------------------------------------------------===//
+// Ops that number the whole vocabulary
+//===----------------------------------------------------------------------===//
+
+/// The last dim of a tensor.
+static std::pair<Value, unsigned> getLastDim(Value value) {
+  return {value, unsigned(shapeOf(value).size() - 1)};
+}
+
+std::pair<Value, unsigned> EmbeddingOp::getShardedDim() {
+  return {getTable(), 0};
+}
+std::pair<Value, unsigned> EmbeddingGradOp::getShardedDim() {
+  return {getResult(), 0};
+}
+std::pair<Value, unsigned> RowMaxOp::getShardedDim() {
+  return getLastDim(getX());
+}
+std::pair<Value, unsigned> SumExpOp::getShardedDim() {
+  return getLastDim(getX());
+}
+std::pair<Value, unsigned> PickOp::getShardedDim() {
+  return getLastDim(getX());
+}
+std::pair<Value, unsigned> CrossEntropyGradOp::getShardedDim() {
+  return getLastDim(getLogits());
 }
 
 //===----------------------------------------------------------------------===//

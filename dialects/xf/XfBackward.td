@@ -7,7 +7,7 @@ include "dialects/xf/XfForward.td"
 // Gradients
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Cost]> {
+def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Cost, Xf_ShardIndex]> {
   let summary = "sum the gradients of the tokens into the rows of a table";
   let description = [{
     ```mlir
@@ -155,7 +155,7 @@ def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
   let summary = "gradient of xf.cross_entropy with respect to the logits";
   let description = [{
     `dloss (exp(x - lse) - [column = target])`, zero where the target is

@@ -32,6 +32,7 @@ class Xf_Op<string mnemonic, list<Trait> traits = []>
 def Xf_Rule : DeclareOpInterfaceMethods<ShardingRuleOpInterface>;
 def Xf_Gradient : DeclareOpInterfaceMethods<GradientOpInterface>;
 def Xf_Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
+def Xf_ShardIndex : DeclareOpInterfaceMethods<ShardIndexOpInterface>;
 def Xf_Cost : DeclareOpInterfaceMethods<CostOpInterface>;
 def Xf_Flops : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
 

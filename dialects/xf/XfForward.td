@@ -7,7 +7,7 @@ include "dialects/xf/XfBase.td"
 // Forward
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Gradient, Xf_Cost]> {
+def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Gradient, Xf_Cost, Xf_ShardIndex]> {
   let summary = "rows of a table, by id";
   let description = [{
     `[b, s], [v, h] -> [b, s, h]`; an id whose row another rank holds gives
@@ -286,7 +286,7 @@ def Xf_CrossEntropyOp : Xf_TensorOp<"cross_entropy", [Xf_Rule, Xf_Gradient, Xf_C
 
 // The parts of a cross-entropy, each with a vocabulary that may be split.
 
-def Xf_RowMaxOp : Xf_TensorOp<"row_max", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_RowMaxOp : Xf_TensorOp<"row_max", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
   let summary = "maximum over the first `vocab` columns";
   let description = [{
     `[b, s, v] -> [b, s]`, a maximum over v.
@@ -300,7 +300,7 @@ def Xf_RowMaxOp : Xf_TensorOp<"row_max", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
   let results = (outs Xf_F32Tensor:$result);
 }
 
-def Xf_SumExpOp : Xf_TensorOp<"sum_exp", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_SumExpOp : Xf_TensorOp<"sum_exp", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
   let summary = "sum of exp(x - max) over the first `vocab` columns";
   let description = [{
     ```mlir
@@ -312,7 +312,7 @@ def Xf_SumExpOp : Xf_TensorOp<"sum_exp", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
   let results = (outs Xf_F32Tensor:$result);
 }
 
-def Xf_PickOp : Xf_TensorOp<"pick", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_PickOp : Xf_TensorOp<"pick", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
   let summary = "the column that a target names, zero if there is none";
   let description = [{
     ```mlir

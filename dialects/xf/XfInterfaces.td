@@ -66,4 +66,16 @@ def KernelOpInterface : OpInterface<"KernelOpInterface"> {
   ];
 }
 
+def ShardIndexOpInterface : OpInterface<"ShardIndexOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = [{
+    An op whose local meaning depends on which shard of a dim this rank has: an
+    embedding, say, whose ids number the rows of the whole table.
+  }];
+  let methods = [
+    InterfaceMethod<"The tensor and its dim.",
+      "::std::pair<::mlir::Value, unsigned>", "getShardedDim">,
+  ];
+}
+
 #endif

@@ -15,7 +15,6 @@
 #include "passes/Emit/EmitCpu.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "passes/Emit/LaneEmitter.h"
 
 using namespace mlir;
@@ -52,8 +51,7 @@ private:
   void addRows(Value firstRow, int64_t count, Value begin, Value end);
 
   SmallVector<Value> emitStaticLoop(int64_t count, int64_t unroll,
-                                    ValueRange init, bool separate,
-                                    LaneBody body);
+                                    ValueRange init, LaneBody body);
   void emitDynamicLoop(Value begin, Value end, LaneBody body);
   scf::ForOp emitFor(Value begin, Value end, int64_t step, ValueRange init,
                      llvm::function_ref<SmallVector<Value>(Value, ValueRange)>
@@ -107,14 +105,13 @@ scf::ForOp CpuEmitter::emitFor(
       });
 }
 
-/// Lanes [0, count) of a loop whose length is known. With `separate`, `init`
-/// holds one set of carried values per unrolled copy.
+/// Lanes [0, count) of a loop whose length is known. `init` holds one set of
+/// carried values per unrolled copy.
 SmallVector<Value> CpuEmitter::emitStaticLoop(int64_t count, int64_t unroll,
-                                              ValueRange init, bool separate,
-                                              LaneBody body) {
+                                              ValueRange init, LaneBody body) {
   int64_t vectors = count / width, tail = count % width;
   SmallVector<Value> carried(init);
-  size_t set = separate ? carried.size() / size_t(unroll) : 0;
+  size_t set = carried.size() / size_t(unroll);
   auto emitCopy = [&](Value index, int64_t copy, Value mask,
                       SmallVectorImpl<Value> &values) {
     size_t first = size_t(copy) * set;
@@ -314,7 +311,7 @@ void CpuEmitter::evaluateLanes(Phase &phase, IRMapping &map, Value index) {
 
 /// value, or value + old where this launch accumulates.
 Value CpuEmitter::accumulateOnto(Value value, Value old) {
-  Value sum = value.getType().isFloat() || isa<VectorType>(value.getType())
+  Value sum = isa<FloatType>(getElementTypeOrSelf(value.getType()))
                   ? e.addFloat(old, value)
                   : Value(arith::AddIOp::create(b, e.loc, old, value));
   return e.select(accumulates, sum, value);
@@ -379,8 +376,7 @@ void CpuEmitter::emitRow(Value row) {
             storeLane(i, lanes.lookup(yielded[i]), outBases[i], index, mask);
       return next;
     };
-    SmallVector<Value> partial = emitStaticLoop(info.columns, unroll, init,
-                                                /*separate=*/true, body);
+    SmallVector<Value> partial = emitStaticLoop(info.columns, unroll, init, body);
 
     for (auto [i, reduce] : llvm::enumerate(phase.reduces)) {
       exec::ReduceKind kind = reduce.getKind();
@@ -388,15 +384,7 @@ void CpuEmitter::emitRow(Value row) {
         for (int64_t u = 0; u + step < unroll; u += 2 * step)
           partial[u * folds + i] = e.combine(
               kind, partial[u * folds + i], partial[(u + step) * folds + i]);
-      bool isSum = kind == exec::ReduceKind::Sum;
-      map.map(reduce.getResult(),
-              Value(vector::ReductionOp::create(
-                  b, e.loc,
-                  isSum ? vector::CombiningKind::ADD
-                        : vector::CombiningKind::MAXIMUMF,
-                  partial[i],
-                  isSum ? arith::FastMathFlags::reassoc
-                        : arith::FastMathFlags::nsz)));
+      map.map(reduce.getResult(), e.combineLanes(kind, partial[i]));
     }
   }
 

@@ -68,7 +68,7 @@ public:
   /// A launch's range counts this many of the (prepared) kernel's rows.
   int64_t rangeScale = 1;
   llvm::SmallVector<Access> inputs, outputs;
-  llvm::SmallVector<Phase> phases;
+  llvm::SmallVector<Phase, 0> phases;
 
   bool isVarying(mlir::Value value) const { return varying.contains(value); }
   mlir::Block &getBody() { return kernel.getBody().front(); }

@@ -1,7 +1,6 @@
 //===- LaneEmitter.cpp - Scalar bodies into lanes -------------------------===//
 #include "passes/Emit/LaneEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <limits>
 
 using namespace mlir;
@@ -57,6 +56,18 @@ Value LaneEmitter::combine(exec::ReduceKind kind, Value x, Value y) {
   return arith::MaximumFOp::create(b, loc, x, y, arith::FastMathFlags::nsz);
 }
 
+Value LaneEmitter::combineLanes(exec::ReduceKind kind, Value x) {
+  Type f32 = b.getF32Type();
+  if (kind == exec::ReduceKind::Sum)
+    return LLVM::vector_reduce_fadd::create(
+        b, loc, f32, constantFloat(-0.0), x,
+        LLVM::FastmathFlagsAttr::get(b.getContext(),
+                                     LLVM::FastmathFlags::reassoc));
+  return LLVM::vector_reduce_fmaximum::create(
+      b, loc, f32, x,
+      LLVM::FastmathFlagsAttr::get(b.getContext(), LLVM::FastmathFlags::nsz));
+}
+
 double LaneEmitter::getNeutral(exec::ReduceKind kind) {
   return kind == exec::ReduceKind::Sum
              ? 0.0
@@ -70,7 +81,11 @@ Value LaneEmitter::splat(Value value, int64_t lanes) {
   if (auto constant = value.getDefiningOp<arith::ConstantOp>())
     return arith::ConstantOp::create(
         b, loc, DenseElementsAttr::get(type, constant.getValue()));
-  return vector::BroadcastOp::create(b, loc, type, value);
+  Value empty = LLVM::UndefOp::create(b, loc, type);
+  Value first =
+      LLVM::InsertElementOp::create(b, loc, empty, value, constantInt(0));
+  return LLVM::ShuffleVectorOp::create(
+      b, loc, first, empty, SmallVector<int32_t>(size_t(lanes), 0));
 }
 
 Value LaneEmitter::iota(Value start, int64_t lanes) {

@@ -31,6 +31,8 @@ public:
   mlir::Value addFloat(mlir::Value x, mlir::Value y);
   /// A fold step.
   mlir::Value combine(exec::ReduceKind kind, mlir::Value x, mlir::Value y);
+  /// Folds the lanes of a vector, in an order that depends on their number.
+  mlir::Value combineLanes(exec::ReduceKind kind, mlir::Value x);
   /// What leaves a fold unchanged.
   double getNeutral(exec::ReduceKind kind);
 

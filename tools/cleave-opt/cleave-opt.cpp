@@ -5,6 +5,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/Grad/Passes.h"
+#include "passes/Partition/Passes.h"
+#include "passes/Place/Passes.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
 
@@ -14,6 +17,9 @@ int main(int argc, char **argv) {
                   cleave::xf::XfDialect, mlir::arith::ArithDialect,
                   mlir::math::MathDialect>();
   mlir::registerTransformsPasses();
+  cleave::registerGradPasses();
+  cleave::registerPlacePasses();
+  cleave::registerPartitionPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Cleave optimizer driver\n", registry));
 }

@@ -1,0 +1,243 @@
+//===- EmitObject.cpp - Kernels and program as one object file ------------===//
+#include "passes/Emit/EmitObject.h"
+#include "dialects/exec/Exec.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "passes/Emit/EmitCpu.h"
+#include "passes/Emit/LowerToLLVM.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::emit;
+
+//===----------------------------------------------------------------------===//
+// Target
+//===----------------------------------------------------------------------===//
+
+static std::string getHostFeatures() {
+  std::string features;
+  for (auto &[name, enabled] : llvm::sys::getHostCPUFeatures()) {
+    if (!features.empty())
+      features += ',';
+    features += (enabled ? "+" : "-") + name.str();
+  }
+  return features;
+}
+
+static FailureOr<std::unique_ptr<llvm::TargetMachine>>
+createTargetMachine(ModuleOp module, StringRef cpu) {
+  static const bool initialized = [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    return true;
+  }();
+  (void)initialized;
+  llvm::Triple triple("x86_64-unknown-linux-gnu");
+  std::string error;
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return module.emitError(error);
+  bool native = cpu == "native";
+  std::string name = native ? llvm::sys::getHostCPUName().str() : cpu.str();
+  std::unique_ptr<llvm::MCSubtargetInfo> subtarget(
+      target->createMCSubtargetInfo(triple, name, ""));
+  if (!subtarget || !subtarget->isCPUStringValid(name))
+    return module.emitError("unknown x86-64 CPU \"") << name << "\"";
+  llvm::TargetOptions options;
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, name, native ? getHostFeatures() : "", options,
+      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  return machine;
+}
+
+/// Elements of f32 in the target's widest vector; 0: too old a CPU.
+static int64_t getLanes(llvm::TargetMachine &machine) {
+  const llvm::MCSubtargetInfo &subtarget = *machine.getMCSubtargetInfo();
+  if (subtarget.checkFeatures("+avx512f") &&
+      subtarget.checkFeatures("+avx512bw") &&
+      subtarget.checkFeatures("+avx512vl"))
+    return 16;
+  if (subtarget.checkFeatures("+avx2") && subtarget.checkFeatures("+fma"))
+    return 8;
+  return 0;
+}
+
+//===----------------------------------------------------------------------===//
+// LLVM IR
+//===----------------------------------------------------------------------===//
+
+/// The kernels as llvm functions, in a new module.
+static FailureOr<OwningOpRef<ModuleOp>> lowerKernels(ModuleOp kernels,
+                                                     int64_t lanes) {
+  MLIRContext *context = kernels.getContext();
+  context->loadDialect<LLVM::LLVMDialect, arith::ArithDialect,
+                       math::MathDialect, scf::SCFDialect>();
+  OwningOpRef<ModuleOp> lowered(ModuleOp::create(kernels.getLoc()));
+  OpBuilder b = OpBuilder::atBlockEnd(lowered->getBody());
+  for (auto kernel : kernels.getOps<exec::KernelOp>()) {
+    auto copy = cast<exec::KernelOp>(b.clone(*kernel));
+    FailureOr<LLVM::LLVMFuncOp> func = emitCpuKernel(copy, lanes);
+    if (failed(func))
+      return failure();
+    func->setLinkage(LLVM::Linkage::Internal);
+    b.setInsertionPointToEnd(lowered->getBody());
+  }
+  if (failed(lowerToLLVM(*lowered)))
+    return failure();
+  return lowered;
+}
+
+/// Defines cleave_kernels, cleave_kernel_count, cleave_program and
+/// cleave_program_size.
+static void defineTables(llvm::Module &module, ArrayRef<llvm::Function *> funcs,
+                         ArrayRef<uint8_t> program) {
+  llvm::LLVMContext &context = module.getContext();
+  auto *pointer = llvm::PointerType::get(context, 0);
+  auto *i64 = llvm::Type::getInt64Ty(context);
+  auto define = [&](llvm::StringRef name, llvm::Constant *value) {
+    return new llvm::GlobalVariable(module, value->getType(),
+                                    /*isConstant=*/true,
+                                    llvm::GlobalValue::ExternalLinkage, value,
+                                    name);
+  };
+  auto *entryType = llvm::StructType::get(context, {pointer, pointer});
+  SmallVector<llvm::Constant *> entries;
+  for (llvm::Function *func : funcs) {
+    auto *name = llvm::ConstantDataArray::getString(context, func->getName());
+    auto *string = new llvm::GlobalVariable(
+        module, name->getType(), /*isConstant=*/true,
+        llvm::GlobalValue::PrivateLinkage, name, "kernel_name");
+    entries.push_back(llvm::ConstantStruct::get(entryType, {string, func}));
+  }
+  // A table of no entries would have no address of its own.
+  if (entries.empty())
+    entries.push_back(llvm::ConstantAggregateZero::get(entryType));
+  define("cleave_kernels",
+         llvm::ConstantArray::get(
+             llvm::ArrayType::get(entryType, entries.size()), entries));
+  define("cleave_kernel_count", llvm::ConstantInt::get(i64, funcs.size()));
+
+  llvm::Constant *bytes =
+      program.empty()
+          ? llvm::ConstantDataArray::get(context, ArrayRef<uint8_t>{0})
+          : llvm::ConstantDataArray::get(context, program);
+  llvm::GlobalVariable *data = define("cleave_program", bytes);
+  data->setSection(".cleave.program");
+  data->setAlignment(llvm::Align(64));
+  define("cleave_program_size",
+         llvm::ConstantInt::get(i64, program.size()));
+  llvm::appendToUsed(module, {data});
+}
+
+/// The kernels are vectorized and unrolled as they should be; what is left is
+/// to share addresses and to move row and call invariants out of loops.
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graph;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graph);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graph, modules);
+  llvm::ModulePassManager passes;
+  llvm::cantFail(builder.parsePassPipeline(
+      passes, "function(early-cse,instcombine<no-verify-fixpoint>,"
+              "loop-mssa(licm),simplifycfg,early-cse,instsimplify)"));
+  passes.run(module, modules);
+}
+
+namespace {
+struct Compiled {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> module;
+  std::unique_ptr<llvm::TargetMachine> machine;
+};
+} // namespace
+
+static LogicalResult compile(ModuleOp kernels, const ObjectOptions &options,
+                             Compiled &result) {
+  auto machine = createTargetMachine(kernels, options.cpu);
+  if (failed(machine))
+    return failure();
+  result.machine = std::move(*machine);
+  int64_t lanes = getLanes(*result.machine);
+  if (!lanes)
+    return kernels.emitError("expects an x86-64 CPU with AVX2 and FMA, got \"")
+           << result.machine->getTargetCPU() << "\"";
+  auto lowered = lowerKernels(kernels, lanes);
+  if (failed(lowered))
+    return failure();
+  registerBuiltinDialectTranslation(*kernels.getContext());
+  registerLLVMDialectTranslation(*kernels.getContext());
+  result.module = translateModuleToLLVMIR(**lowered, result.context);
+  if (!result.module)
+    return failure();
+  llvm::Module &module = *result.module;
+  module.setTargetTriple(result.machine->getTargetTriple());
+  module.setDataLayout(result.machine->createDataLayout());
+  SmallVector<llvm::Function *> funcs;
+  for (auto kernel : kernels.getOps<exec::KernelOp>()) {
+    llvm::Function *func = module.getFunction(kernel.getSymName());
+    func->addFnAttr(llvm::Attribute::NoUnwind);
+    std::string bits = std::to_string(lanes * 32);
+    func->addFnAttr("prefer-vector-width", bits);
+    func->addFnAttr("min-legal-vector-width", bits);
+    funcs.push_back(func);
+  }
+  defineTables(module, funcs, options.program);
+  optimize(module, *result.machine);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Entry points
+//===----------------------------------------------------------------------===//
+
+FailureOr<llvm::SmallVector<char, 0>>
+emit::emitObject(ModuleOp kernels, const ObjectOptions &options) {
+  Compiled compiled;
+  if (failed(compile(kernels, options, compiled)))
+    return failure();
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  if (compiled.machine->addPassesToEmitFile(
+          passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
+    return kernels.emitError("cannot write object files for this target");
+  passes.run(*compiled.module);
+  return bytes;
+}
+
+FailureOr<std::string> emit::emitLLVMIR(ModuleOp kernels,
+                                        const ObjectOptions &options) {
+  Compiled compiled;
+  if (failed(compile(kernels, options, compiled)))
+    return failure();
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  compiled.module->print(stream, nullptr);
+  return text;
+}

@@ -1,0 +1,70 @@
+//===- Localize.cpp - From global types to local ones ---------------------===//
+#include "dialects/dist/Placements.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/Partition/Passes.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_LOCALIZEPASS
+#include "passes/Partition/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+namespace {
+class Localize : public cleave::impl::LocalizePassBase<Localize> {
+  void runOnOperation() override {
+    dist::MeshOp op = dist::lookupMesh(getOperation());
+    if (!op) {
+      getOperation().emitError("expects a dist.mesh");
+      return signalPassFailure();
+    }
+    mesh = op.getMesh();
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      // What depends on placements is written down before they go.
+      function.walk([&](Operation *inner) { recordShard(inner); });
+      function.walk([&](Operation *inner) { localizeTypes(inner); });
+      auto local = [&](TypeRange types) {
+        return llvm::map_to_vector(types, [&](Type type) {
+          return getLocalType(type);
+        });
+      };
+      function.setFunctionType(FunctionType::get(
+          &getContext(), local(function.getArgumentTypes()),
+          local(function.getResultTypes())));
+    }
+  }
+
+  /// Notes the axes that split the dim by which `op` tells its shard.
+  void recordShard(Operation *op) {
+    if (auto sharded = dyn_cast<xf::ShardIndexOpInterface>(op)) {
+      auto [value, dim] = sharded.getShardedDim();
+      dist::OnAttr placement = dist::getPlacementAttr(value.getType());
+      op->setAttr("shard_axes", placement.getDims()[dim]);
+    }
+    if (auto output = dyn_cast<xf::OutputOp>(op))
+      op->setAttr("global", TypeAttr::get(output.getValue().getType()));
+  }
+
+  void localizeTypes(Operation *op) {
+    for (Value result : op->getResults())
+      result.setType(getLocalType(result.getType()));
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (BlockArgument argument : block.getArguments())
+          argument.setType(getLocalType(argument.getType()));
+  }
+
+  Type getLocalType(Type type) {
+    dist::OnAttr attr = dist::getPlacementAttr(type);
+    if (!attr)
+      return type;
+    auto tensor = cast<RankedTensorType>(type);
+    return RankedTensorType::get(
+        dist::getPlacement(attr, mesh).getLocalShape(mesh, tensor.getShape()),
+        tensor.getElementType());
+  }
+
+  Mesh mesh;
+};
+} // namespace

@@ -1,0 +1,16 @@
+//===- Passes.h - From a placed program to one rank's ---------------------===//
+#ifndef CLEAVE_PASSES_PARTITION_PASSES_H
+#define CLEAVE_PASSES_PARTITION_PASSES_H
+
+#include "dialects/dist/Dist.h"
+#include "dialects/xf/Xf.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace cleave {
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "passes/Partition/Passes.h.inc"
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_PARTITION_PASSES_H

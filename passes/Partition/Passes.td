@@ -1,0 +1,48 @@
+#ifndef CLEAVE_PASSES_PARTITION_PASSES_TD
+#define CLEAVE_PASSES_PARTITION_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def InsertCollectivesPass
+    : Pass<"cleave-insert-collectives", "::mlir::ModuleOp"> {
+  let summary = "Turn each reshard into the cheapest sequence of collectives";
+  let description = [{
+    Before: a placed program with `dist.reshard`. After: none; types are still
+    global and placed, so `cleave-verify-placements` and the op verifiers prove
+    the program. Each choice leaves a remark with its bytes.
+
+    ```mlir
+    %y = dist.reshard %x : tensor<8x16xf32, #dist.on<@mesh, [{}, {} ], partial = {tp}>>
+                        to tensor<8x16xf32, #dist.on<@mesh, [{tp}, {} ]>>
+    // becomes
+    %y = dist.reduce_scatter %x axes ["tp"] dim 0 : ... to ...
+    ```
+  }];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+  let statistics = [
+    Statistic<"numCollectives", "collectives", "collectives inserted">,
+    Statistic<"numBytes", "bytes", "bytes that each rank hands to them">,
+  ];
+}
+
+def LocalizePass : Pass<"cleave-localize", "::mlir::ModuleOp"> {
+  let summary = "Give every tensor the shape of one rank's shard";
+  let description = [{
+    Before: a placed program without reshards. After: types in functions are
+    those of the local shards and carry no placement; ops whose meaning depends on
+    which shard a rank has carry the axes that split it as `shard_axes`, and
+    outputs keep their global type as `global`. `xf.state` stays global: its
+    placement is part of the program.
+
+    ```mlir
+    %y = xf.embedding %ids, %table : (tensor<8x16xi32, #dist.on<@mesh, [{dp}, {} ]>>,
+        tensor<96x64xf32, #dist.on<@mesh, [{tp}, {} ]>>) -> ...
+    // becomes, on ["dp" = 2, "tp" = 4]
+    %y = xf.embedding %ids, %table {shard_axes = ["tp"]}
+        : (tensor<4x16xi32>, tensor<24x64xf32>) -> tensor<4x16x64xf32>
+    ```
+  }];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+}
+
+#endif

@@ -1,0 +1,57 @@
+//===- cleave-translate.cpp - Kernels to target code ----------------------===//
+#include "dialects/exec/Exec.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
+#include "mlir/Tools/mlir-translate/Translation.h"
+#include "passes/Emit/EmitObject.h"
+#include "llvm/Support/CommandLine.h"
+
+using namespace mlir;
+using namespace cleave;
+
+static llvm::cl::opt<std::string>
+    cpu("cpu", llvm::cl::init("native"),
+        llvm::cl::desc("x86-64 CPU to compile for; native: this one"));
+
+static void registerDialects(DialectRegistry &registry) {
+  registry.insert<exec::ExecDialect, arith::ArithDialect, math::MathDialect>();
+}
+
+/// The module around `op`, or an error.
+static ModuleOp getModule(Operation *op) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (!module)
+    op->emitError("expects a module of exec.kernel ops");
+  return module;
+}
+
+int main(int argc, char **argv) {
+  TranslateFromMLIRRegistration toObject(
+      "kernels-to-object", "exec.kernel ops to an x86-64 ELF object",
+      [](Operation *op, raw_ostream &output) -> LogicalResult {
+        ModuleOp module = getModule(op);
+        if (!module)
+          return failure();
+        auto object = emit::emitObject(module, {cpu, {}});
+        if (failed(object))
+          return failure();
+        output.write(object->data(), object->size());
+        return success();
+      },
+      registerDialects);
+  TranslateFromMLIRRegistration toLLVMIR(
+      "kernels-to-llvm-ir", "exec.kernel ops to LLVM IR for x86-64",
+      [](Operation *op, raw_ostream &output) -> LogicalResult {
+        ModuleOp module = getModule(op);
+        if (!module)
+          return failure();
+        auto text = emit::emitLLVMIR(module, {cpu, {}});
+        if (failed(text))
+          return failure();
+        output << *text;
+        return success();
+      },
+      registerDialects);
+  return failed(mlirTranslateMain(argc, argv, "Cleave kernels to target code\n"));
+}
