@@ -1,0 +1,109 @@
+//===- Communicator.cpp - What does not depend on the backend -------------===//
+#include "runtime/comm/Communicator.h"
+#include <cstring>
+#include <numeric>
+
+using namespace cleave::runtime;
+
+/// A group of one: everything is a copy.
+static Status copy(const void *in, void *out, uint64_t bytes) {
+  if (in != out && bytes > 0)
+    std::memcpy(out, in, bytes);
+  return {};
+}
+
+Status Communicator::getWorldGroup(const Group *&group) {
+  if (!world) {
+    AxisList axes(mesh.getSizes().size());
+    std::iota(axes.begin(), axes.end(), uint8_t(0));
+    CLEAVE_RETURN_IF_ERROR(getGroup(axes, world));
+  }
+  group = world;
+  return {};
+}
+
+Status Communicator::allReduce(const Group &group, const void *in, void *out,
+                               uint64_t elements, ElementType type,
+                               Reduction reduction) {
+  if (group.getSize() == 1)
+    return copy(in, out, elements * getElementBytes(type));
+  return doAllReduce(group, in, out, elements, type, reduction);
+}
+
+Status Communicator::allGather(const Group &group, const void *in, void *out,
+                               uint64_t outer, uint64_t innerBytes) {
+  if (group.getSize() == 1)
+    return copy(in, out, outer * innerBytes);
+  return doAllGather(group, in, out, {outer, innerBytes});
+}
+
+Status Communicator::reduceScatter(const Group &group, const void *in,
+                                   void *out, uint64_t outer, uint64_t inner,
+                                   ElementType type, Reduction reduction) {
+  Parts input{outer, inner * getElementBytes(type)};
+  if (group.getSize() == 1)
+    return copy(in, out, input.getBytes());
+  return doReduceScatter(group, in, out, input, type, reduction);
+}
+
+Status Communicator::allToAll(const Group &group, const void *in, void *out,
+                              const AllToAllShape &shape) {
+  if (group.getSize() == 1)
+    return copy(in, out, shape.getInput().getBytes());
+  return doAllToAll(group, in, out, shape.getInput(), shape.getOutput());
+}
+
+Status Communicator::barrier(const Group &group) {
+  if (group.getSize() == 1)
+    return {};
+  return doBarrier(group);
+}
+
+Status Communicator::broadcast(void *data, size_t bytes, int root) {
+  const Group *everyone;
+  CLEAVE_RETURN_IF_ERROR(getWorldGroup(everyone));
+  if (everyone->getSize() == 1 || bytes == 0)
+    return {};
+  return doBroadcast(*everyone, data, bytes, root);
+}
+
+Status Communicator::broadcast(std::string &text, int root) {
+  uint64_t size = text.size();
+  CLEAVE_RETURN_IF_ERROR(broadcast(&size, sizeof(size), root));
+  std::string received = getRank() == root ? text : std::string(size, '\0');
+  CLEAVE_RETURN_IF_ERROR(broadcast(received.data(), size, root));
+  text = std::move(received);
+  return {};
+}
+
+Status Communicator::gatherDoubles(std::span<const double> mine,
+                                   std::vector<double> &all) {
+  const Group *everyone;
+  CLEAVE_RETURN_IF_ERROR(getWorldGroup(everyone));
+  std::vector<double> result(mine.size() * everyone->getSize());
+  if (!result.empty())
+    CLEAVE_RETURN_IF_ERROR(allGather(*everyone, mine.data(), result.data(), 1,
+                                     mine.size() * sizeof(double)));
+  all = std::move(result);
+  return {};
+}
+
+Status Communicator::agree(const Status &mine) {
+  std::vector<double> codes;
+  double code = mine.ok() ? 0 : 1;
+  CLEAVE_RETURN_IF_ERROR(gatherDoubles({&code, 1}, codes));
+  int first = 0;
+  while (first < int(codes.size()) && codes[first] == 0)
+    ++first;
+  if (first == int(codes.size()))
+    return {};
+  std::string message = mine.message();
+  CLEAVE_RETURN_IF_ERROR(broadcast(message, first));
+  // The same message from every rank is not about one of them.
+  code = !mine.ok() && mine.message() == message ? 1 : 0;
+  CLEAVE_RETURN_IF_ERROR(gatherDoubles({&code, 1}, codes));
+  if (std::accumulate(codes.begin(), codes.end(), 0.0) < double(codes.size()))
+    message = "rank " + std::to_string(first) + ": " + message;
+  agreedToFail = true;
+  return getRank() == 0 ? Status::error(message) : Status::aborted(message);
+}

@@ -1,0 +1,155 @@
+//===- Communicator.h - Collectives between ranks -------------------------===//
+//
+// One interface for all backends. Calls are blocking, and every rank of a group
+// makes the same calls in the same order. Reductions run in the order of the
+// ranks' shard indices (Reduce.h), so all backends give the same bits.
+//
+// A call fails on a rank when another rank has failed (StatusCode::Aborted) or
+// when the transport did; no call hangs because another rank failed.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
+#define CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
+
+#include "runtime/base/Mesh.h"
+#include "runtime/base/Status.h"
+#include "runtime/comm/Reduce.h"
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// The ranks of a collective, by shard index, and this rank among them.
+class Group {
+public:
+  Group(std::vector<int> ranks, int index)
+      : ranks(std::move(ranks)), index(index) {}
+  virtual ~Group() = default;
+
+  int getSize() const { return int(ranks.size()); }
+  int getIndex() const { return index; }
+  std::span<const int> getRanks() const { return ranks; }
+
+private:
+  std::vector<int> ranks;
+  int index;
+};
+
+/// A buffer [blocks, n, blockBytes] of a group of n: part p is what belongs to
+/// the group's rank p.
+struct Parts {
+  uint64_t blocks, blockBytes;
+
+  uint64_t getBytes() const { return blocks * blockBytes; } ///< of one part
+};
+
+/// An AllToAll's dims, as in runtime/program/README.md; b in elements' dims.
+struct AllToAllShape {
+  uint64_t outer, a, mid, b, inner;
+  uint64_t elementBytes;
+  bool concatFirst;
+
+  Parts getInput() const { return concatFirst ? getMinor() : getMajor(); }
+  Parts getOutput() const { return concatFirst ? getMajor() : getMinor(); }
+
+private:
+  Parts getMinor() const { return {outer * a * mid, b * inner * elementBytes}; }
+  Parts getMajor() const { return {outer, a * mid * b * inner * elementBytes}; }
+};
+
+class Communicator {
+public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator &) = delete;
+  Communicator &operator=(const Communicator &) = delete;
+
+  int getRank() const { return rank; }
+  int getWorldSize() const { return mesh.getWorldSize(); }
+  const Mesh &getMesh() const { return mesh; }
+
+  /// The ranks that differ from this one on `axes` only. Collective over the
+  /// world: every rank asks for the same axes in the same order. The group
+  /// lives as long as this does, and asking again is cheap.
+  /// MPI_Comm_split, ncclCommSplit.
+  virtual Status getGroup(std::span<const uint8_t> axes,
+                          const Group *&group) = 0;
+  /// All ranks, in the order of their numbers.
+  Status getWorldGroup(const Group *&group);
+
+  /// out[i] = reduction over the ranks of in[i]. in == out, or disjoint.
+  /// MPI_Allreduce, ncclAllReduce.
+  Status allReduce(const Group &group, const void *in, void *out,
+                   uint64_t elements, ElementType type, Reduction reduction);
+
+  /// in [outer, innerBytes], out [outer, n, innerBytes]; disjoint.
+  /// MPI_Allgather, ncclAllGather (outer = 1).
+  Status allGather(const Group &group, const void *in, void *out,
+                   uint64_t outer, uint64_t innerBytes);
+
+  /// in [outer, n, inner], out [outer, inner] = reduction over the ranks of
+  /// their in[:, this rank, :]; disjoint. inner in elements.
+  /// MPI_Reduce_scatter_block, ncclReduceScatter (outer = 1).
+  Status reduceScatter(const Group &group, const void *in, void *out,
+                       uint64_t outer, uint64_t inner, ElementType type,
+                       Reduction reduction);
+
+  /// Part p of in goes to rank p; what comes from rank q is part q of out.
+  /// Disjoint. MPI_Alltoall, ncclSend and ncclRecv in one ncclGroup.
+  Status allToAll(const Group &group, const void *in, void *out,
+                  const AllToAllShape &shape);
+
+  /// Returns when all ranks of the group have called. MPI_Barrier.
+  Status barrier(const Group &group);
+
+  /// Small host data from rank `root` to all ranks. MPI_Bcast.
+  Status broadcast(void *data, size_t bytes, int root = 0);
+  Status broadcast(std::string &text, int root = 0);
+
+  /// all [world, mine.size()]: as many numbers from every rank.
+  /// MPI_Allgather.
+  Status gatherDoubles(std::span<const double> mine, std::vector<double> &all);
+
+  /// Success where it is on all ranks. Else every rank fails: rank 0 with the
+  /// message of the first rank that did, the others as Aborted, so that it is
+  /// printed once. For failures that may come on all ranks at once, such as a
+  /// missing file. Collective over the world.
+  Status agree(const Status &mine);
+
+  /// Stops all ranks, with `cause` as the message.
+  /// MPI_Abort, ncclCommAbort.
+  virtual void abort(const Status &cause) = 0;
+
+  /// Whether agree() has failed: all ranks know, none needs to be stopped.
+  bool hasAgreedToFail() const { return agreedToFail; }
+
+protected:
+  Communicator(Mesh mesh, int rank) : mesh(std::move(mesh)), rank(rank) {}
+
+private:
+  // Groups here have at least two ranks.
+  virtual Status doAllReduce(const Group &group, const void *in, void *out,
+                             uint64_t elements, ElementType type,
+                             Reduction reduction) = 0;
+  virtual Status doAllGather(const Group &group, const void *in, void *out,
+                             Parts output) = 0;
+  virtual Status doReduceScatter(const Group &group, const void *in, void *out,
+                                 Parts input, ElementType type,
+                                 Reduction reduction) = 0;
+  virtual Status doAllToAll(const Group &group, const void *in, void *out,
+                            Parts input, Parts output) = 0;
+  virtual Status doBarrier(const Group &group) = 0;
+  virtual Status doBroadcast(const Group &world, void *data, size_t bytes,
+                             int root) = 0;
+
+  Mesh mesh;
+  int rank;
+  const Group *world = nullptr;
+  bool agreedToFail = false;
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_COMM_COMMUNICATOR_H

@@ -1,0 +1,91 @@
+//===- World.cpp ----------------------------------------------------------===//
+#include "runtime/comm/World.h"
+#include "runtime/comm/Local.h"
+#include "runtime/comm/Mpi.h"
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <system_error>
+#include <thread>
+
+using namespace cleave::runtime;
+
+Backend cleave::runtime::detectBackend() {
+  // Open MPI's own variable; PMIx's and PMI's, as srun sets them.
+  for (const char *name :
+       {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI2_RANK"})
+    if (std::getenv(name))
+      return Backend::Mpi;
+  const char *tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  return tasks && std::atoi(tasks) > 1 ? Backend::Mpi : Backend::Local;
+}
+
+/// A library's exception ends here; the runtime's own code throws none.
+static Status runBody(const std::function<Status(Communicator &)> &body,
+                      Communicator &communicator) {
+  try {
+    return body(communicator);
+  } catch (const std::bad_alloc &) {
+    return Status::error("out of memory");
+  } catch (const std::exception &exception) {
+    return Status::error(std::string("unexpected exception: ") +
+                         exception.what());
+  }
+}
+
+static Status runLocal(const Mesh &mesh, const WorldOptions &options,
+                       const std::function<Status(Communicator &)> &body) {
+  int size = mesh.getWorldSize();
+  LocalWorld world(mesh, size * options.threadsPerRank);
+  auto run = [&](int rank) {
+    std::unique_ptr<Communicator> communicator = world.makeCommunicator(rank);
+    if (Status status = runBody(body, *communicator); !status.ok())
+      world.abort(rank, status);
+    return communicator->hasAgreedToFail();
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 1; rank < size; ++rank) {
+    try {
+      threads.emplace_back(run, rank);
+    } catch (const std::system_error &error) {
+      world.abort(rank, Status::error("cannot start its thread: " +
+                                      std::string(error.what())));
+      break;
+    }
+  }
+  bool agreed = run(0);
+  for (std::thread &thread : threads)
+    thread.join();
+  int rank;
+  Status cause = world.getCause(rank);
+  if (cause.ok() || size == 1 || agreed)
+    return cause;
+  return Status::error("rank " + std::to_string(rank) + ": " +
+                       cause.message());
+}
+
+static Status runMpi(const Mesh &mesh, const WorldOptions &options,
+                     const std::function<Status(Communicator &)> &body) {
+  std::unique_ptr<MpiWorld> world;
+  CLEAVE_RETURN_IF_ERROR(MpiWorld::start(options.threadsPerRank, world));
+  if (world->getSize() != mesh.getWorldSize()) {
+    std::string message =
+        "the launcher started " + std::to_string(world->getSize()) +
+        " ranks, but the program was compiled for " +
+        std::to_string(mesh.getWorldSize());
+    return world->getRank() == 0 ? Status::error(message)
+                                 : Status::aborted(message);
+  }
+  std::unique_ptr<Communicator> communicator = world->makeCommunicator(mesh);
+  Status status = runBody(body, *communicator);
+  if (!status.ok() && !communicator->hasAgreedToFail())
+    communicator->abort(status); // does not return
+  return status;
+}
+
+Status cleave::runtime::runRanks(
+    const Mesh &mesh, const WorldOptions &options,
+    const std::function<Status(Communicator &)> &body) {
+  return options.backend == Backend::Mpi ? runMpi(mesh, options, body)
+                                         : runLocal(mesh, options, body);
+}

@@ -1,0 +1,141 @@
+//===- Executor.cpp -------------------------------------------------------===//
+#include "runtime/executor/Executor.h"
+#include "runtime/program/Verify.h"
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+
+using namespace cleave::runtime;
+namespace fb = cleave::program;
+
+static bool isCollective(fb::Opcode opcode) {
+  return opcode == fb::Opcode::AllReduce || opcode == fb::Opcode::AllGather ||
+         opcode == fb::Opcode::ReduceScatter || opcode == fb::Opcode::AllToAll;
+}
+
+Executor::Executor(const Program &program, Communicator &communicator,
+                   int threads)
+    : program(program), communicator(communicator), pool(threads) {}
+
+Status Executor::create(const Program &program, Communicator &communicator,
+                        KernelTable kernels, const ExecutorOptions &options,
+                        std::unique_ptr<Executor> &executor) {
+  int most = int(program->threads());
+  int threads = options.threads == 0 ? most : options.threads;
+  if (threads < 1 || threads > most)
+    return Status::error("a rank cannot have " + std::to_string(threads) +
+                         " threads: the program was compiled for 1 to " +
+                         std::to_string(most));
+  std::unique_ptr<Executor> result(
+      new Executor(program, communicator, threads));
+  CLEAVE_RETURN_IF_ERROR(
+      Arena::allocate(program->arena_bytes(), result->arena));
+  // All bits set is a NaN in every float type.
+  if (options.poison)
+    std::memset(result->arena.getData(), 0xff, result->arena.getSize());
+  CLEAVE_RETURN_IF_ERROR(result->prepare(kernels, options.schedule));
+  executor = std::move(result);
+  return {};
+}
+
+Status Executor::prepareLaunch(KernelTable kernels, Step &step) const {
+  const fb::Kernel *kernel = program->kernels()->Get(
+      flatbuffers::uoffset_t(step.instruction->kernel()));
+  std::string_view symbol = toView(kernel->symbol());
+  for (uint64_t i = 0; i < kernels.count; ++i)
+    if (symbol == kernels.entries[i].symbol)
+      step.kernel = kernels.entries[i].fn;
+  if (!step.kernel)
+    return Status::error("the executable has no kernel " + quoteName(symbol) +
+                         ", which the program launches");
+  step.rows = int64_t(kernel->rows());
+  step.grain = int64_t(kernel->grain());
+  return {};
+}
+
+Status Executor::prepare(KernelTable kernels,
+                         const ScheduleOverrides &overrides) {
+  for (size_t i = 0; i < program.getInstructionCount(); ++i) {
+    const fb::Instruction &instruction = program.getInstruction(i);
+    Step step;
+    step.instruction = &instruction;
+    step.opcode = instruction.opcode();
+    step.operands = toSpan(instruction.operands());
+    step.ints = toSpan(instruction.ints());
+    step.floats = toSpan(instruction.floats());
+    auto axes = toSpan(instruction.group());
+    const Mesh &mesh = program.getMesh();
+    step.shardIndex = mesh.getShardIndex(communicator.getRank(), axes);
+    step.shardCount = uint64_t(mesh.getShardCount(axes));
+    if (isCollective(step.opcode))
+      CLEAVE_RETURN_IF_ERROR(communicator.getGroup(axes, step.group));
+    if (step.opcode == fb::Opcode::Launch)
+      CLEAVE_RETURN_IF_ERROR(prepareLaunch(kernels, step));
+    if (step.opcode == fb::Opcode::Schedule)
+      CLEAVE_RETURN_IF_ERROR(
+          resolveSchedule(instruction, overrides, step.schedule));
+    buffers.resize(std::max(buffers.size(), step.operands.size()));
+    steps.push_back(step);
+  }
+  return {};
+}
+
+static uint64_t getNow() {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
+}
+
+Status Executor::runStep(int64_t step) {
+  currentStep = step;
+  microBatch = 0;
+  size_t loopBegin = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].opcode == fb::Opcode::LoopBegin) {
+      loopBegin = i;
+      continue;
+    }
+    if (steps[i].opcode == fb::Opcode::LoopEnd) {
+      if (++microBatch < program->micro_batches())
+        i = loopBegin;
+      else
+        microBatch = 0;
+      continue;
+    }
+    Status status = observer ? executeTimed(steps[i], i) : execute(steps[i]);
+    if (status.getCode() == StatusCode::Failed)
+      return Status::error(
+          "step " + std::to_string(step) + ", instruction " +
+          std::to_string(i) + " (" + fb::EnumNameOpcode(steps[i].opcode) + " " +
+          quoteName(toView(steps[i].instruction->name())) +
+          "): " + status.message());
+    CLEAVE_RETURN_IF_ERROR(status);
+  }
+  return {};
+}
+
+Status Executor::executeTimed(const Step &step, size_t index) {
+  uint64_t begin = getNow();
+  Status status = execute(step);
+  observer->onInstruction({index, microBatch, begin, getNow()});
+  return status;
+}
+
+std::span<std::byte> Executor::getBytes(const fb::Operand &operand) {
+  highWater = std::max(highWater, operand.offset() + operand.bytes());
+  return {arena.getData() + operand.offset(), operand.bytes()};
+}
+
+std::span<int32_t> Executor::getIds(const fb::Operand *operand) {
+  if (!operand)
+    return {};
+  std::span<std::byte> bytes = getBytes(*operand);
+  return {reinterpret_cast<int32_t *>(bytes.data()), bytes.size() / 4};
+}
+
+double Executor::getLearningRate(int64_t step) const {
+  for (const Step &candidate : steps)
+    if (candidate.opcode == fb::Opcode::Schedule)
+      return runtime::getLearningRate(candidate.schedule, step);
+  return 0;
+}
