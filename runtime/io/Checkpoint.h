@@ -1,0 +1,48 @@
+//===- Checkpoint.h - The weights of a model folder -----------------------===//
+#ifndef CLEAVE_RUNTIME_IO_CHECKPOINT_H
+#define CLEAVE_RUNTIME_IO_CHECKPOINT_H
+
+#include "runtime/io/Safetensors.h"
+#include <map>
+#include <memory>
+
+namespace cleave::runtime {
+
+/// The tensors of model.safetensors, or of the files that
+/// model.safetensors.index.json names.
+class Checkpoint {
+public:
+  /// Where a tensor is.
+  struct Entry {
+    const SafetensorsFile *file;
+    const TensorInfo *tensor;
+    const char *getData() const { return file->getData(*tensor); }
+  };
+
+  /// Opens `path`: a folder, or one .safetensors file.
+  static Status open(const std::string &path, Checkpoint &checkpoint);
+
+  /// By name, sorted.
+  const std::map<std::string, Entry> &getEntries() const { return entries; }
+  /// Null if there is none of that name.
+  const Entry *find(const std::string &name) const;
+  /// The file or folder it was opened from.
+  const std::string &getPath() const { return path; }
+
+private:
+  Status openIndex(const std::string &folder, const std::string &index);
+  Status addFile(const std::string &file);
+
+  std::string path;
+  std::vector<std::unique_ptr<SafetensorsFile>> files;
+  std::map<std::string, Entry> entries;
+};
+
+/// Reads the map from tensor name to file name of an index.json. Errors name
+/// `file`.
+Status parseIndex(std::string_view text, const std::string &file,
+                  std::map<std::string, std::string> &weightMap);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_IO_CHECKPOINT_H

@@ -1,0 +1,63 @@
+//===- OutputFile.h - A file that appears whole or not at all -------------===//
+#ifndef CLEAVE_RUNTIME_IO_OUTPUTFILE_H
+#define CLEAVE_RUNTIME_IO_OUTPUTFILE_H
+
+#include "runtime/base/Status.h"
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace cleave::runtime {
+
+/// Written under a temporary name in the same folder; commit() gives it its
+/// name. Without commit the destructor removes it. Several processes or
+/// threads may write disjoint regions: one create()s, the others join() by
+/// getTemporaryPath(); only the creator commits or removes.
+class OutputFile {
+public:
+  OutputFile() = default;
+  OutputFile(OutputFile &&other) noexcept { swap(other); }
+  OutputFile &operator=(OutputFile &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+  OutputFile(const OutputFile &) = delete;
+  OutputFile &operator=(const OutputFile &) = delete;
+  ~OutputFile();
+
+  /// Creates the temporary file with `size` bytes, allocated on disk, so that
+  /// a full disk is found here.
+  static Status create(const std::string &path, uint64_t size,
+                       OutputFile &file);
+  /// Opens a temporary file that another made.
+  static Status join(const std::string &temporaryPath, OutputFile &file);
+
+  const std::string &getTemporaryPath() const { return temporaryPath; }
+  Status write(uint64_t offset, const void *data, size_t bytes);
+  /// Waits until what this object wrote is on disk.
+  Status sync();
+  /// Syncs, then renames to the final name and syncs the folder.
+  Status commit();
+
+private:
+  void swap(OutputFile &other) noexcept {
+    std::swap(path, other.path);
+    std::swap(temporaryPath, other.temporaryPath);
+    std::swap(fd, other.fd);
+  }
+
+  std::string path; ///< final name; empty for one that joined
+  std::string temporaryPath;
+  int fd = -1;
+};
+
+/// Writes `text` as a whole file.
+Status writeWholeFile(const std::string &path, std::string_view text);
+
+/// Makes the folder and its parents, as needed.
+Status createFolder(const std::string &path);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_IO_OUTPUTFILE_H
