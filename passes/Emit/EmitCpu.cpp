@@ -39,8 +39,8 @@ public:
 private:
   /// Called once per vector: index of the first lane, a mask or null, and the
   /// loop-carried values; returns their next ones.
-  using LaneBody = llvm::function_ref<SmallVector<Value>(Value, Value,
-                                                         ValueRange)>;
+  using LaneBody =
+      llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)>;
 
   void emitPrologue();
   void emitRows();
@@ -53,9 +53,9 @@ private:
   SmallVector<Value> emitStaticLoop(int64_t count, int64_t unroll,
                                     ValueRange init, LaneBody body);
   void emitDynamicLoop(Value begin, Value end, LaneBody body);
-  scf::ForOp emitFor(Value begin, Value end, int64_t step, ValueRange init,
-                     llvm::function_ref<SmallVector<Value>(Value, ValueRange)>
-                         body);
+  scf::ForOp
+  emitFor(Value begin, Value end, int64_t step, ValueRange init,
+          llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body);
 
   void evaluateScalars(Phase &phase, IRMapping &map);
   void loadScalars(IRMapping &map, bool uniform, Value row);
@@ -80,9 +80,9 @@ private:
   int64_t width;
 
   SmallVector<Value> inputs, outputs; // base pointers
-  IRMapping uniforms; // what holds for the whole call
-  Value begin, end;   // the range, in rows or columns of the prepared kernel
-  Value accumulates;  // i1, null where outputs are overwritten
+  IRMapping uniforms;                 // what holds for the whole call
+  Value begin, end;  // the range, in rows or columns of the prepared kernel
+  Value accumulates; // i1, null where outputs are overwritten
   llvm::DenseMap<Value, Value> scratch; // saved values' arrays
   SmallVector<Value> sums;              // column mode: accumulators
 };
@@ -146,9 +146,8 @@ void CpuEmitter::emitDynamicLoop(Value begin, Value end, LaneBody body) {
   Value count = arith::SubIOp::create(b, e.loc, end, begin);
   Value whole = arith::AndIOp::create(b, e.loc, count, e.constant(-width));
   Value middle = e.addIndex(begin, whole);
-  emitFor(begin, middle, width, {}, [&](Value index, ValueRange) {
-    return body(index, Value(), {});
-  });
+  emitFor(begin, middle, width, {},
+          [&](Value index, ValueRange) { return body(index, Value(), {}); });
   Value rest = arith::SubIOp::create(b, e.loc, end, middle);
   Value hasRest = e.isBelow(middle, end);
   scf::IfOp::create(b, e.loc, hasRest, [&](OpBuilder &, Location) {
@@ -191,9 +190,8 @@ void CpuEmitter::emitPrologue() {
     accumulates = e.isBelow(e.constant(0), loadParam(1));
 
   for (auto op : info.getBody().getOps<exec::ShardIndexOp>())
-    uniforms.map(op.getResult(),
-                 Value(arith::TruncIOp::create(b, e.loc, b.getI32Type(),
-                                               loadParam(0))));
+    uniforms.map(op.getResult(), Value(arith::TruncIOp::create(
+                                     b, e.loc, b.getI32Type(), loadParam(0))));
 
   auto allocate = [&](int64_t elements) -> Value {
     return LLVM::AllocaOp::create(b, e.loc, pointer, b.getF32Type(),
@@ -245,17 +243,14 @@ SmallVector<Value> CpuEmitter::getRowBases(ArrayRef<Access> accesses,
                                            ValueRange bases, Value row) {
   SmallVector<Value> moved;
   for (auto [access, base] : llvm::zip(accesses, bases))
-    moved.push_back(
-        e.address(base, e.rowOffset(access, row), access.type));
+    moved.push_back(e.address(base, e.rowOffset(access, row), access.type));
   return moved;
 }
 
 /// One address per lane of a flat kernel's general access.
 Value CpuEmitter::getPointers(const Access &access, Value base, Value index) {
   Value rows = e.iota(index, width);
-  auto splat = [&](int64_t value) {
-    return e.splat(e.constant(value), width);
-  };
+  auto splat = [&](int64_t value) { return e.splat(e.constant(value), width); };
   if (access.rowDiv > 1)
     rows = arith::DivUIOp::create(b, e.loc, rows, splat(access.rowDiv));
   if (access.rowMod > 0)
@@ -300,8 +295,7 @@ void CpuEmitter::evaluateLanes(Phase &phase, IRMapping &map, Value index) {
       e.evaluate(op, map, width);
       continue;
     }
-    Value column =
-        arith::TruncIOp::create(b, e.loc, b.getI32Type(), index);
+    Value column = arith::TruncIOp::create(b, e.loc, b.getI32Type(), index);
     map.map(op->getResult(0), e.iota(column, width));
   }
   for (Value value : phase.saves)
@@ -324,8 +318,8 @@ void CpuEmitter::storeLane(unsigned output, Value value, Value rowBase,
   if (info.mode == exec::KernelMode::Flat && !access.isContiguousAlongRows()) {
     Value pointers = getPointers(access, outputs[output], index);
     if (accumulates)
-      value = accumulateOnto(value,
-                             e.gather(pointers, access.type, width, mask));
+      value =
+          accumulateOnto(value, e.gather(pointers, access.type, width, mask));
     e.scatter(value, pointers, access.type, mask);
     return;
   }
@@ -357,8 +351,8 @@ void CpuEmitter::emitRow(Value row) {
     SmallVector<Value> init;
     for (int64_t u = 0; u < unroll; ++u)
       for (exec::RowReduceOp reduce : phase.reduces)
-        init.push_back(e.splat(e.constantFloat(e.getNeutral(reduce.getKind())),
-                               width));
+        init.push_back(
+            e.splat(e.constantFloat(e.getNeutral(reduce.getKind())), width));
 
     auto body = [&](Value index, Value mask, ValueRange partial) {
       IRMapping lanes = map;
@@ -376,14 +370,15 @@ void CpuEmitter::emitRow(Value row) {
             storeLane(i, lanes.lookup(yielded[i]), outBases[i], index, mask);
       return next;
     };
-    SmallVector<Value> partial = emitStaticLoop(info.columns, unroll, init, body);
+    SmallVector<Value> partial =
+        emitStaticLoop(info.columns, unroll, init, body);
 
     for (auto [i, reduce] : llvm::enumerate(phase.reduces)) {
       exec::ReduceKind kind = reduce.getKind();
       for (int64_t step = 1; step < unroll; step *= 2)
         for (int64_t u = 0; u + step < unroll; u += 2 * step)
-          partial[u * folds + i] = e.combine(
-              kind, partial[u * folds + i], partial[(u + step) * folds + i]);
+          partial[u * folds + i] = e.combine(kind, partial[u * folds + i],
+                                             partial[(u + step) * folds + i]);
       map.map(reduce.getResult(), e.combineLanes(kind, partial[i]));
     }
   }
@@ -393,8 +388,8 @@ void CpuEmitter::emitRow(Value row) {
       continue;
     Value value = map.lookup(yielded[i]);
     if (accumulates)
-      value = accumulateOnto(value,
-                             e.load(outBases[i], access.type, 0, Value()));
+      value =
+          accumulateOnto(value, e.load(outBases[i], access.type, 0, Value()));
     e.store(value, outBases[i], access.type, 0, Value());
   }
 }
@@ -456,8 +451,8 @@ void CpuEmitter::addRows(Value firstRow, int64_t count, Value begin,
           tree[i] = e.addFloat(tree[i], tree[i + step]);
       Value pointer = e.address(sum, local, b.getF32Type());
       Value old = e.load(pointer, b.getF32Type(), width, Value(), 4);
-      e.store(e.addFloat(old, tree[0]), pointer, b.getF32Type(), width,
-              Value(), 4);
+      e.store(e.addFloat(old, tree[0]), pointer, b.getF32Type(), width, Value(),
+              4);
     }
     return SmallVector<Value>();
   });
@@ -489,8 +484,8 @@ void CpuEmitter::emitColumnBlock(Value begin, Value end) {
 
   emitDynamicLoop(begin, end, [&](Value index, Value mask, ValueRange) {
     for (auto [i, sum] : llvm::enumerate(sums)) {
-      Value value = e.load(localAddress(sum, index), b.getF32Type(), width,
-                           Value(), 4);
+      Value value =
+          e.load(localAddress(sum, index), b.getF32Type(), width, Value(), 4);
       Value base = e.address(outputs[i], e.constant(info.outputs[i].offset),
                              info.outputs[i].type);
       storeLane(i, value, base, index, mask);
@@ -501,8 +496,8 @@ void CpuEmitter::emitColumnBlock(Value begin, Value end) {
 
 void CpuEmitter::emitColumns() {
   emitFor(begin, end, blockColumns, {}, [&](Value first, ValueRange) {
-    Value last = arith::MinSIOp::create(b, e.loc, end,
-                                        e.addIndex(first, blockColumns));
+    Value last =
+        arith::MinSIOp::create(b, e.loc, end, e.addIndex(first, blockColumns));
     emitColumnBlock(first, last);
     return SmallVector<Value>();
   });
@@ -541,8 +536,8 @@ FailureOr<LLVM::LLVMFuncOp> emit::emitCpuKernel(exec::KernelOp kernel,
   auto type = LLVM::LLVMFunctionType::get(
       LLVM::LLVMVoidType::get(context),
       {pointer, pointer, b.getI64Type(), b.getI64Type()});
-  auto func = LLVM::LLVMFuncOp::create(b, kernel.getLoc(),
-                                       kernel.getSymName(), type);
+  auto func =
+      LLVM::LLVMFuncOp::create(b, kernel.getLoc(), kernel.getSymName(), type);
   for (unsigned i : {0u, 1u})
     func.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(),
                     b.getUnitAttr());

@@ -2,6 +2,7 @@
 #include "passes/Emit/EmitObject.h"
 #include "dialects/exec/Exec.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -65,8 +66,8 @@ createTargetMachine(ModuleOp module, StringRef cpu) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, name, native ? getHostFeatures() : "", options,
-      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+      triple, name, native ? getHostFeatures() : "", options, llvm::Reloc::PIC_,
+      std::nullopt, llvm::CodeGenOptLevel::Default));
   return machine;
 }
 
@@ -91,7 +92,8 @@ static FailureOr<OwningOpRef<ModuleOp>> lowerKernels(ModuleOp kernels,
                                                      int64_t lanes) {
   MLIRContext *context = kernels.getContext();
   context->loadDialect<LLVM::LLVMDialect, arith::ArithDialect,
-                       math::MathDialect, scf::SCFDialect>();
+                       cf::ControlFlowDialect, math::MathDialect,
+                       scf::SCFDialect>();
   OwningOpRef<ModuleOp> lowered(ModuleOp::create(kernels.getLoc()));
   OpBuilder b = OpBuilder::atBlockEnd(lowered->getBody());
   for (auto kernel : kernels.getOps<exec::KernelOp>()) {
@@ -115,10 +117,9 @@ static void defineTables(llvm::Module &module, ArrayRef<llvm::Function *> funcs,
   auto *pointer = llvm::PointerType::get(context, 0);
   auto *i64 = llvm::Type::getInt64Ty(context);
   auto define = [&](llvm::StringRef name, llvm::Constant *value) {
-    return new llvm::GlobalVariable(module, value->getType(),
-                                    /*isConstant=*/true,
-                                    llvm::GlobalValue::ExternalLinkage, value,
-                                    name);
+    return new llvm::GlobalVariable(
+        module, value->getType(),
+        /*isConstant=*/true, llvm::GlobalValue::ExternalLinkage, value, name);
   };
   auto *entryType = llvm::StructType::get(context, {pointer, pointer});
   SmallVector<llvm::Constant *> entries;
@@ -144,8 +145,7 @@ static void defineTables(llvm::Module &module, ArrayRef<llvm::Function *> funcs,
   llvm::GlobalVariable *data = define("cleave_program", bytes);
   data->setSection(".cleave.program");
   data->setAlignment(llvm::Align(64));
-  define("cleave_program_size",
-         llvm::ConstantInt::get(i64, program.size()));
+  define("cleave_program_size", llvm::ConstantInt::get(i64, program.size()));
   llvm::appendToUsed(module, {data});
 }
 
@@ -224,8 +224,8 @@ emit::emitObject(ModuleOp kernels, const ObjectOptions &options) {
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
-  if (compiled.machine->addPassesToEmitFile(
-          passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
+  if (compiled.machine->addPassesToEmitFile(passes, stream, nullptr,
+                                            llvm::CodeGenFileType::ObjectFile))
     return kernels.emitError("cannot write object files for this target");
   passes.run(*compiled.module);
   return bytes;

@@ -26,12 +26,13 @@ struct Expander {
       : b(op), loc(op->getLoc()), forCuda(forCuda) {}
 
   Value constant(double value) {
-    return arith::ConstantOp::create(b, loc,
-                                     b.getF32FloatAttr(float(value)));
+    return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(float(value)));
   }
   Value constantInt(int64_t value) {
     return arith::ConstantOp::create(
-        b, loc, b.getIntegerAttr(b.getI32Type(), APInt(32, uint64_t(value), true, true)));
+        b, loc,
+        b.getIntegerAttr(b.getI32Type(),
+                         APInt(32, uint64_t(value), true, true)));
   }
   Value add(Value x, Value y) { return arith::AddFOp::create(b, loc, x, y); }
   Value sub(Value x, Value y) { return arith::SubFOp::create(b, loc, x, y); }
@@ -101,9 +102,9 @@ struct Expander {
 };
 } // namespace
 
-/// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, with ln 2 as a sum
-/// of two f32 (Cody and Waite 1980). With `smallRange` the caller promises that
-/// the result and 2^n are normal.
+/// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, with ln 2 as a
+/// sum of two f32 (Cody and Waite 1980). With `smallRange` the caller promises
+/// that the result and 2^n are normal.
 Value Expander::exp(Value x, bool smallRange) {
   constexpr double log2e = 1.44269504088896340736;
   constexpr double ln2High = 0.693145751953125, ln2Low = 1.42860682030941723e-6;
@@ -117,9 +118,9 @@ Value Expander::exp(Value x, bool smallRange) {
   r = fma(n, constant(-ln2Low), r);
   Value p;
   if (forCuda) {
-    p = LLVM::CallIntrinsicOp::create(
-            b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.f"),
-            ValueRange{mul(r, constant(log2e))})
+    p = LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(),
+                                      b.getStringAttr("llvm.nvvm.ex2.approx.f"),
+                                      ValueRange{mul(r, constant(log2e))})
             .getResult(0);
   } else {
     // 1 + r + r^2 q(r), error 0.06.
@@ -166,8 +167,8 @@ Value Expander::log(Value x) {
   Value result = fma(kf, constant(ln2High), add(f, tail));
   // log(inf) = inf, log(0) = -inf, log(negative or NaN) = NaN.
   double inf = std::numeric_limits<double>::infinity();
-  result = select(compare(arith::CmpFPredicate::OEQ, x, constant(inf)), x,
-                  result);
+  result =
+      select(compare(arith::CmpFPredicate::OEQ, x, constant(inf)), x, result);
   result = select(compare(arith::CmpFPredicate::OEQ, x, constant(0)),
                   constant(-inf), result);
   Value nan = constant(std::numeric_limits<double>::quiet_NaN());
@@ -186,10 +187,9 @@ Value Expander::tanh(Value x) {
   Value near = fma(mul(x, xx), q, x);
   // tanh rounds to 1 from 9.02 on.
   Value e = exp(mul(atMost(size, 10.0), constant(2)), /*smallRange=*/true);
-  Value far =
-      sub(constant(1), div(constant(2), add(e, constant(1))));
-  return select(compare(arith::CmpFPredicate::OLT, size, constant(0.625)),
-                near, copySign(far, x));
+  Value far = sub(constant(1), div(constant(2), add(e, constant(1))));
+  return select(compare(arith::CmpFPredicate::OLT, size, constant(0.625)), near,
+                copySign(far, x));
 }
 
 /// An odd polynomial near 0, else 1 - exp(t q(t) - t), where the exponent is
@@ -259,8 +259,7 @@ static FailureOr<Value> expand(Operation &op, bool forCuda) {
 }
 
 LogicalResult emit::expandMath(exec::KernelOp kernel, bool forCuda) {
-  for (Operation &op :
-       llvm::make_early_inc_range(kernel.getBody().front())) {
+  for (Operation &op : llvm::make_early_inc_range(kernel.getBody().front())) {
     FailureOr<Value> expanded = expand(op, forCuda);
     if (failed(expanded))
       return op.emitOpError("has no expansion in a kernel body");

@@ -17,8 +17,8 @@ using namespace cleave::emit;
 
 static Access getNormalAccess(exec::AccessAttr attr, int64_t rows,
                               int64_t columns) {
-  Access access{attr.getType(),   attr.getOffset(),
-                attr.getRowDiv(), attr.getRowMod(),
+  Access access{attr.getType(),      attr.getOffset(),
+                attr.getRowDiv(),    attr.getRowMod(),
                 attr.getRowStride(), attr.getColStride() == 1 && columns > 1};
   // The quotient r / rowDiv takes this many values.
   int64_t quotients = (rows + access.rowDiv - 1) / access.rowDiv;
@@ -305,8 +305,7 @@ void KernelInfo::fillPhase(unsigned index, ArrayRef<Value> roots) {
       if (!seen.insert(top).second)
         continue;
       for (Value operand : top->getOperands())
-        if (Operation *def = operand.getDefiningOp();
-            def && isVarying(operand))
+        if (Operation *def = operand.getDefiningOp(); def && isVarying(operand))
           stack.push_back(def);
     }
     return seen.size();

@@ -84,8 +84,8 @@ Value LaneEmitter::splat(Value value, int64_t lanes) {
   Value empty = LLVM::UndefOp::create(b, loc, type);
   Value first =
       LLVM::InsertElementOp::create(b, loc, empty, value, constantInt(0));
-  return LLVM::ShuffleVectorOp::create(
-      b, loc, first, empty, SmallVector<int32_t>(size_t(lanes), 0));
+  return LLVM::ShuffleVectorOp::create(b, loc, first, empty,
+                                       SmallVector<int32_t>(size_t(lanes), 0));
 }
 
 Value LaneEmitter::iota(Value start, int64_t lanes) {
@@ -94,8 +94,7 @@ Value LaneEmitter::iota(Value start, int64_t lanes) {
   for (int64_t i = 0; i < lanes; ++i)
     steps.emplace_back(element.getWidth(), i);
   Value sequence = arith::ConstantOp::create(
-      b, loc,
-      DenseElementsAttr::get(VectorType::get({lanes}, element), steps));
+      b, loc, DenseElementsAttr::get(VectorType::get({lanes}, element), steps));
   return arith::AddIOp::create(b, loc, splat(start, lanes), sequence);
 }
 
@@ -140,9 +139,9 @@ Value LaneEmitter::rowOffset(const Access &access, Value row) {
 Value LaneEmitter::integers(Value like, unsigned bits, int64_t value) {
   auto element = b.getIntegerType(bits);
   Type type = withShapeOf(like.getType(), element);
-  TypedAttr attr = IntegerAttr::get(
-      element, APInt(bits, uint64_t(value), /*isSigned=*/true,
-                     /*implicitTrunc=*/true));
+  TypedAttr attr =
+      IntegerAttr::get(element, APInt(bits, uint64_t(value), /*isSigned=*/true,
+                                      /*implicitTrunc=*/true));
   if (auto vector = dyn_cast<VectorType>(type))
     attr = DenseElementsAttr::get(vector, attr);
   return arith::ConstantOp::create(b, loc, attr);
@@ -170,8 +169,8 @@ Value LaneEmitter::narrow(Value value, Type stored) {
   Value rounded = arith::AddIOp::create(
       b, loc, arith::AddIOp::create(b, loc, raw, constantBits(0x7fff)), odd);
   Value quiet = arith::OrIOp::create(b, loc, raw, constantBits(0x00400000));
-  Value isNan = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, value,
-                                      value);
+  Value isNan =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, value, value);
   Value kept = select(isNan, quiet, rounded);
   kept = arith::ShRUIOp::create(b, loc, kept, constantBits(16));
   return arith::TruncIOp::create(

@@ -19,8 +19,8 @@ class LaneEmitter {
 public:
   LaneEmitter(mlir::OpBuilder &b, mlir::Location loc) : b(b), loc(loc) {}
 
-  mlir::Value constant(int64_t value); // i64
-  mlir::Value constantInt(int64_t value); // i32
+  mlir::Value constant(int64_t value);     // i64
+  mlir::Value constantInt(int64_t value);  // i32
   mlir::Value constantFloat(double value); // f32
   mlir::Value addIndex(mlir::Value x, mlir::Value y);
   mlir::Value addIndex(mlir::Value x, int64_t y);

@@ -53,5 +53,6 @@ int main(int argc, char **argv) {
         return success();
       },
       registerDialects);
-  return failed(mlirTranslateMain(argc, argv, "Cleave kernels to target code\n"));
+  return failed(
+      mlirTranslateMain(argc, argv, "Cleave kernels to target code\n"));
 }
