@@ -202,14 +202,14 @@ std::optional<std::vector<bool>> readLayerTypes(ObjectReader &config,
 /// The window of every layer.
 void readWindows(ObjectReader &config, const Family &family, Model &model) {
   const size_t count = model.layers.size();
-  std::optional<int64_t> window;
+  int64_t window = 0, firstSliding = 0;
   if (family.window != WindowRule::None)
-    window = config.getInteger("sliding_window", positionRange,
-                               family.slidingWindow);
-  int64_t firstSliding = 0;
+    window =
+        config.getInteger("sliding_window", positionRange, family.slidingWindow)
+            .value_or(0);
   if (family.window == WindowRule::Qwen) {
     if (!config.getBool("use_sliding_window", false))
-      window = std::nullopt;
+      window = 0;
     firstSliding =
         config.getInteger("max_window_layers", {0, 4096}, 28).value_or(28);
   }
@@ -224,11 +224,11 @@ void readWindows(ObjectReader &config, const Family &family, Model &model) {
     if (!possible)
       config.fail("layer_types",
                   "contradicts the sliding window of the model (" +
-                      (window ? llvm::Twine(*window).str() : "none") + ")");
+                      (window ? std::to_string(window) : "none") + ")");
     slides = *types;
   }
   for (auto [layer, slide] : llvm::zip_equal(model.layers, slides))
-    layer.window = slide ? window.value_or(0) : 0;
+    layer.window = slide ? window : 0;
 }
 
 /// The row of the embedding without gradient. Like torch, counts from the end

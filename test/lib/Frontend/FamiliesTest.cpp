@@ -14,8 +14,10 @@ namespace {
 /// The windows of the layers, e.g. "0 16".
 std::string getWindows(const json &config) {
   std::string windows;
-  for (const LayerSpec &layer : parse(config).layers)
-    windows += (windows.empty() ? "" : " ") + std::to_string(layer.window);
+  for (const LayerSpec &layer : parse(config).layers) {
+    windows += windows.empty() ? "" : " ";
+    windows += std::to_string(layer.window);
+  }
   return windows;
 }
 

@@ -126,7 +126,7 @@ private:
       text.erase(at, 1 + pick(8));
       break;
     case 4:
-      text.insert(at, text.substr(pick(text.size()), pick(16)));
+      text.insert(at, text.substr(pick(text.size()), 8));
       break;
     }
   }
