@@ -137,8 +137,8 @@ struct Model {
 };
 
 struct FrontendOptions {
-  /// Length of the training sequences; longrope and dynamic scaling depend on
-  /// it. 0: the model's maximum.
+  /// Length of the training sequences: longrope depends on it, and learned
+  /// positions must be as many. 0: the model's maximum.
   int64_t seqLen = 0;
 };
 
