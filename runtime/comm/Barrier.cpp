@@ -23,7 +23,7 @@ bool Barrier::waitFor(uint32_t seen) {
       return true;
     relaxCore();
   }
-  // How long an abort may go unnoticed.
+  // An abort that comes between the check and the sleep is noticed then.
   timespec timeout{0, 20'000'000};
   sleepers.fetch_add(1);
   if (epoch.load() == seen)
@@ -38,8 +38,12 @@ void Barrier::release(uint32_t seen) {
   epoch.store(seen + 1);
   arrived.store(0);
   if (sleepers.load() > 0)
-    ::syscall(SYS_futex, &epoch, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr,
-              0);
+    wake();
+}
+
+void Barrier::wake() {
+  ::syscall(SYS_futex, &epoch, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr,
+            0);
 }
 
 bool Barrier::enter(const std::atomic<bool> &aborted) {

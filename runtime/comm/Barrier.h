@@ -24,6 +24,8 @@ public:
   bool enter(const std::atomic<bool> &aborted);
   /// Returns when all threads have called.
   void leave();
+  /// Makes those who wait look at `aborted` now.
+  void wake();
 
 private:
   static constexpr uint32_t poison = uint32_t(1) << 31;

@@ -258,6 +258,8 @@ void LocalWorld::abort(int rank, const Status &why) {
     cause = why;
   }
   aborted.store(true);
+  for (auto &[key, group] : groups)
+    group->arrival.wake();
 }
 
 Status LocalWorld::getCause(int &rank) const {

@@ -1,0 +1,155 @@
+//===- ProgramBuilder.h - Programs written by hand, for tests -------------===//
+#ifndef CLEAVE_TEST_RUNTIME_PROGRAM_PROGRAMBUILDER_H
+#define CLEAVE_TEST_RUNTIME_PROGRAM_PROGRAMBUILDER_H
+
+#include "runtime/abi/Workspace.h"
+#include "runtime/program/Envelope.h"
+#include "runtime/program/Program.h"
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cleave::test {
+
+namespace fb = cleave::program;
+using fb::Opcode;
+
+/// Fills in a program table; buffers are laid one after another.
+class ProgramBuilder {
+public:
+  struct AxisSize {
+    std::string name;
+    uint64_t size;
+  };
+
+  explicit ProgramBuilder(const std::vector<AxisSize> &axes,
+                          uint64_t microBatches = 1) {
+    program.version = runtime::programVersion;
+    for (const AxisSize &axis : axes) {
+      program.axes.push_back(std::make_unique<fb::AxisT>());
+      program.axes.back()->name = axis.name;
+      program.axes.back()->size = axis.size;
+    }
+    program.vocab = 16;
+    program.seq_len = 4;
+    program.micro_batches = microBatches;
+    program.global_batch = microBatches;
+    program.threads = 2;
+    program.arena_bytes = 64;
+  }
+
+  /// `bytes` for each of `copies` micro-batches; a multiple of 4 where copies
+  /// is more than one.
+  fb::Operand allocate(uint64_t bytes, uint64_t copies = 1) {
+    fb::Operand operand(next, bytes, copies > 1 ? bytes : 0);
+    next += (bytes * copies + 63) / 64 * 64;
+    program.arena_bytes = next;
+    return operand;
+  }
+
+  fb::InstructionT &add(Opcode opcode, std::vector<fb::Operand> operands,
+                        std::vector<int64_t> ints = {},
+                        std::vector<double> floats = {},
+                        std::vector<uint8_t> group = {}) {
+    auto instruction = std::make_unique<fb::InstructionT>();
+    instruction->opcode = opcode;
+    instruction->name = std::string("test ") + fb::EnumNameOpcode(opcode);
+    instruction->category = "forward";
+    instruction->operands = std::move(operands);
+    instruction->ints = std::move(ints);
+    instruction->floats = std::move(floats);
+    instruction->group = std::move(group);
+    program.instructions.push_back(std::move(instruction));
+    return *program.instructions.back();
+  }
+
+  /// A kernel launch; the kernel is added to the table.
+  fb::InstructionT &launch(const std::string &symbol, uint64_t rows,
+                           std::vector<fb::Operand> operands,
+                           std::vector<uint8_t> group = {}) {
+    auto kernel = std::make_unique<fb::KernelT>();
+    kernel->symbol = symbol;
+    kernel->rows = rows;
+    kernel->grain = 1;
+    program.kernels.push_back(std::move(kernel));
+    fb::InstructionT &instruction =
+        add(Opcode::Launch, std::move(operands), {}, {}, std::move(group));
+    instruction.kernel = int32_t(program.kernels.size()) - 1;
+    return instruction;
+  }
+
+  /// f32 C[m,n] = A[m,k] B[k,n].
+  fb::InstructionT &gemm(int64_t m, int64_t n, int64_t k, fb::Operand a,
+                         fb::Operand b, fb::Operand c, int64_t mode = 0) {
+    fb::Operand workspace = allocate(cpu::gemmWorkspaceBytes(
+        m, n, k, false, false, 0, 0, 0, program.threads));
+    return add(Opcode::Gemm, {a, b, c, workspace},
+               {m, n, k, 0, 0, 0, 0, 0, mode, 0});
+  }
+
+  static std::vector<std::unique_ptr<fb::DimAxesT>>
+  placement(const std::vector<std::vector<uint8_t>> &dims) {
+    std::vector<std::unique_ptr<fb::DimAxesT>> result;
+    for (const auto &axes : dims) {
+      result.push_back(std::make_unique<fb::DimAxesT>());
+      result.back()->axes = axes;
+    }
+    return result;
+  }
+
+  fb::StateT &state(const std::string &name, std::vector<uint64_t> shape,
+                    const std::vector<std::vector<uint8_t>> &dims,
+                    fb::Operand operand) {
+    auto state = std::make_unique<fb::StateT>();
+    state->name = name;
+    state->role = "parameter";
+    state->shape = shape;
+    state->logical = shape;
+    state->dims = placement(dims);
+    state->operand = std::make_unique<fb::Operand>(operand);
+    program.states.push_back(std::move(state));
+    return *program.states.back();
+  }
+
+  fb::OutputT &output(const std::string &name, std::vector<uint64_t> shape,
+                      const std::vector<std::vector<uint8_t>> &dims,
+                      fb::Operand operand,
+                      std::vector<uint8_t> partial = {}) {
+    auto output = std::make_unique<fb::OutputT>();
+    output->name = name;
+    output->shape = shape;
+    output->logical = shape;
+    output->dims = placement(dims);
+    output->partial = std::move(partial);
+    output->operand = std::make_unique<fb::Operand>(operand);
+    program.outputs.push_back(std::move(output));
+    return *program.outputs.back();
+  }
+
+  /// The FlatBuffer alone.
+  std::vector<uint8_t> pack() const {
+    flatbuffers::FlatBufferBuilder builder;
+    fb::FinishProgramBuffer(builder, fb::Program::Pack(builder, &program));
+    return {builder.GetBufferPointer(),
+            builder.GetBufferPointer() + builder.GetSize()};
+  }
+
+  std::vector<uint8_t> seal() const {
+    std::vector<uint8_t> payload = pack();
+    return runtime::sealProgram(payload.data(), payload.size());
+  }
+
+  runtime::Status load(runtime::Program &result) const {
+    std::vector<uint8_t> bytes = seal();
+    return runtime::Program::load(bytes.data(), bytes.size(), "test", result);
+  }
+
+  fb::ProgramT program;
+
+private:
+  uint64_t next = 0;
+};
+
+} // namespace cleave::test
+
+#endif // CLEAVE_TEST_RUNTIME_PROGRAM_PROGRAMBUILDER_H

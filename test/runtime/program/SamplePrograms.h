@@ -1,0 +1,120 @@
+//===- SamplePrograms.h - One program with every opcode -------------------===//
+#ifndef CLEAVE_TEST_RUNTIME_PROGRAM_SAMPLEPROGRAMS_H
+#define CLEAVE_TEST_RUNTIME_PROGRAM_SAMPLEPROGRAMS_H
+
+#include "test/runtime/program/ProgramBuilder.h"
+
+namespace cleave::test {
+
+/// Where makeSample puts each opcode.
+enum SampleIndex {
+  SampleSchedule,
+  SampleFill,
+  SampleLoopBegin,
+  SampleEmbedding,
+  SampleGemm,
+  SampleBiasGemm,
+  SampleAttention,
+  SampleAttentionGrad,
+  SampleEmbeddingGrad,
+  SampleLoopEnd,
+  SampleAllReduce,
+  SampleAllGather,
+  SampleReduceScatter,
+  SampleAllToAll,
+  SampleSlice,
+  SampleCopy,
+  SampleLaunch,
+};
+
+/// On the mesh dp=2, tp=2, with 2 micro-batches; legal in every way.
+inline ProgramBuilder makeSample() {
+  ProgramBuilder b({{"dp", 2}, {"tp", 2}}, /*microBatches=*/2);
+  fb::ProgramT &p = b.program;
+  p.model = "{\"model_type\": \"test\"}";
+  p.plan = "{}";
+  p.global_batch = 8;
+  p.batch_axes = {0};
+  p.flops_per_step = 1000;
+  const int64_t rows = 8, width = 8, table = 8; // rows: 2 samples of 4 tokens
+  fb::Operand tokens = b.allocate(rows * 4, 2), targets = b.allocate(64);
+  p.tokens =
+      std::make_unique<fb::Operand>(tokens.offset(), 2 * rows * 4, rows * 4);
+  p.targets = std::make_unique<fb::Operand>(targets.offset(), 64, 0);
+
+  fb::Operand weight = b.allocate(table * width * 4);
+  fb::StateT &state = b.state("embedding.weight", {16, 8}, {{1}, {}}, weight);
+  state.logical = {15, 8};
+  state.source = "model.embed.weight";
+  state.source_shape = {15, 3, 8};
+  state.view = {15, 3, 8};
+  state.starts = {0, 2, 0};
+  state.drop = {1};
+  state.init = fb::InitKind::Normal;
+  state.init_scale = 0.02;
+  state.tied = {"head.weight"};
+  fb::Operand table2 = b.allocate(4 * 4 * 4);
+  fb::StateT &rope = b.state("rope.cos", {4, 4}, {{}, {}}, table2);
+  rope.role = "constant";
+  rope.init = fb::InitKind::RopeCos;
+  rope.init_scale = 1;
+  rope.init_table = {1, 0.1f, 0.01f, 0.001f};
+
+  fb::Operand schedule = b.allocate(16);
+  fb::Operand hidden = b.allocate(rows * width * 4);
+  fb::Operand projected = b.allocate(rows * width * 4);
+  fb::Operand projection = b.allocate(width * width * 4);
+  fb::Operand bias = b.allocate(width * 4);
+  fb::Operand grad = b.allocate(table * width * 4);
+  fb::Operand lse = b.allocate(2 * 2 * 4 * 4);
+  fb::Operand out = b.allocate(rows * width * 4);
+  fb::Operand dq = b.allocate(rows * width * 4);
+  fb::Operand dk = b.allocate(rows * width * 2), dv = b.allocate(rows * width * 2);
+  fb::Operand k = b.allocate(rows * width * 2), v = b.allocate(rows * width * 2);
+  fb::Operand wide = b.allocate(2 * rows * width * 4);
+
+  b.add(Opcode::Schedule, {schedule}, {1, 2, 10, 0}, {1e-3, 1e-4, 0.9, 0.95});
+  b.add(Opcode::Fill, {grad});
+  b.add(Opcode::LoopBegin, {}, {2});
+  b.add(Opcode::Embedding, {tokens, weight, hidden}, {rows, width, table, 0, 0},
+        {}, {1});
+  b.gemm(rows, width, width, hidden, projection, projected);
+  fb::Operand workspace = b.allocate(cpu::gemmWorkspaceBytes(
+      rows, width, width, false, true, 0, 0, 0, p.threads));
+  b.add(Opcode::Gemm, {hidden, projection, bias, projected, workspace},
+        {rows, width, width, 0, 1, 0, 0, 0, 2, 1});
+  // batch 2, seq 4, heads 2, kvHeads 1, headDim 4.
+  fb::Operand scratch = b.allocate(
+      cpu::attentionWorkspaceBytes(2, 4, 2, 1, 4, 0, p.threads));
+  b.add(Opcode::Attention, {projected, k, v, out, lse, scratch},
+        {2, 4, 2, 1, 4, 0, 0}, {0.5, 0});
+  fb::Operand gradScratch = b.allocate(
+      cpu::attentionGradWorkspaceBytes(2, 4, 2, 1, 4, 0, p.threads));
+  b.add(Opcode::AttentionGrad,
+        {projected, k, v, out, lse, hidden, dq, dk, dv, gradScratch},
+        {2, 4, 2, 1, 4, 0, 0}, {0.5, 0});
+  b.add(Opcode::EmbeddingGrad, {tokens, dq, grad},
+        {rows, width, table, 0, 0, 1}, {}, {1});
+  b.add(Opcode::LoopEnd, {});
+  b.add(Opcode::AllReduce, {grad, grad}, {table * width, 0, 0}, {}, {0});
+  b.add(Opcode::AllGather, {hidden, wide}, {rows, width, 0}, {}, {1});
+  b.add(Opcode::ReduceScatter, {wide, hidden}, {rows, width, 0, 0}, {}, {0});
+  fb::Operand wide2 = b.allocate(2 * rows * width * 4);
+  b.add(Opcode::AllToAll, {wide, wide2}, {2, 2, 2, 4, 2, 0, 1}, {}, {1});
+  b.add(Opcode::Slice, {wide, hidden}, {rows, width, 0}, {}, {1});
+  b.add(Opcode::Copy, {hidden, projected});
+  b.launch("square", rows, {projected, out}, {1});
+  b.output("hidden", {32, 8}, {{0, 1}, {}}, hidden);
+  b.output("grad.embedding.weight", {16, 8}, {{1}, {}}, grad, {0}).state =
+      "embedding.weight";
+  auto category = std::make_unique<fb::CategoryT>();
+  category->name = "everything";
+  category->bytes = p.arena_bytes;
+  p.memory.push_back(std::move(category));
+  p.lower_bound_bytes = p.arena_bytes;
+  return b;
+}
+
+} // namespace cleave::test
+
+#endif // CLEAVE_TEST_RUNTIME_PROGRAM_SAMPLEPROGRAMS_H

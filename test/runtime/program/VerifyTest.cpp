@@ -1,0 +1,358 @@
+//===- VerifyTest.cpp - Which programs are refused, and how ---------------===//
+#include "test/runtime/program/SamplePrograms.h"
+#include <functional>
+#include <gtest/gtest.h>
+#include <limits>
+
+using namespace cleave::test;
+using cleave::runtime::Program;
+using cleave::runtime::Status;
+
+namespace {
+
+TEST(Verify, AcceptsEveryOpcode) {
+  ProgramBuilder builder = makeSample();
+  Program program;
+  Status status = builder.load(program);
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(program.getWorldSize(), 4);
+  EXPECT_EQ(program.getInstructionCount(), 17u);
+  EXPECT_EQ(program->instructions()->Get(SampleLaunch)->kernel(), 0);
+  EXPECT_NE(program.findState("rope.cos", "constant"), nullptr);
+  EXPECT_EQ(program.findState("rope.cos"), nullptr);
+  EXPECT_NE(program.findOutput("hidden"), nullptr);
+  EXPECT_EQ(program.findOutput("loss"), nullptr);
+}
+
+TEST(Verify, AcceptsOneRankWithoutAxes) {
+  ProgramBuilder builder({});
+  builder.add(Opcode::Fill, {builder.allocate(4)});
+  Program program;
+  Status status = builder.load(program);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(program.getWorldSize(), 1);
+}
+
+/// One way to break the sample, and words of the message it must give.
+struct Broken {
+  const char *words;
+  std::function<void(fb::ProgramT &)> breakIt;
+};
+
+fb::Operand at(const fb::Operand &operand, uint64_t offset) {
+  return {offset, operand.bytes(), operand.stride()};
+}
+fb::Operand sized(const fb::Operand &operand, uint64_t bytes) {
+  return {operand.offset(), bytes, operand.stride()};
+}
+
+const double nan = std::numeric_limits<double>::quiet_NaN();
+
+// Each lambda reads as: p is the program; i(x) its instruction x.
+#define BREAK(words, ...)                                                      \
+  Broken {                                                                     \
+    words, [](fb::ProgramT &p) {                                               \
+      [[maybe_unused]] auto i = [&](int x) -> fb::InstructionT & {             \
+        return *p.instructions[x];                                             \
+      };                                                                       \
+      __VA_ARGS__;                                                             \
+    }                                                                          \
+  }
+
+const Broken programs[] = {
+    BREAK("version is 2, expects 1", p.version = 2),
+    BREAK("threads is 0", p.threads = 0),
+    BREAK("threads is 5000", p.threads = 5000),
+    BREAK("flops_per_step", p.flops_per_step = nan),
+    BREAK("mesh axis 1 is \"dp\", expects a name of its own",
+          p.axes[1]->name = "dp"),
+    BREAK("mesh axis 0 is \"\"", p.axes[0]->name = ""),
+    BREAK("mesh axis \"dp\" is 0", p.axes[0]->size = 0),
+    BREAK("mesh axis \"tp\"", p.axes[1]->size = uint64_t(1) << 63),
+    BREAK("number of mesh axes is 17", for (int n = 0; n < 15; ++n) {
+      p.axes.push_back(std::make_unique<fb::AxisT>());
+      p.axes.back()->name = "a" + std::to_string(n);
+      p.axes.back()->size = 1;
+    }),
+    BREAK("arena_bytes is 0", p.arena_bytes = 0),
+    BREAK("arena_bytes", p.arena_bytes = ~uint64_t(0)),
+    BREAK("lower_bound_bytes", p.lower_bound_bytes = p.arena_bytes + 1),
+    BREAK("sum is", p.memory[0]->bytes -= 1),
+    BREAK("\"everything\"", p.memory.push_back(
+              std::make_unique<fb::CategoryT>(*p.memory[0]));
+          p.memory[0]->bytes = ~uint64_t(0);
+          p.memory[0]->name = "more", p.memory[1]->bytes = 10),
+    BREAK("vocab is 0", p.vocab = 0),
+    BREAK("seq_len is 0", p.seq_len = 0),
+    BREAK("seq_len", p.seq_len = ~uint64_t(0)),
+    BREAK("micro_batches is 0", p.micro_batches = 0),
+    BREAK("global_batch is 0", p.global_batch = 0),
+    BREAK("global_batch is 7, expects a multiple of the 4 parts",
+          p.global_batch = 7),
+    BREAK("batch_axes is axis 9", p.batch_axes = {9}),
+    BREAK("batch_axes is axis 0", p.batch_axes = {0, 0}),
+    BREAK("tokens operand is 64 bytes, expects 128", p.global_batch = 16),
+    BREAK("targets operand is at offset",
+          *p.targets = at(*p.targets, p.arena_bytes)),
+    BREAK("tokens operand is at offset 4", *p.tokens = at(*p.tokens, 4)),
+    BREAK("kernel 0 is unnamed", p.kernels[0]->symbol = ""),
+    BREAK("kernel 0 \"square\" is of 0 rows", p.kernels[0]->rows = 0),
+    BREAK("of 18446744073709551615 rows", p.kernels[0]->rows = ~uint64_t(0)),
+    BREAK("grain 0", p.kernels[0]->grain = 0),
+};
+
+const Broken states[] = {
+    BREAK("state 0 has no name", p.states[0]->name = ""),
+    BREAK("has role \"weight\"", p.states[0]->role = "weight"),
+    BREAK("element type 7", p.states[0]->dtype = fb::DType(7)),
+    BREAK("expects as many of each", p.states[0]->logical = {15}),
+    BREAK("expects as many of each", p.states[0]->dims.pop_back()),
+    BREAK("logical shape [17, 8]", p.states[0]->logical = {17, 8}),
+    BREAK("logical shape [0, 8]", p.states[0]->logical = {0, 8}),
+    BREAK("split by axis 4", p.states[0]->dims[0]->axes = {4}),
+    BREAK("dim 1 split by axis 1", p.states[0]->dims[1]->axes = {1}),
+    BREAK("dim 0 (size 15), expects a multiple of its 2",
+          p.states[0]->shape = {15, 8}),
+    BREAK("has 256 bytes on a rank, expects 512",
+          p.states[0]->dims[0]->axes = {}),
+    BREAK("fewer than 2^64", p.states[0]->shape = {uint64_t(1) << 63, 8},
+          p.states[0]->logical = p.states[0]->shape),
+    BREAK("has no operand", p.states[0]->operand = nullptr),
+    BREAK("inside the arena", *p.states[0]->operand =
+              at(*p.states[0]->operand, p.arena_bytes - 64)),
+    BREAK("offset 36", *p.states[0]->operand = at(*p.states[0]->operand, 36)),
+    BREAK("stride over micro-batches", *p.states[0]->operand = fb::Operand(
+              p.states[0]->operand->offset(), 256, 256)),
+    BREAK("overlap in the arena", *p.states[1]->operand = at(
+              *p.states[1]->operand, p.states[0]->operand->offset() + 64)),
+    BREAK("is a second \"embedding.weight\"",
+          p.states[1]->name = "embedding.weight",
+          p.states[1]->role = "parameter"),
+    BREAK("expects as many elements in both",
+          p.states[0]->source_shape = {15, 8}),
+    BREAK("expects as many elements in both",
+          p.states[0]->view = {uint64_t(1) << 62, 4, 4}),
+    BREAK("expects as many dims in both", p.states[0]->starts = {0, 2}),
+    BREAK("drops dim 3", p.states[0]->drop = {3}),
+    BREAK("drops dim 1", p.states[0]->drop = {1, 1}),
+    BREAK("drops 0 dims", p.states[0]->drop = {}),
+    BREAK("inside the view", p.states[0]->starts = {0, 3, 0}),
+    BREAK("inside the view", p.states[0]->starts = {1, 0, 0}),
+    BREAK("inside the view", p.states[0]->starts = {0, 0, ~uint64_t(0)}),
+    BREAK("initialization 9", p.states[0]->init = fb::InitKind(9)),
+    BREAK("initialization scale", p.states[0]->init_scale = nan),
+    BREAK("no frequencies", p.states[1]->init_table = {}),
+    BREAK("frequency that is not", p.states[1]->init_table[1] = float(nan)),
+    BREAK("of integers", p.states[0]->dtype = fb::DType::I32),
+    BREAK("output 0 is named \"\"", p.outputs[0]->name = ""),
+    BREAK("output 1 is named \"hidden\"", p.outputs[1]->name = "hidden"),
+    BREAK("partial over axis 1", p.outputs[1]->partial = {1}),
+    BREAK("partial over axis 2", p.outputs[1]->partial = {2}),
+    BREAK("element type that is a float",
+          p.outputs[1]->dtype = fb::DType::I32),
+    BREAK("state \"nowhere\"", p.outputs[1]->state = "nowhere"),
+    BREAK("has 256 bytes on a rank", p.outputs[0]->shape = {64, 8}),
+};
+
+const Broken instructions[] = {
+    BREAK("unknown opcode 16", i(SampleFill).opcode = Opcode(16)),
+    BREAK("unknown opcode 255", i(SampleFill).opcode = Opcode(255)),
+    BREAK("FLOPs", i(SampleGemm).flops = -1),
+    BREAK("FLOPs", i(SampleGemm).flops = nan),
+    BREAK("without bytes",
+          i(SampleFill).operands[0] = sized(i(SampleFill).operands[0], 0)),
+    BREAK("expects a multiple of 64", i(SampleFill).operands[0] = {4, 64, 0}),
+    BREAK("stride 2", i(SampleGemm).operands[0] = {0, 256, 2}),
+    BREAK("outside the arena",
+          i(SampleFill).operands[0] = {p.arena_bytes, 64, 0}),
+    BREAK("outside the arena",
+          i(SampleFill).operands[0] = {0, p.arena_bytes + 1, 0}),
+    BREAK("outside the arena",
+          i(SampleFill).operands[0] = {~uint64_t(63), 128, 0}),
+    BREAK("2 micro-batches, outside the arena",
+          i(SampleGemm).operands[0] = {0, 256, p.arena_bytes}),
+    BREAK("outside the arena",
+          i(SampleGemm).operands[0] = {0, 256, ~uint64_t(3)}),
+    BREAK("axis 2 in its group", i(SampleAllReduce).group = {2}),
+    BREAK("axis 0 in its group", i(SampleAllReduce).group = {0, 0}),
+    BREAK("kernel 1", i(SampleLaunch).kernel = 1),
+    BREAK("kernel -1", i(SampleLaunch).kernel = -1),
+    BREAK("no operands", i(SampleLaunch).operands = {}),
+    BREAK("ints or floats", i(SampleLaunch).ints = {1}),
+
+    BREAK("has 3 ints, expects 10", i(SampleGemm).ints = {1, 2, 3}),
+    BREAK("has 3 operands, expects 4", i(SampleGemm).operands.pop_back()),
+    BREAK("has 4 operands, expects 5", i(SampleGemm).ints[9] = 1),
+    BREAK("hasBias 2", i(SampleGemm).ints[9] = 2),
+    BREAK("has 1 floats, expects 0", i(SampleGemm).floats = {1}),
+    BREAK("m 0", i(SampleGemm).ints[0] = 0),
+    BREAK("n -8", i(SampleGemm).ints[1] = -8),
+    BREAK("k 9223372036854775807",
+          i(SampleGemm).ints[2] = std::numeric_limits<int64_t>::max()),
+    BREAK("bytes of A, expects 512", i(SampleGemm).ints[0] = 16),
+    BREAK("bytes of B, expects 512", i(SampleGemm).ints[1] = 16),
+    BREAK("bytes of bias, expects 32", i(SampleBiasGemm).operands[2] = sized(
+                                     i(SampleBiasGemm).operands[2], 64)),
+    BREAK("bytes of A, expects 128", i(SampleGemm).ints[5] = 1),
+    BREAK("typeA 2", i(SampleGemm).ints[5] = 2),
+    BREAK("typeC 3", i(SampleGemm).ints[7] = 3),
+    BREAK("transA 2", i(SampleGemm).ints[3] = 2),
+    BREAK("mode 3", i(SampleGemm).ints[8] = 3),
+    BREAK("bytes of workspace", i(SampleGemm).operands[3] = sized(
+                                    i(SampleGemm).operands[3], 64)),
+    BREAK("bytes of workspace", p.threads = 3),
+    BREAK("operands 0 and 2 that overlap",
+          i(SampleGemm).operands[2] = i(SampleGemm).operands[0]),
+    BREAK("operands 1 and 2 that overlap",
+          i(SampleGemm).operands[2] =
+              at(i(SampleGemm).operands[1],
+                 i(SampleGemm).operands[1].offset() - 64)),
+    // Far apart in the first micro-batch only.
+    BREAK("operands 0 and 2 that overlap",
+          i(SampleGemm).operands[2] =
+              fb::Operand(i(SampleGemm).operands[0].offset() + 256, 256, 0),
+          i(SampleGemm).operands[0] =
+              fb::Operand(i(SampleGemm).operands[0].offset(), 256, 64)),
+
+    BREAK("has 7 operands, expects 6",
+          i(SampleAttention)
+              .operands.push_back(i(SampleAttention).operands[0])),
+    BREAK("has 2 ints, expects 7", i(SampleAttention).ints = {1, 2}),
+    BREAK("has 0 floats, expects 2", i(SampleAttention).floats = {}),
+    BREAK("batch 0", i(SampleAttention).ints[0] = 0),
+    BREAK("heads 2, expects a multiple of kvHeads 4",
+          i(SampleAttention).ints[3] = 4),
+    BREAK("headDim 100000", i(SampleAttention).ints[4] = 100000),
+    BREAK("window -1", i(SampleAttention).ints[5] = -1),
+    BREAK("type 2", i(SampleAttention).ints[6] = 2),
+    BREAK("scale nan", i(SampleAttention).floats[0] = nan),
+    BREAK("softcap -1", i(SampleAttention).floats[1] = -1),
+    BREAK("bytes of q, expects 512", i(SampleAttention).ints[1] = 8),
+    BREAK("bytes of v", i(SampleAttention).operands[2] =
+                            sized(i(SampleAttention).operands[2], 64)),
+    BREAK("bytes of lse", i(SampleAttention).operands[4] =
+                              sized(i(SampleAttention).operands[4], 32)),
+    BREAK("bytes of workspace", i(SampleAttention).operands[5] =
+                                    sized(i(SampleAttention).operands[5], 32)),
+    BREAK("overlap", i(SampleAttention).operands[3] =
+                         i(SampleAttention).operands[0]),
+    BREAK("overlap", i(SampleAttentionGrad).operands[8] =
+                         i(SampleAttentionGrad).operands[7]),
+    BREAK("overlap", i(SampleAttentionGrad).operands[6] =
+                         i(SampleAttentionGrad).operands[5]),
+    BREAK("bytes of dk", i(SampleAttentionGrad).operands[7] =
+                             i(SampleAttentionGrad).operands[6]),
+    BREAK("bytes of workspace",
+          i(SampleAttentionGrad).operands[9] =
+              sized(i(SampleAttentionGrad).operands[9], 64)),
+
+    BREAK("has 6 ints, expects 5", i(SampleEmbedding).ints.push_back(0)),
+    BREAK("rows 0", i(SampleEmbedding).ints[0] = 0),
+    BREAK("bytes of ids, expects 64", i(SampleEmbedding).ints[0] = 16),
+    BREAK("bytes of table, expects 512", i(SampleEmbedding).ints[2] = 16),
+    BREAK("bytes of out, expects 128", i(SampleEmbedding).ints[4] = 1),
+    BREAK("typeTable 2", i(SampleEmbedding).ints[3] = 2),
+    BREAK("tableRows", i(SampleEmbedding).ints[2] = int64_t(1) << 40),
+    BREAK("bytes of dtable", i(SampleEmbeddingGrad).ints[2] = 4),
+    BREAK("mode 3", i(SampleEmbeddingGrad).ints[5] = 3),
+    BREAK("overlap", i(SampleEmbeddingGrad).operands[2] =
+                         i(SampleEmbeddingGrad).operands[1]),
+
+    BREAK("has 2 operands, expects 1",
+          i(SampleFill).operands.push_back(i(SampleFill).operands[0])),
+    BREAK("bytes of output", i(SampleCopy).operands[1] =
+                                 sized(i(SampleCopy).operands[1], 64)),
+    BREAK("overlap",
+          i(SampleCopy).operands[1] =
+              at(i(SampleCopy).operands[1],
+                 i(SampleCopy).operands[0].offset() + 64)),
+
+    BREAK("elements 0", i(SampleAllReduce).ints[0] = 0),
+    BREAK("elements -1", i(SampleAllReduce).ints[0] = -1),
+    BREAK("type 3", i(SampleAllReduce).ints[1] = 3),
+    BREAK("reduction 2", i(SampleAllReduce).ints[2] = 2),
+    BREAK("bytes of input, expects 260", i(SampleAllReduce).ints[0] = 65),
+    BREAK("overlap", i(SampleAllReduce).operands[1] =
+                         at(i(SampleAllReduce).operands[1],
+                            i(SampleAllReduce).operands[1].offset() - 64)),
+    BREAK("bytes of output", i(SampleAllGather).group = {}),
+    BREAK("bytes of output, expects 1024", i(SampleAllGather).group = {0, 1}),
+    BREAK("inner 0", i(SampleAllGather).ints[1] = 0),
+    BREAK("outer 0", i(SampleAllGather).ints[0] = 0),
+    BREAK("bytes of output", i(SampleAllGather).ints[1] = int64_t(1) << 45),
+    BREAK("overlap", i(SampleAllGather).operands[0] =
+                         at(i(SampleAllGather).operands[0],
+                            i(SampleAllGather).operands[1].offset())),
+    BREAK("has 3 ints, expects 4", i(SampleReduceScatter).ints.pop_back()),
+    BREAK("reduction -1", i(SampleReduceScatter).ints[3] = -1),
+    BREAK("bytes of input", i(SampleReduceScatter).group = {}),
+    BREAK("bytes of output, expects 128", i(SampleReduceScatter).ints[2] = 1,
+          i(SampleReduceScatter).operands[0] =
+              sized(i(SampleReduceScatter).operands[0], 256)),
+    BREAK("concatFirst 2", i(SampleAllToAll).ints[6] = 2),
+    BREAK("mid 0", i(SampleAllToAll).ints[2] = 0),
+    BREAK("b -4", i(SampleAllToAll).ints[3] = -4),
+    BREAK("bytes of input, expects 1024", i(SampleAllToAll).ints[4] = 4),
+    BREAK("overlap", i(SampleAllToAll).operands[1] =
+                         i(SampleAllToAll).operands[0]),
+    BREAK("bytes of input", i(SampleSlice).group = {}),
+    BREAK("has 4 ints, expects 3", i(SampleSlice).ints.push_back(0)),
+
+    BREAK("has 3 ints, expects 4", i(SampleSchedule).ints.pop_back()),
+    BREAK("kind 4", i(SampleSchedule).ints[0] = 4),
+    BREAK("warmupSteps -1", i(SampleSchedule).ints[1] = -1),
+    BREAK("decaySteps -1", i(SampleSchedule).ints[2] = -1),
+    BREAK("stableSteps -1", i(SampleSchedule).ints[3] = -1),
+    BREAK("lr nan", i(SampleSchedule).floats[0] = nan),
+    BREAK("minLr -1", i(SampleSchedule).floats[1] = -1),
+    BREAK("beta1 1", i(SampleSchedule).floats[2] = 1),
+    BREAK("beta2 nan", i(SampleSchedule).floats[3] = nan),
+    BREAK("bytes of output", i(SampleSchedule).operands[0] =
+                                 sized(i(SampleSchedule).operands[0], 12)),
+
+    BREAK("runs 3 times, expects the 2 micro-batches",
+          i(SampleLoopBegin).ints[0] = 3),
+    BREAK("has 0 ints, expects 1", i(SampleLoopBegin).ints = {}),
+    BREAK("ends a loop that did not begin",
+          std::swap(p.instructions[SampleLoopBegin],
+                    p.instructions[SampleLoopEnd])),
+    BREAK("begins a loop inside another",
+          p.instructions[SampleLoopEnd] = std::make_unique<fb::InstructionT>(
+              *p.instructions[SampleLoopBegin])),
+    BREAK("begins a loop that does not end",
+          p.instructions.erase(p.instructions.begin() + SampleLoopEnd)),
+    BREAK("has 1 ints, expects 0", i(SampleLoopEnd).ints = {1}),
+};
+
+void expectAllRefused(std::span<const Broken> list) {
+  for (const Broken &broken : list) {
+    ProgramBuilder builder = makeSample();
+    broken.breakIt(builder.program);
+    Program program;
+    Status status = builder.load(program);
+    if (status.ok()) {
+      ADD_FAILURE() << "accepted, should say: " << broken.words;
+      continue;
+    }
+    EXPECT_NE(status.message().find(broken.words), std::string::npos)
+        << "says:       " << status.message()
+        << "\nshould say: " << broken.words;
+    EXPECT_EQ(status.message().find("test: "), 0u) << status.message();
+  }
+}
+
+TEST(Verify, RefusesBrokenHeaders) { expectAllRefused(programs); }
+TEST(Verify, RefusesBrokenStatesAndOutputs) { expectAllRefused(states); }
+TEST(Verify, RefusesBrokenInstructions) { expectAllRefused(instructions); }
+
+TEST(Verify, NamesTheInstruction) {
+  ProgramBuilder builder = makeSample();
+  builder.program.instructions[SampleGemm]->name = "gemm \"q\"\n";
+  builder.program.instructions[SampleGemm]->ints[0] = 0;
+  Program program;
+  EXPECT_EQ(builder.load(program).message(),
+            "test: instruction 4 (Gemm \"gemm \\x22q\\x22\\x0a\") has m 0, "
+            "expects 1 to 1099511627776");
+}
+
+} // namespace
