@@ -128,22 +128,21 @@ class Dist_CollectiveOp<string mnemonic>
   let hasVerifier = 1;
 }
 
-defvar typeConstraint = [{
-    Constraints:
-    1. With placements: the result's is the operand's after this collective.
-    2. Without placements, in the local program: ranks agree, and only dims that
-       the collective names change.
-}];
-
 def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
   let summary = "combine partial values; every rank gets the result";
-  let description = "`[{}] partial={x} -> [{}]`\n\n" # typeConstraint # [{
+  let description = [{
+    `[{} ] partial={x} -> [{} ]`
 
     ```mlir
     %y = dist.all_reduce %x axes ["tp"]
         : tensor<8xf32, #dist.on<@mesh, [{} ], partial = {tp}>>
        to tensor<8xf32, #dist.on<@mesh, [{} ]>>
     ```
+
+    Constraints:
+    1. With placements: the result's is the operand's after this collective.
+    2. Without placements, in the local program: ranks agree, and only dims that
+       the collective names change.
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes,
                        DefaultValuedAttr<Dist_Reduction,
@@ -156,7 +155,20 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
 
 def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
   let summary = "combine partial values; each rank gets its shard of a dim";
-  let description = "`[{}] partial={x} -> [{x}]`\n\n" # typeConstraint;
+  let description = [{
+    `[{} ] partial={x} -> [{x} ]`
+
+    ```mlir
+    %y = dist.reduce_scatter %x axes ["tp"] dim 0
+        : tensor<8xf32, #dist.on<@mesh, [{} ], partial = {tp}>>
+       to tensor<8xf32, #dist.on<@mesh, [{tp} ]>>
+    ```
+
+    Constraints:
+    1. With placements: the result's is the operand's after this collective.
+    2. Without placements, in the local program: ranks agree, and only dims that
+       the collective names change.
+  }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
                        DefaultValuedAttr<Dist_Reduction,
                          "::cleave::dist::ReductionKind::Sum">:$reduction);
@@ -168,7 +180,20 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
 
 def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
   let summary = "every rank gets the shards of a dim, in shard order";
-  let description = "`[{x}] -> [{}]`\n\n" # typeConstraint;
+  let description = [{
+    `[{x} ] -> [{} ]`
+
+    ```mlir
+    %y = dist.all_gather %x axes ["tp"] dim 0
+        : tensor<8xf32, #dist.on<@mesh, [{tp} ]>>
+       to tensor<8xf32, #dist.on<@mesh, [{} ]>>
+    ```
+
+    Constraints:
+    1. With placements: the result's is the operand's after this collective.
+    2. Without placements, in the local program: ranks agree, and only dims that
+       the collective names change.
+  }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim);
   let assemblyFormat = [{
     $input `axes` $axes `dim` $dim attr-dict `:` type($input) `to` type($result)
@@ -177,8 +202,20 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
 
 def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
   let summary = "move axes from one dim to another";
-  let description = "`[{x}, {}] -> [{}, {x}]`: gathers `dim`, splits "
-                    "`split_dim`.\n\n" # typeConstraint;
+  let description = [{
+    `[{x}, {} ] -> [{}, {x} ]`: gathers `dim`, splits `split_dim`.
+
+    ```mlir
+    %y = dist.all_to_all %x axes ["tp"] from 0 to 1
+        : tensor<8x4xf32, #dist.on<@mesh, [{tp}, {} ]>>
+       to tensor<8x4xf32, #dist.on<@mesh, [{}, {tp} ]>>
+    ```
+
+    Constraints:
+    1. With placements: the result's is the operand's after this collective.
+    2. Without placements, in the local program: ranks agree, and only dims that
+       the collective names change.
+  }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
                        I64Attr:$split_dim);
   let assemblyFormat = [{
@@ -189,7 +226,20 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
 
 def Dist_SliceOp : Dist_CollectiveOp<"slice"> {
   let summary = "each rank keeps its shard of a dim; moves nothing";
-  let description = "`[{}] -> [{x}]`\n\n" # typeConstraint;
+  let description = [{
+    `[{} ] -> [{x} ]`
+
+    ```mlir
+    %y = dist.slice %x axes ["tp"] dim 0
+        : tensor<8xf32, #dist.on<@mesh, [{} ]>>
+       to tensor<8xf32, #dist.on<@mesh, [{tp} ]>>
+    ```
+
+    Constraints:
+    1. With placements: the result's is the operand's after this collective.
+    2. Without placements, in the local program: ranks agree, and only dims that
+       the collective names change.
+  }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim);
   let assemblyFormat = [{
     $input `axes` $axes `dim` $dim attr-dict `:` type($input) `to` type($result)

@@ -139,10 +139,10 @@ def Xf_AccumulateOp : Xf_Op<"accumulate", [RecursiveMemoryEffects,
     gradient may stay partial from iteration to iteration.
 
     ```mlir
-    %sum = xf.accumulate 4 (%ids) : (tensor<4x2x8xi32>) -> tensor<f32> {
-    ^bb0(%slice: tensor<2x8xi32>):
-      ...
-      xf.yield %loss : tensor<f32>
+    %sum = xf.accumulate 4 (%x) : (tensor<4x2x8xf32>) -> tensor<f32> {
+    ^bb0(%slice: tensor<2x8xf32>):
+      %s = xf.sum %slice : (tensor<2x8xf32>) -> tensor<f32>
+      xf.yield %s : tensor<f32>
     }
     ```
 
