@@ -1,0 +1,21 @@
+# Brings the generated pages PAGES (with commas) of folder FROM to TO with WRITE;
+# without it, fails where they differ.
+string(REPLACE "," ";" pages ${PAGES})
+foreach(doc ${pages})
+  if(WRITE)
+    file(COPY_FILE ${FROM}/${doc} ${TO}/${doc} ONLY_IF_DIFFERENT)
+  else()
+    execute_process(COMMAND ${CMAKE_COMMAND} -E compare_files
+                    ${FROM}/${doc} ${TO}/${doc} RESULT_VARIABLE differs)
+    if(differs)
+      list(APPEND stale ${doc})
+    endif()
+  endif()
+endforeach()
+file(GLOB found RELATIVE ${TO} ${TO}/dialects/*.md ${TO}/passes/*.md)
+list(REMOVE_ITEM found ${pages})
+list(APPEND stale ${found})
+if(stale)
+  list(JOIN stale ", " stale)
+  message(FATAL_ERROR "not what the .td files say: ${stale}; run: ninja docs")
+endif()
