@@ -197,11 +197,27 @@ Value LaneEmitter::load(Value pointer, Type stored, int64_t lanes, Value mask,
   return widen(raw, stored);
 }
 
+/// Whether `mask` is the constant that picks lane 0.
+static bool isFirstLaneOnly(Value mask) {
+  auto constant =
+      mask ? mask.getDefiningOp<arith::ConstantOp>() : arith::ConstantOp();
+  if (!constant)
+    return false;
+  auto bits = cast<DenseElementsAttr>(constant.getValue()).getValues<bool>();
+  return bits[0] && llvm::count(bits, true) == 1;
+}
+
 void LaneEmitter::store(Value value, Value pointer, Type stored, int64_t lanes,
                         Value mask, int64_t alignment) {
   Value raw = narrow(splat(value, lanes), stored);
   if (!alignment)
     alignment = getElementBytes(stored);
+  // LLVM 22 stores a whole i32 where a constant mask picks one lane of a vector
+  // that was truncated from i32 to i16.
+  if (isFirstLaneOnly(mask)) {
+    raw = LLVM::ExtractElementOp::create(b, loc, raw, constantInt(0));
+    mask = Value();
+  }
   if (mask)
     LLVM::MaskedStoreOp::create(b, loc, raw, pointer, mask,
                                 unsigned(alignment));
