@@ -1,0 +1,52 @@
+//===- MutationTest.cpp - What the verifier accepts, the executor survives ===//
+#include "test/runtime/executor/RunProgram.h"
+#include "test/runtime/program/SamplePrograms.h"
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace cleave::runtime;
+using namespace cleave::test;
+
+namespace {
+
+/// A generated kernel is trusted; this one stands for any.
+void anything(void *const *, const int64_t *, int64_t, int64_t) {}
+
+TEST(Mutation, AcceptedProgramsRun) {
+  std::mt19937 random(5);
+  const std::vector<uint8_t> good = makeSample().pack();
+  const CleaveKernelEntry entry{"square", anything};
+  int executed = 0, accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<uint8_t> bytes = good;
+    for (unsigned change = 0; change <= random() % 3; ++change) {
+      // Small changes of aligned numbers are the ones that stay legal.
+      size_t at = random() % (bytes.size() / 4) * 4;
+      bytes[at] = uint8_t(random() % 2 ? bytes[at] + 64 : random() % 9);
+    }
+    std::vector<uint8_t> sealed = sealProgram(bytes.data(), bytes.size());
+    Program program;
+    if (!Program::load(sealed.data(), sealed.size(), "mutant", program).ok())
+      continue;
+    ++accepted;
+    if (program.getWorldSize() > 8 || program->arena_bytes() > (1 << 20) ||
+        program->micro_batches() > 8)
+      continue; // legal, but too much for a test
+    Status status = runRanks(
+        program.getMesh(), {}, [&](Communicator &communicator) -> Status {
+          std::unique_ptr<Executor> executor;
+          CLEAVE_RETURN_IF_ERROR(Executor::create(program, communicator,
+                                                  {&entry, 1}, {.threads = 1, .schedule = {}},
+                                                  executor));
+          CLEAVE_RETURN_IF_ERROR(executor->runStep(0));
+          EXPECT_LE(executor->getHighWaterBytes(), program->arena_bytes());
+          return {};
+        });
+    executed += status.ok();
+  }
+  std::printf("%d of 20000 mutated programs accepted, %d executed\n", accepted,
+              executed);
+  EXPECT_GT(executed, 500);
+}
+
+} // namespace
