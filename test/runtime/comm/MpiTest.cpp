@@ -1,0 +1,85 @@
+//===- MpiTest.cpp - Ranks as processes under mpirun ----------------------===//
+#include <cstdio>
+#include <gtest/gtest.h>
+#include <string>
+#include <sys/wait.h>
+
+namespace {
+
+struct Result {
+  int exitCode;
+  std::string output;
+};
+
+/// Runs MpiRanks on `ranks` processes; the system ends it if it hangs.
+Result runRanks(int ranks, const std::string &arguments,
+                const std::string &environment = "") {
+  std::string command = environment + " timeout 120 " CLEAVE_MPIRUN
+                        " --allow-run-as-root --oversubscribe --bind-to none"
+                        " -np " + std::to_string(ranks) +
+                        " " CLEAVE_MPI_RANKS " " + arguments + " 2>&1";
+  Result result{-1, ""};
+  FILE *pipe = ::popen(command.c_str(), "r");
+  if (!pipe)
+    return result;
+  char buffer[4096];
+  while (size_t got = std::fread(buffer, 1, sizeof(buffer), pipe))
+    result.output.append(buffer, got);
+  int status = ::pclose(pipe);
+  result.exitCode = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+int count(const std::string &text, const std::string &words) {
+  int found = 0;
+  for (size_t at = text.find(words); at != std::string::npos;
+       at = text.find(words, at + 1))
+    ++found;
+  return found;
+}
+
+constexpr int timedOut = 124; // of timeout(1)
+
+TEST(Mpi, EveryCollectiveAndTheBitsOfLocalRanks) {
+  for (int ranks : {3, 4}) {
+    Result result = runRanks(ranks, "collectives");
+    EXPECT_EQ(result.exitCode, 0) << result.output;
+    EXPECT_EQ(count(result.output, "collectives checked"), 1) << result.output;
+    std::printf("%d ranks: %s", ranks, result.output.c_str());
+  }
+}
+
+TEST(Mpi, OneRanksFailureStopsAll) {
+  for (int failing : {0, 3}) {
+    Result result = runRanks(4, "fail " + std::to_string(failing));
+    EXPECT_NE(result.exitCode, 0);
+    EXPECT_NE(result.exitCode, timedOut) << result.output;
+    EXPECT_EQ(count(result.output,
+                    "error: rank " + std::to_string(failing) +
+                        ": disk on fire"),
+              1)
+        << result.output;
+    EXPECT_EQ(count(result.output, "error: "), 1) << result.output;
+  }
+}
+
+TEST(Mpi, AgreedFailuresAreSaidOnce) {
+  Result result = runRanks(4, "agree");
+  EXPECT_NE(result.exitCode, 0);
+  EXPECT_NE(result.exitCode, timedOut);
+  EXPECT_EQ(count(result.output, "error: data.bin: does not exist"), 1)
+      << result.output;
+}
+
+TEST(Mpi, WrongWorldSizeNamesBothNumbers) {
+  Result result = runRanks(3, "size 4");
+  EXPECT_NE(result.exitCode, 0);
+  EXPECT_EQ(count(result.output, "error: the launcher started 3 ranks, but "
+                                 "the program was compiled for 4"),
+            1)
+      << result.output;
+  result = runRanks(4, "size 4");
+  EXPECT_EQ(result.exitCode, 0) << result.output;
+}
+
+} // namespace
