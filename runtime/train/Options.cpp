@@ -1,0 +1,125 @@
+//===- Options.cpp --------------------------------------------------------===//
+#include "runtime/train/Options.h"
+#include <CLI/CLI.hpp>
+#include <cmath>
+
+using namespace cleave::runtime;
+
+/// A finite number of at least 0.
+static std::string checkRate(const std::string &text) {
+  double value;
+  if (CLI::detail::lexical_cast(text, value) && std::isfinite(value) &&
+      value >= 0)
+    return "";
+  return "\"" + text + "\" is not a finite number of at least 0";
+}
+
+ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
+                                          Options &options,
+                                          std::string &message) {
+  CLI::App app("Trains the model that this executable was compiled for.");
+  app.get_formatter()->column_width(34);
+  Options result;
+  const int64_t most = int64_t(1) << 53;
+  CLI::Range atLeastOne(int64_t(1), most, "INT of at least 1");
+  CLI::Range atLeastZero(int64_t(0), most, "INT of at least 0");
+  CLI::Validator rate([](std::string &text) { return checkRate(text); },
+                      "FLOAT", "rate");
+
+  auto *data = app.add_option("--data", result.data,
+                              "training data, one or more of: X.idx, X.bin or "
+                              "X (a Megatron dataset), or a UTF-8 text file, "
+                              "read as bytes");
+  data->type_name("DATA ...");
+  auto *tokens =
+      app.add_option("--tokens", result.tokens,
+                     "in place of --data: a safetensors file with \"inputs\" "
+                     "and \"targets\" [steps, batch, seq], -100 = ignored");
+  tokens->type_name("FILE")->excludes(data);
+  app.add_option("--steps", result.steps,
+                 "optimizer steps; needed with --data, else all of --tokens")
+      ->check(atLeastOne)
+      ->type_name("N");
+  app.add_option("--init", result.init,
+                 "start from the weights in DIR (safetensors, HuggingFace "
+                 "names); default: random")
+      ->type_name("DIR");
+  app.add_option("--seed", result.seed,
+                 "of random weights and sample order; default 0")
+      ->type_name("N");
+  app.add_option("--save", result.save,
+                 "write model.safetensors and config.json to DIR at the end")
+      ->type_name("DIR");
+  app.add_option("--metrics", result.metrics, "write one JSON object per step")
+      ->type_name("FILE");
+  app.add_option("--trace", result.trace,
+                 "write the first steps as a Chrome/Perfetto trace")
+      ->type_name("FILE");
+  app.add_option("--trace-steps", result.traceSteps,
+                 "steps in the trace; default 10")
+      ->check(atLeastOne)
+      ->type_name("N");
+  app.add_option("--dump-outputs", result.dumpOutputs,
+                 "write the first step's outputs and all losses and gradient "
+                 "norms as safetensors")
+      ->type_name("FILE");
+  std::string transport = "auto";
+  app.add_option("--transport", transport,
+                 "local: ranks are threads; mpi: they are the launcher's "
+                 "processes; default auto: mpi under mpirun or srun")
+      ->check(CLI::IsMember({"auto", "local", "mpi"}))
+      ->type_name("NAME");
+  app.add_option("--threads", result.threads,
+                 "compute threads of a rank; default and most: the program's")
+      ->check(CLI::Range(1, 1024, "INT of at least 1"))
+      ->type_name("N");
+  app.add_option("--lr", result.schedule.lr, "peak learning rate")
+      ->check(rate)
+      ->type_name("X");
+  app.add_option("--min-lr", result.schedule.minLr,
+                 "learning rate after the decay")
+      ->check(rate)
+      ->type_name("X");
+  app.add_option("--warmup-steps", result.schedule.warmupSteps,
+                 "steps of linear warm-up")
+      ->check(atLeastZero)
+      ->type_name("N");
+  app.add_option("--decay-steps", result.schedule.decaySteps,
+                 "step at which the decay ends; default: the program's, else "
+                 "--steps")
+      ->check(atLeastOne)
+      ->type_name("N");
+  app.add_option("--log-every", result.logEvery,
+                 "steps between progress lines; 0: none; default 1")
+      ->check(atLeastZero)
+      ->type_name("N");
+  app.add_option("--peak-gflops", result.peakGflops,
+                 "peak of a core for MFU; default: measured, f32 FMA")
+      ->check(rate)
+      ->type_name("X");
+  app.footer("The learning rate, its minimum and its warm-up and decay steps "
+             "default to what was\ncompiled in. Exit code: 0, 1 on failure, 2 "
+             "on wrong usage.");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &) {
+    message = app.help();
+    return ParseResult::Help;
+  } catch (const CLI::ParseError &error) {
+    message = error.what();
+    return ParseResult::UsageError;
+  }
+  message.clear();
+  if (result.data.empty() && result.tokens.empty())
+    message = "expects --data or --tokens";
+  else if (result.steps == 0 && result.tokens.empty())
+    message = "expects --steps with --data";
+  if (!message.empty())
+    return ParseResult::UsageError;
+  result.backend = transport == "auto"    ? detectBackend()
+                   : transport == "local" ? Backend::Local
+                                          : Backend::Mpi;
+  options = std::move(result);
+  return ParseResult::Run;
+}

@@ -1,0 +1,35 @@
+//===- Options.h - The executable's command line --------------------------===//
+#ifndef CLEAVE_RUNTIME_TRAIN_OPTIONS_H
+#define CLEAVE_RUNTIME_TRAIN_OPTIONS_H
+
+#include "runtime/comm/World.h"
+#include "runtime/executor/Schedule.h"
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+struct Options {
+  std::vector<std::string> data;
+  std::string tokens;
+  int64_t steps = 0; ///< 0: as many as --tokens has
+  std::string init, save, metrics, trace, dumpOutputs;
+  uint64_t seed = 0;
+  Backend backend = Backend::Local;
+  ScheduleOverrides schedule;
+  int threads = 0; ///< of a rank; 0: the program's
+  int64_t logEvery = 1, traceSteps = 10;
+  double peakGflops = 0; ///< of a core; 0: measured
+};
+
+/// What to do after reading the command line.
+enum class ParseResult { Run, Help, UsageError };
+
+/// Reads the command line. `message`: the help text, or what is wrong with the
+/// usage and what is legal.
+ParseResult parseOptions(int argc, const char *const *argv, Options &options,
+                         std::string &message);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_TRAIN_OPTIONS_H

@@ -1,0 +1,94 @@
+//===- StateBox.cpp -------------------------------------------------------===//
+#include "runtime/train/StateBox.h"
+
+using namespace cleave::runtime;
+namespace fb = cleave::program;
+
+/// Strides of a dense tensor, in elements.
+static std::vector<uint64_t> getStrides(std::span<const uint64_t> shape) {
+  std::vector<uint64_t> strides(shape.size());
+  uint64_t stride = 1;
+  for (size_t d = shape.size(); d-- > 0;) {
+    strides[d] = stride;
+    stride *= shape[d];
+  }
+  return strides;
+}
+
+StateBox::StateBox(const fb::State &state, const Mesh &mesh, int rank) {
+  auto shape = toSpan(state.shape());
+  std::vector<uint64_t> local, starts;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    auto axes = toSpan(state.dims()->Get(flatbuffers::uoffset_t(d))->axes());
+    local.push_back(shape[d] / uint64_t(mesh.getShardCount(axes)));
+    starts.push_back(local[d] * uint64_t(mesh.getShardIndex(rank, axes)));
+  }
+  set(state, local, starts);
+}
+
+StateBox::StateBox(const fb::State &state) {
+  auto logical = toSpan(state.logical());
+  set(state, {logical.begin(), logical.end()},
+      std::vector<uint64_t>(logical.size()));
+}
+
+void StateBox::set(const fb::State &state, const std::vector<uint64_t> &local,
+                   const std::vector<uint64_t> &starts) {
+  auto logical = toSpan(state.logical());
+
+  // 1. Each dim's stride in the source, and the box's first element.
+  std::vector<uint64_t> sourceStrides;
+  if (toView(state.source()).empty()) {
+    sourceStrides = getStrides(logical);
+  } else {
+    auto boxStarts = toSpan(state.starts());
+    auto drop = toSpan(state.drop());
+    std::vector<uint64_t> viewStrides = getStrides(toSpan(state.view()));
+    for (size_t v = 0; v < viewStrides.size(); ++v) {
+      base += boxStarts[v] * viewStrides[v];
+      if (std::find(drop.begin(), drop.end(), v) == drop.end())
+        sourceStrides.push_back(viewStrides[v]);
+    }
+  }
+
+  // 2. The shard's part of the box.
+  std::vector<uint64_t> valid;
+  for (size_t d = 0; d < local.size(); ++d) {
+    valid.push_back(starts[d] < logical[d]
+                        ? std::min(local[d], logical[d] - starts[d])
+                        : 0);
+    base += starts[d] * sourceStrides[d];
+    localSize *= local[d];
+    size *= valid[d];
+  }
+
+  // 3. A dim joins the run inside it where its step is the run's length, in
+  // the shard and in the source.
+  std::vector<uint64_t> localStrides = getStrides(local);
+  for (size_t d = local.size(); d-- > 0;) {
+    if (!dims.empty()) {
+      Dim &run = dims.front();
+      if (localStrides[d] == run.valid * run.localStride &&
+          sourceStrides[d] == run.valid * run.sourceStride) {
+        run.valid *= valid[d];
+        continue;
+      }
+    }
+    dims.insert(dims.begin(), {valid[d], localStrides[d], sourceStrides[d]});
+  }
+  if (dims.empty())
+    dims.push_back({1, 1, 1});
+}
+
+bool cleave::runtime::isWriter(
+    const flatbuffers::Vector<flatbuffers::Offset<fb::DimAxes>> *dims,
+    const Mesh &mesh, int rank) {
+  std::vector<bool> splits(mesh.getSizes().size());
+  for (size_t d = 0; d < getSize(dims); ++d)
+    for (uint8_t axis : toSpan(dims->Get(flatbuffers::uoffset_t(d))->axes()))
+      splits[axis] = true;
+  for (size_t axis = 0; axis < splits.size(); ++axis)
+    if (!splits[axis] && mesh.getCoordinate(rank, int(axis)) != 0)
+      return false;
+  return true;
+}

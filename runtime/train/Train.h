@@ -1,0 +1,26 @@
+//===- Train.h - The run --------------------------------------------------===//
+#ifndef CLEAVE_RUNTIME_TRAIN_TRAIN_H
+#define CLEAVE_RUNTIME_TRAIN_TRAIN_H
+
+#include "runtime/executor/Executor.h"
+#include "runtime/train/Options.h"
+
+namespace cleave::runtime {
+
+struct TrainOptions : Options {
+  /// FLOP/s of all cores that compute, for MFU; 0: not known.
+  double totalPeakFlops = 0;
+};
+
+/// Trains `program` on the rank of `communicator`. Rank 0 prints. Collective.
+Status trainRank(const Program &program, KernelTable kernels,
+                 const TrainOptions &options, Communicator &communicator);
+
+/// The executable's main, for a sealed program in memory: reads the command
+/// line, runs the ranks, prints one message on failure. Returns the exit code.
+int runMain(int argc, const char *const *argv, const void *programData,
+            size_t programSize, KernelTable kernels);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_TRAIN_TRAIN_H

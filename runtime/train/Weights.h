@@ -1,0 +1,48 @@
+//===- Weights.h - Fills the program's state before the first step --------===//
+#ifndef CLEAVE_RUNTIME_TRAIN_WEIGHTS_H
+#define CLEAVE_RUNTIME_TRAIN_WEIGHTS_H
+
+#include "runtime/executor/Executor.h"
+#include "runtime/io/Checkpoint.h"
+#include <map>
+
+namespace cleave::runtime {
+
+/// Whether a state comes from a checkpoint and goes back into one: it has a
+/// source and is no moment.
+bool isFromCheckpoint(const program::State &state);
+
+/// Which tensor of a checkpoint is which source of the program.
+struct CheckpointMatch {
+  std::map<std::string, Checkpoint::Entry, std::less<>> sources;
+  /// What was accepted though it is not what the program asked for.
+  std::vector<std::string> notes;
+};
+
+/// Matches a checkpoint to a program. Every source must be there in its shape
+/// and with numbers that can be read, and nothing else, but:
+///  - names may lack the program's leading "transformer." (or "model.",
+///    "gpt_neox."), as published by the bare model;
+///  - tensors that hold no weights (causal masks, inverse frequencies) may be
+///    there;
+///  - a tied tensor may be there under any one of its names, or under several
+///    with equal values; `compareTied`: whether to read the values.
+Status matchCheckpoint(const Program &program, const Checkpoint &checkpoint,
+                       bool compareTied, CheckpointMatch &match);
+
+/// Fills every state of this rank: parameters from `checkpoint` where that is
+/// not null, all else by its InitKind. Random numbers depend on the seed, the
+/// tensor's name and the element's index in the checkpoint tensor, so not on
+/// the layout. Not collective. `notes` gets what a user should know.
+Status initializeStates(Executor &executor, const Checkpoint *checkpoint,
+                        uint64_t seed, std::vector<std::string> &notes);
+
+/// One shard, by itself: `local` is what the state's operand covers on `rank`.
+/// `entry`: its checkpoint tensor, or null to initialize.
+Status fillState(const program::State &state, const Mesh &mesh, int rank,
+                 const Checkpoint::Entry *entry, uint64_t seed,
+                 cpu::ThreadPool &pool, std::span<std::byte> local);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_TRAIN_WEIGHTS_H
