@@ -15,6 +15,8 @@ using namespace cleave::exec;
 #define GET_ATTRDEF_CLASSES
 #include "dialects/exec/ExecAttrs.cpp.inc"
 
+#include "dialects/exec/InstructionInterface.cpp.inc"
+
 #define GET_OP_CLASSES
 #include "dialects/exec/Exec.cpp.inc"
 
@@ -94,4 +96,20 @@ LogicalResult KernelOp::verify() {
                << i << " to be a vector along the columns in column mode";
     }
   return success();
+}
+
+LogicalResult BufferOp::verify() {
+  if (int64_t(getBytes()) < 1)
+    return emitOpError("expects at least one byte, got ") << getBytes();
+  if (getOffset() && (int64_t(*getOffset()) < 0 || *getOffset() % 64 != 0))
+    return emitOpError("expects an offset that is a multiple of 64, got ")
+           << *getOffset();
+  return success();
+}
+
+void BufferOp::build(OpBuilder &b, OperationState &state, StringRef category,
+                     int64_t bytes) {
+  build(b, state, BufferType::get(b.getContext()), b.getStringAttr(category),
+        b.getI64IntegerAttr(bytes), IntegerAttr(), UnitAttr(),
+        FlatSymbolRefAttr());
 }

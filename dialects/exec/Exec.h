@@ -20,6 +20,8 @@
 #define GET_ATTRDEF_CLASSES
 #include "dialects/exec/ExecAttrs.h.inc"
 
+#include "dialects/exec/InstructionInterface.h.inc"
+
 #define GET_OP_CLASSES
 #include "dialects/exec/Exec.h.inc"
 

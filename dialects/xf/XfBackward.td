@@ -7,7 +7,7 @@ include "dialects/xf/XfForward.td"
 // Gradients
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Cost, Xf_ShardIndex]> {
+def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Library, Xf_Cost, Xf_ShardIndex]> {
   let summary = "sum the gradients of the tokens into the rows of a table";
   let description = [{
     ```mlir
@@ -19,7 +19,7 @@ def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Cost, Xf_Sha
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Flops]> {
+def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Library, Xf_Flops]> {
   let summary = "dy^T x over the leading dims";
   let description = [{
     The first `leading` dims of x and dy are summed; the result is
@@ -95,7 +95,7 @@ def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Kernel, X
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Flops]> {
+def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Library, Xf_Flops]> {
   let summary = "gradients of xf.attention with respect to q, k and v";
   let description = [{
     ```mlir
@@ -240,7 +240,7 @@ def Xf_ScheduleKind : I32EnumAttr<"ScheduleKind", "shape of the learning rate", 
   let cppNamespace = "::cleave::xf";
 }
 
-def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>]> {
+def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Library]> {
   let summary = "learning rate and bias corrections of this step";
   let description = [{
     A vector of four: the learning rate, 1 / (1 - beta1^t), 1 / (1 - beta2^t),

@@ -33,6 +33,7 @@ def Xf_Rule : DeclareOpInterfaceMethods<ShardingRuleOpInterface>;
 def Xf_Gradient : DeclareOpInterfaceMethods<GradientOpInterface>;
 def Xf_Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
 def Xf_ShardIndex : DeclareOpInterfaceMethods<ShardIndexOpInterface>;
+def Xf_Library : DeclareOpInterfaceMethods<LibraryOpInterface>;
 def Xf_Cost : DeclareOpInterfaceMethods<CostOpInterface>;
 def Xf_Flops : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
 

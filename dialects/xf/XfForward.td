@@ -7,7 +7,7 @@ include "dialects/xf/XfBase.td"
 // Forward
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Gradient, Xf_Cost, Xf_ShardIndex]> {
+def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Library, Xf_Gradient, Xf_Cost, Xf_ShardIndex]> {
   let summary = "rows of a table, by id";
   let description = [{
     `[b, s], [v, h] -> [b, s, h]`; an id whose row another rank holds gives
@@ -26,7 +26,7 @@ def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Gradient, Xf_Cost, Xf
   let hasVerifier = 1;
 }
 
-def Xf_LinearOp : Xf_TensorOp<"linear", [Xf_Rule, Xf_Gradient, Xf_Flops]> {
+def Xf_LinearOp : Xf_TensorOp<"linear", [Xf_Rule, Xf_Library, Xf_Gradient, Xf_Flops]> {
   let summary = "contract the trailing dims of x with a weight; add a bias";
   let description = [{
     With `contract` = 1: `[b, s, h], [f, h], [f] -> [b, s, f]`; the weight is
@@ -127,7 +127,7 @@ def Xf_RopeOp : Xf_TensorOp<"rope", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost]> 
   let hasVerifier = 1;
 }
 
-def Xf_AttentionOp : Xf_TensorOp<"attention", [Xf_Rule, Xf_Gradient, Xf_Flops]> {
+def Xf_AttentionOp : Xf_TensorOp<"attention", [Xf_Rule, Xf_Library, Xf_Gradient, Xf_Flops]> {
   let summary = "causal attention, grouped heads, sliding window";
   let description = [{
     `softmax(scale q k^T) v` over keys j <= i, and j > i - window if window > 0.

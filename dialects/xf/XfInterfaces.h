@@ -37,6 +37,14 @@ struct KernelSpace {
   bool foldRows = false;
 };
 
+/// Where an op becomes an instruction.
+struct InstructionSite {
+  mlir::ValueRange inputs;  ///< buffers of the op's operands
+  mlir::ValueRange outputs; ///< buffers of its results
+  int64_t mode = 0;         ///< 0 overwrite, 1 accumulate, 2 after the first
+  int64_t threads = 1;      ///< of a rank; sizes the workspace
+};
+
 } // namespace cleave::xf
 
 #include "dialects/xf/XfInterfaces.h.inc"

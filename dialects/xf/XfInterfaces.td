@@ -78,4 +78,17 @@ def ShardIndexOpInterface : OpInterface<"ShardIndexOpInterface"> {
   ];
 }
 
+def LibraryOpInterface : OpInterface<"LibraryOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = [{
+    The lowering of ops that the runtime has a routine for: one instruction.
+  }];
+  let methods = [
+    InterfaceMethod<"Builds the instruction on the buffers of `site`.",
+      "::mlir::Operation *", "buildInstruction",
+      (ins "::mlir::OpBuilder &":$builder,
+           "const ::cleave::xf::InstructionSite &":$site)>,
+  ];
+}
+
 #endif

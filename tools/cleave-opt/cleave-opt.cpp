@@ -6,6 +6,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Grad/Passes.h"
+#include "passes/Kernels/Passes.h"
+#include "passes/Memory/Passes.h"
 #include "passes/Partition/Passes.h"
 #include "passes/Place/Passes.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
@@ -20,6 +22,8 @@ int main(int argc, char **argv) {
   cleave::registerGradPasses();
   cleave::registerPlacePasses();
   cleave::registerPartitionPasses();
+  cleave::registerKernelsPasses();
+  cleave::registerMemoryPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Cleave optimizer driver\n", registry));
 }

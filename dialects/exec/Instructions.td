@@ -1,0 +1,241 @@
+#ifndef CLEAVE_DIALECTS_EXEC_INSTRUCTIONS_TD
+#define CLEAVE_DIALECTS_EXEC_INSTRUCTIONS_TD
+
+include "dialects/exec/ExecDialect.td"
+include "dialects/exec/InstructionInterface.td"
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+def Exec_BufferOp : Exec_Op<"buffer", [Pure]> {
+  let summary = "a range of the rank's arena";
+  let description = [{
+    Its offset is assigned by `cleave-plan-memory`. A `pinned` buffer is live
+    throughout: state, data, outputs. `state` names the state tensor that it holds.
+
+    ```mlir
+    %b = exec.buffer "activations" 4096 : !exec.buffer
+    ```
+
+    Constraints:
+    1. At least one byte; the offset, if assigned, is a multiple of 64.
+  }];
+  let arguments = (ins StrAttr:$category, I64Attr:$bytes,
+                       OptionalAttr<I64Attr>:$offset, UnitAttr:$pinned,
+                       OptionalAttr<FlatSymbolRefAttr>:$state);
+  let results = (outs Exec_Buffer:$result);
+  let assemblyFormat = [{
+    $category $bytes (`at` $offset^)? (`pinned` $pinned^)? (`of` $state^)?
+    attr-dict `:` type($result)
+  }];
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$category,
+                                 "int64_t":$bytes)>];
+  let hasVerifier = 1;
+}
+
+def Exec_ViewOp : Exec_Op<"view", [Pure]> {
+  let summary = "one micro-batch's part of a buffer";
+  let description = [{
+    `bytes` from `micro-batch index * bytes` on.
+
+    ```mlir
+    %v = exec.view %b 1024 : !exec.buffer
+    ```
+  }];
+  let arguments = (ins Exec_Buffer:$buffer, I64Attr:$bytes);
+  let results = (outs Exec_Buffer:$result);
+  let assemblyFormat = "$buffer $bytes attr-dict `:` type($result)";
+}
+
+def Exec_OutputOp : Exec_Op<"output", []> {
+  let summary = "a buffer that a person or a test may ask for by name";
+  let description = [{
+    `type` is the global, placed type of the value; `state` names the parameter
+    whose checkpoint layout it has.
+
+    ```mlir
+    exec.output "loss" %b : tensor<f32, #dist.on<@mesh, []>>
+    ```
+  }];
+  let arguments = (ins StrAttr:$name, Exec_Buffer:$buffer, TypeAttr:$type,
+                       OptionalAttr<FlatSymbolRefAttr>:$state);
+  let assemblyFormat = "$name $buffer (`of` $state^)? `:` $type attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
+// Control
+//===----------------------------------------------------------------------===//
+
+def Exec_ProgramOp : Exec_Op<"program", [Symbol, SingleBlock, NoTerminator]> {
+  let summary = "what each rank executes in a step";
+  let description = [{
+    `threads` is the number of compute threads of a rank, for which workspaces
+    are sized.
+
+    ```mlir
+    exec.program @step threads 2 { ... }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$threads,
+                       OptionalAttr<I64Attr>:$arena_bytes,
+                       OptionalAttr<I64Attr>:$lower_bound);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name `threads` $threads $body attr-dict";
+}
+
+def Exec_LoopOp : Exec_Op<"loop", [SingleBlock, NoTerminator]> {
+  let summary = "the body, once for each micro-batch";
+  let description = [{
+    ```mlir
+    exec.loop 4 { ... }
+    ```
+  }];
+  let arguments = (ins I64Attr:$count);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$count $body attr-dict";
+}
+
+//===----------------------------------------------------------------------===//
+// Instructions
+//===----------------------------------------------------------------------===//
+
+// The ints and floats of an instruction are its attributes, in the order of
+// runtime/program/README.md; each is given as the getter that reads it.
+class Exec_Instruction<string mnemonic, string opcode, dag attributes,
+                       list<string> ints = [], list<string> floats = [],
+                       string group = "{}">
+    : Exec_Op<mnemonic, [AttrSizedOperandSegments,
+                         DeclareOpInterfaceMethods<InstructionOpInterface,
+                           ["getOpcode", "getInts", "getFloats", "getGroup"]>]> {
+  let arguments = !con((ins Variadic<Exec_Buffer>:$inputs,
+                            Variadic<Exec_Buffer>:$outputs,
+                            Variadic<Exec_Buffer>:$workspace), attributes);
+  let assemblyFormat = [{
+    `(` $inputs `)` `->` `(` $outputs `)` (`using` `(` $workspace^ `)`)? attr-dict
+  }];
+  let extraClassDefinition =
+      "::llvm::StringRef $cppClass::getOpcode() { return \"" # opcode # "\"; }\n"
+      "::llvm::SmallVector<int64_t> $cppClass::getInts() { return {"
+      # !interleave(ints, ", ") # "}; }\n"
+      "::llvm::SmallVector<double> $cppClass::getFloats() { return {"
+      # !interleave(floats, ", ") # "}; }\n"
+      "::mlir::ArrayAttr $cppClass::getGroup() { return " # group # "; }\n";
+}
+
+defvar ownShard = "getShardAxes().value_or(::mlir::ArrayAttr())";
+
+def Exec_LaunchOp : Exec_Instruction<"launch", "Launch",
+    (ins FlatSymbolRefAttr:$kernel, OptionalAttr<StrArrayAttr>:$shard_axes),
+    [], [], ownShard> {
+  let summary = "run a generated kernel";
+}
+
+def Exec_GemmOp : Exec_Instruction<"gemm", "Gemm",
+    (ins I64Attr:$m, I64Attr:$n, I64Attr:$k, BoolAttr:$trans_a,
+         BoolAttr:$trans_b, I64Attr:$type_a, I64Attr:$type_b, I64Attr:$type_c,
+         I64Attr:$mode, BoolAttr:$has_bias),
+    ["int64_t(getM())", "int64_t(getN())", "int64_t(getK())",
+     "int64_t(getTransA())", "int64_t(getTransB())", "int64_t(getTypeA())",
+     "int64_t(getTypeB())", "int64_t(getTypeC())", "int64_t(getMode())",
+     "int64_t(getHasBias())"]> {
+  let summary = "C (+)= op(A) op(B) + bias";
+}
+
+defvar attentionAttributes = (ins I64Attr:$batch, I64Attr:$seq, I64Attr:$heads,
+    I64Attr:$kv_heads, I64Attr:$head_dim, I64Attr:$window, I64Attr:$type,
+    F64Attr:$scale, F64Attr:$softcap);
+defvar attentionInts = ["int64_t(getBatch())", "int64_t(getSeq())",
+    "int64_t(getHeads())", "int64_t(getKvHeads())", "int64_t(getHeadDim())",
+    "int64_t(getWindow())", "int64_t(getType())"];
+defvar attentionFloats = ["getScale().convertToDouble()",
+                          "getSoftcap().convertToDouble()"];
+
+def Exec_AttentionOp : Exec_Instruction<"attention", "Attention",
+    attentionAttributes, attentionInts, attentionFloats> {
+  let summary = "causal attention";
+}
+
+def Exec_AttentionGradOp : Exec_Instruction<"attention_grad", "AttentionGrad",
+    attentionAttributes, attentionInts, attentionFloats> {
+  let summary = "gradients of causal attention";
+}
+
+def Exec_EmbeddingOp : Exec_Instruction<"embedding", "Embedding",
+    (ins I64Attr:$rows, I64Attr:$width, I64Attr:$table_rows,
+         I64Attr:$type_table, I64Attr:$type_out,
+         OptionalAttr<StrArrayAttr>:$shard_axes),
+    ["int64_t(getRows())", "int64_t(getWidth())", "int64_t(getTableRows())",
+     "int64_t(getTypeTable())", "int64_t(getTypeOut())"], [], ownShard> {
+  let summary = "rows of a table, by id";
+}
+
+def Exec_EmbeddingGradOp : Exec_Instruction<"embedding_grad", "EmbeddingGrad",
+    (ins I64Attr:$rows, I64Attr:$width, I64Attr:$table_rows,
+         I64Attr:$type_dout, I64Attr:$type_dtable, I64Attr:$mode,
+         OptionalAttr<StrArrayAttr>:$shard_axes),
+    ["int64_t(getRows())", "int64_t(getWidth())", "int64_t(getTableRows())",
+     "int64_t(getTypeDout())", "int64_t(getTypeDtable())",
+     "int64_t(getMode())"], [], ownShard> {
+  let summary = "sum rows into a table, by id";
+}
+
+def Exec_FillOp : Exec_Instruction<"fill", "Fill", (ins)> {
+  let summary = "zero bytes";
+}
+
+def Exec_CopyOp : Exec_Instruction<"copy", "Copy", (ins)> {
+  let summary = "copy bytes";
+}
+
+def Exec_ScheduleOp : Exec_Instruction<"schedule", "Schedule",
+    (ins I64Attr:$kind, I64Attr:$warmup_steps, I64Attr:$decay_steps,
+         I64Attr:$stable_steps, F64Attr:$lr, F64Attr:$min_lr, F64Attr:$beta1,
+         F64Attr:$beta2),
+    ["int64_t(getKind())", "int64_t(getWarmupSteps())",
+     "int64_t(getDecaySteps())", "int64_t(getStableSteps())"],
+    ["getLr().convertToDouble()", "getMinLr().convertToDouble()",
+     "getBeta1().convertToDouble()", "getBeta2().convertToDouble()"]> {
+  let summary = "learning rate and bias corrections of this step";
+}
+
+def Exec_AllReduceOp : Exec_Instruction<"all_reduce", "AllReduce",
+    (ins I64Attr:$elements, I64Attr:$type, I64Attr:$reduction,
+         StrArrayAttr:$axes),
+    ["int64_t(getElements())", "int64_t(getType())",
+     "int64_t(getReduction())"], [], "getAxes()"> {
+  let summary = "combine buffers of a group; each rank gets the result";
+}
+
+def Exec_AllGatherOp : Exec_Instruction<"all_gather", "AllGather",
+    (ins I64Attr:$outer, I64Attr:$inner, I64Attr:$type, StrArrayAttr:$axes),
+    ["int64_t(getOuter())", "int64_t(getInner())", "int64_t(getType())"], [],
+    "getAxes()"> {
+  let summary = "[outer, inner] of each rank to [outer, n, inner]";
+}
+
+def Exec_ReduceScatterOp : Exec_Instruction<"reduce_scatter", "ReduceScatter",
+    (ins I64Attr:$outer, I64Attr:$inner, I64Attr:$type, I64Attr:$reduction,
+         StrArrayAttr:$axes),
+    ["int64_t(getOuter())", "int64_t(getInner())", "int64_t(getType())",
+     "int64_t(getReduction())"], [], "getAxes()"> {
+  let summary = "[outer, n, inner] combined; each rank gets its [outer, inner]";
+}
+
+def Exec_AllToAllOp : Exec_Instruction<"all_to_all", "AllToAll",
+    (ins I64Attr:$outer, I64Attr:$a, I64Attr:$mid, I64Attr:$b, I64Attr:$inner,
+         I64Attr:$type, BoolAttr:$concat_first, StrArrayAttr:$axes),
+    ["int64_t(getOuter())", "int64_t(getA())", "int64_t(getMid())",
+     "int64_t(getB())", "int64_t(getInner())", "int64_t(getType())",
+     "int64_t(getConcatFirst())"], [], "getAxes()"> {
+  let summary = "cut one dim, join another";
+}
+
+def Exec_SliceOp : Exec_Instruction<"slice", "Slice",
+    (ins I64Attr:$outer, I64Attr:$inner, I64Attr:$type, StrArrayAttr:$axes),
+    ["int64_t(getOuter())", "int64_t(getInner())", "int64_t(getType())"], [],
+    "getAxes()"> {
+  let summary = "this rank's [outer, inner] of [outer, n, inner]";
+}
+
+#endif

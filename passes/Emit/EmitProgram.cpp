@@ -1,0 +1,307 @@
+//===- EmitProgram.cpp - The instructions as a program file ---------------===//
+#include "passes/Emit/EmitProgram.h"
+#include "dialects/dist/Placements.h"
+#include "dialects/exec/Exec.h"
+#include "dialects/xf/Xf.h"
+#include "runtime/program/Envelope.h"
+#include "runtime/program/program_generated.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::emit;
+namespace fb = cleave::program;
+
+namespace {
+class ProgramWriter {
+public:
+  ProgramWriter(ModuleOp module, const ProgramInfo &info)
+      : module(module), info(info), mesh(info.plan.mesh) {}
+
+  FailureOr<std::vector<uint8_t>> write();
+
+private:
+  void writeHeader();
+  void writeMemory();
+  void writeKernels();
+  void writeStates();
+  void writeOutputs();
+  LogicalResult writeBlock(Block &block);
+  LogicalResult writeInstruction(Operation &op);
+
+  fb::Operand getOperand(Value value);
+  fb::DType getType(Type type) {
+    return type.isBF16()        ? fb::DType::BF16
+           : type.isInteger(32) ? fb::DType::I32
+                                : fb::DType::F32;
+  }
+  std::vector<uint8_t> getAxes(ArrayAttr names) {
+    AxisList axes = dist::getAxes(names, mesh);
+    return {axes.begin(), axes.end()};
+  }
+  /// Placement of a tensor, one entry a dim.
+  std::vector<std::unique_ptr<fb::DimAxesT>> getDims(RankedTensorType type);
+  static std::vector<uint64_t> toU64(ArrayRef<int64_t> values) {
+    return {values.begin(), values.end()};
+  }
+
+  ModuleOp module;
+  const ProgramInfo &info;
+  const Mesh &mesh;
+  exec::ProgramOp source;
+  fb::ProgramT program;
+  llvm::StringMap<int> kernels;
+  int64_t repeat = 1; ///< executions of the current instruction in a step
+  bool failed_ = false;
+};
+} // namespace
+
+std::vector<std::unique_ptr<fb::DimAxesT>>
+ProgramWriter::getDims(RankedTensorType type) {
+  std::vector<std::unique_ptr<fb::DimAxesT>> dims;
+  dist::OnAttr attr = dist::getPlacementAttr(type);
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    dims.push_back(std::make_unique<fb::DimAxesT>());
+    if (attr)
+      dims.back()->axes = getAxes(cast<ArrayAttr>(attr.getDims()[i]));
+  }
+  return dims;
+}
+
+/// Bytes of the arena; a view moves on by its size with each micro-batch.
+fb::Operand ProgramWriter::getOperand(Value value) {
+  uint64_t stride = 0;
+  std::optional<uint64_t> bytes;
+  if (auto view = value.getDefiningOp<exec::ViewOp>()) {
+    bytes = stride = view.getBytes();
+    value = view.getBuffer();
+  }
+  auto buffer = value.getDefiningOp<exec::BufferOp>();
+  if (!buffer.getOffset()) {
+    buffer.emitOpError("expects an offset");
+    failed_ = true;
+    return {};
+  }
+  return fb::Operand(*buffer.getOffset(), bytes.value_or(buffer.getBytes()),
+                     stride);
+}
+
+void ProgramWriter::writeHeader() {
+  program.version = runtime::programVersion;
+  program.model = info.model.configText;
+  program.plan = info.plan.toJSON();
+  for (const MeshAxis &axis : mesh.getAxes()) {
+    auto out = std::make_unique<fb::AxisT>();
+    out->name = axis.name;
+    out->size = axis.size;
+    program.axes.push_back(std::move(out));
+  }
+  program.vocab = info.model.vocab;
+  program.seq_len = info.batch.seqLen;
+  program.global_batch = info.batch.globalBatch;
+  program.micro_batches = info.plan.microBatches;
+  program.threads = source.getThreads();
+  AxisList batch = info.plan.getAxes("batch");
+  program.batch_axes.assign(batch.begin(), batch.end());
+}
+
+void ProgramWriter::writeMemory() {
+  program.arena_bytes = source.getArenaBytes().value_or(0);
+  program.lower_bound_bytes = source.getLowerBound().value_or(0);
+  if (auto peak = source->getAttrOfType<DictionaryAttr>("peak"))
+    for (NamedAttribute entry : peak) {
+      auto category = std::make_unique<fb::CategoryT>();
+      category->name = entry.getName().str();
+      category->bytes = cast<IntegerAttr>(entry.getValue()).getInt();
+      program.memory.push_back(std::move(category));
+    }
+}
+
+/// Elements that are worth a thread's while.
+static constexpr int64_t grainElements = 16384;
+
+void ProgramWriter::writeKernels() {
+  for (auto kernel : module.getOps<exec::KernelOp>()) {
+    auto out = std::make_unique<fb::KernelT>();
+    out->symbol = kernel.getSymName().str();
+    bool column = kernel.getMode() == exec::KernelMode::Column;
+    int64_t parallel = column ? kernel.getColumns() : kernel.getRows();
+    int64_t serial = column ? kernel.getRows() : kernel.getColumns();
+    out->rows = parallel;
+    // Column ranges stay whole cache lines.
+    int64_t grain = std::max<int64_t>(grainElements / serial, 1);
+    out->grain = column ? (grain + 63) / 64 * 64 : grain;
+    kernels[kernel.getSymName()] = int(program.kernels.size());
+    program.kernels.push_back(std::move(out));
+  }
+}
+
+static fb::InitKind convert(xf::InitKind kind) {
+  switch (kind) {
+  case xf::InitKind::Zeros:
+    return fb::InitKind::Zeros;
+  case xf::InitKind::Ones:
+    return fb::InitKind::Ones;
+  case xf::InitKind::Normal:
+    return fb::InitKind::Normal;
+  case xf::InitKind::RopeCos:
+    return fb::InitKind::RopeCos;
+  case xf::InitKind::RopeSin:
+    return fb::InitKind::RopeSin;
+  }
+  llvm_unreachable("unknown initializer");
+}
+
+void ProgramWriter::writeStates() {
+  for (auto buffer : source.getOps<exec::BufferOp>()) {
+    if (!buffer.getState())
+      continue;
+    auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
+        source, buffer.getStateAttr());
+    auto out = std::make_unique<fb::StateT>();
+    RankedTensorType type = state.getTensorType();
+    out->name = state.getSymName().str();
+    out->role = xf::stringifyStateRole(state.getRole()).str();
+    out->dtype = getType(type.getElementType());
+    out->shape = toU64(type.getShape());
+    out->logical = toU64(state.getLogicalShape());
+    out->dims = getDims(type);
+    out->operand = std::make_unique<fb::Operand>(getOperand(buffer));
+    if (std::optional<xf::PieceAttr> piece = state.getPiece()) {
+      out->source = piece->getSource().str();
+      out->source_shape = toU64(piece->getShape());
+      out->view = toU64(piece->getView());
+      out->starts = toU64(piece->getStarts());
+      for (int64_t dim : piece->getDrop())
+        out->drop.push_back(uint8_t(dim));
+      if (info.model.tied && out->source == info.model.embedding.tensor)
+        out->tied.push_back(info.model.modelType == "gpt_neox"
+                                ? "embed_out.weight"
+                                : "lm_head.weight");
+    }
+    xf::InitAttr init = state.getInit();
+    out->init = convert(init.getKind());
+    out->init_scale = init.getScale().getValueAsDouble();
+    if (DenseElementsAttr table = init.getTable())
+      for (float value : table.getValues<float>())
+        out->init_table.push_back(value);
+    program.states.push_back(std::move(out));
+  }
+}
+
+void ProgramWriter::writeOutputs() {
+  source.walk([&](exec::OutputOp output) {
+    auto out = std::make_unique<fb::OutputT>();
+    auto type = cast<RankedTensorType>(output.getType());
+    out->name = output.getName().str();
+    out->dtype = getType(type.getElementType());
+    out->shape = toU64(type.getShape());
+    out->logical = out->shape;
+    out->dims = getDims(type);
+    if (dist::OnAttr attr = dist::getPlacementAttr(type))
+      out->partial = getAxes(attr.getPartial());
+    out->operand = std::make_unique<fb::Operand>(getOperand(output.getBuffer()));
+    if (output.getState()) {
+      out->state = output.getState()->str();
+      auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
+          source, output.getStateAttr());
+      out->logical = toU64(state.getLogicalShape());
+    }
+    // The padding of a vocabulary is no part of the logits.
+    if (out->name == "logits")
+      out->logical.back() = info.model.vocab;
+    program.outputs.push_back(std::move(out));
+  });
+}
+
+LogicalResult ProgramWriter::writeBlock(Block &block) {
+  for (Operation &op : block)
+    if (failed(writeInstruction(op)))
+      return failure();
+  return success();
+}
+
+static std::string getLocName(Location loc) {
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return name.getName().str();
+  return "";
+}
+
+LogicalResult ProgramWriter::writeInstruction(Operation &op) {
+  if (auto loop = dyn_cast<exec::LoopOp>(op)) {
+    auto begin = std::make_unique<fb::InstructionT>();
+    begin->opcode = fb::Opcode::LoopBegin;
+    begin->name = "micro-batches";
+    begin->ints = {int64_t(loop.getCount())};
+    program.instructions.push_back(std::move(begin));
+    repeat = loop.getCount();
+    if (failed(writeBlock(loop.getBody().front())))
+      return failure();
+    repeat = 1;
+    auto end = std::make_unique<fb::InstructionT>();
+    end->opcode = fb::Opcode::LoopEnd;
+    end->name = "micro-batches";
+    program.instructions.push_back(std::move(end));
+    return success();
+  }
+  auto instruction = dyn_cast<exec::InstructionOpInterface>(op);
+  if (!instruction)
+    return success();
+  auto out = std::make_unique<fb::InstructionT>();
+  for (int i = 0, e = int(fb::Opcode::MAX); i <= e; ++i)
+    if (instruction.getOpcode() == fb::EnumNameOpcode(fb::Opcode(i)))
+      out->opcode = fb::Opcode(i);
+  out->name = op.getName().stripDialect().str();
+  if (auto launch = dyn_cast<exec::LaunchOp>(op)) {
+    out->kernel = kernels.at(launch.getKernel());
+    out->name = launch.getKernel().str();
+  }
+  if (std::string name = getLocName(op.getLoc()); !name.empty())
+    out->name += " " + name;
+  if (auto phase = op.getAttrOfType<StringAttr>("phase"))
+    out->category = phase.getValue().str();
+  for (Value value : op.getOperands())
+    out->operands.push_back(getOperand(value));
+  SmallVector<int64_t> ints = instruction.getInts();
+  out->ints.assign(ints.begin(), ints.end());
+  SmallVector<double> floats = instruction.getFloats();
+  out->floats.assign(floats.begin(), floats.end());
+  if (ArrayAttr group = instruction.getGroup())
+    out->group = getAxes(group);
+  if (auto flops = op.getAttrOfType<FloatAttr>("flops")) {
+    out->flops = flops.getValueAsDouble();
+    program.flops_per_step +=
+        out->flops * double(repeat) * double(mesh.getNumRanks());
+  }
+  program.instructions.push_back(std::move(out));
+  return success();
+}
+
+FailureOr<std::vector<uint8_t>> ProgramWriter::write() {
+  auto programs = module.getOps<exec::ProgramOp>();
+  if (!llvm::hasSingleElement(programs))
+    return module.emitError("expects one exec.program");
+  source = *programs.begin();
+  writeHeader();
+  writeMemory();
+  writeKernels();
+  writeStates();
+  writeOutputs();
+  for (auto buffer : source.getOps<exec::BufferOp>())
+    if (auto name = buffer->getAttrOfType<StringAttr>("data")) {
+      auto operand = std::make_unique<fb::Operand>(getOperand(buffer));
+      (name.getValue() == "ids" ? program.tokens : program.targets) =
+          std::move(operand);
+    }
+  if (failed(writeBlock(source.getBody().front())) || failed_)
+    return failure();
+
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::Program::Pack(builder, &program),
+                 fb::ProgramIdentifier());
+  return runtime::sealProgram(builder.GetBufferPointer(), builder.GetSize());
+}
+
+FailureOr<std::vector<uint8_t>>
+cleave::emit::emitProgram(ModuleOp module, const ProgramInfo &info) {
+  return ProgramWriter(module, info).write();
+}

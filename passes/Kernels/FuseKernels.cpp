@@ -1,0 +1,110 @@
+//===- FuseKernels.cpp - Which ops become one kernel ----------------------===//
+//
+// State: the group that the last op joined, still open. An op joins it if
+//  1. it is a plain row kernel (no start values, no second pass over rows) over
+//     the group's rows and columns; or each of its tensors has one element for
+//     each of the group's rows;
+//  2. the group's values that it reads, it reads where they are computed;
+//  3. it tells its shard by the same axes as the group.
+// Any other op closes the group. Members are neighbours, so no op between them
+// can depend on the order.
+//
+// Example: add, rms_norm over [16, 64] -> one group; row_max, sum_exp, pick over
+// [16, 512] and token_loss over [4, 4] -> one group, the loss once a row.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Kernels/FuseKernels.h"
+
+using namespace mlir;
+using namespace cleave;
+
+static int64_t getSize(const xf::KernelSpace &space) {
+  return space.rows * space.columns;
+}
+
+static bool isPlainRow(const xf::KernelSpace &space) {
+  return space.mode == exec::KernelMode::Row && space.copyFrom < 0 &&
+         !space.zeroResults && !space.foldRows;
+}
+
+/// Every access is to the element of the space: nothing is repeated or moved.
+static bool isPointwise(const xf::KernelSpace &space) {
+  auto plain = [&](const xf::KernelAccess &each) {
+    exec::AccessAttr access = each.access;
+    return access.getOffset() == 0 && access.getRowDiv() == 1 &&
+           access.getRowMod() == 0 &&
+           access.getRowStride() == space.columns && access.getColStride() == 1;
+  };
+  return llvm::all_of(space.inputs, plain) &&
+         llvm::all_of(space.outputs, plain);
+}
+
+/// A pointwise space over `rows` elements as one element a row of `target`.
+static void spreadOverRows(xf::KernelSpace &space,
+                           const xf::KernelSpace &target) {
+  auto spread = [&](xf::KernelAccess &each) {
+    each.access = exec::AccessAttr::get(each.access.getContext(),
+                                        each.access.getType(), 0, 1, 0, 1, 0);
+  };
+  llvm::for_each(space.inputs, spread);
+  llvm::for_each(space.outputs, spread);
+  space.rows = target.rows;
+  space.columns = target.columns;
+}
+
+static Value getTensor(Operation *op, unsigned tensor) {
+  return tensor < op->getNumOperands()
+             ? op->getOperand(tensor)
+             : op->getResult(tensor - op->getNumOperands());
+}
+
+/// Where a member of the group writes `value`; null if none does.
+static exec::AccessAttr findOutput(const KernelGroup &group, Value value) {
+  for (const KernelGroup::Member &member : group.members)
+    for (const xf::KernelAccess &each : member.space.outputs)
+      if (getTensor(member.op, each.tensor) == value)
+        return each.access;
+  return {};
+}
+
+/// Fits `space` to the group's; returns false if `op` cannot join.
+static bool tryFit(const KernelGroup &group, Operation *op,
+                   xf::KernelSpace &space) {
+  const xf::KernelSpace &target = group.getSpace();
+  if (!isPlainRow(space) || !isPlainRow(target))
+    return false;
+  if (space.rows != target.rows || space.columns != target.columns) {
+    if (!isPointwise(space) || getSize(space) != target.rows)
+      return false;
+    spreadOverRows(space, target);
+  }
+  for (const xf::KernelAccess &each : space.inputs) {
+    exec::AccessAttr written = findOutput(group, getTensor(op, each.tensor));
+    if (written && written != each.access)
+      return false;
+  }
+  Attribute axes = op->getAttr("shard_axes");
+  for (const KernelGroup::Member &member : group.members)
+    if (Attribute other = member.op->getAttr("shard_axes"))
+      if (axes && axes != other)
+        return false;
+  return op->getAttr("phase") == group.getLast()->getAttr("phase");
+}
+
+SmallVector<KernelGroup> cleave::groupKernels(Block &block, bool fuse) {
+  SmallVector<KernelGroup> groups;
+  bool open = false;
+  for (Operation &op : block) {
+    auto kernel = dyn_cast<xf::KernelOpInterface>(op);
+    if (!kernel) {
+      open = false;
+      continue;
+    }
+    xf::KernelSpace space = kernel.getKernelSpace();
+    if (!fuse || !open || !tryFit(groups.back(), &op, space))
+      groups.emplace_back();
+    groups.back().members.push_back({&op, space});
+    open = true;
+  }
+  return groups;
+}

@@ -1,0 +1,30 @@
+//===- FuseKernels.h - Which ops become one kernel ------------------------===//
+#ifndef CLEAVE_PASSES_KERNELS_FUSEKERNELS_H
+#define CLEAVE_PASSES_KERNELS_FUSEKERNELS_H
+
+#include "dialects/xf/Xf.h"
+
+namespace cleave {
+
+/// Ops that one kernel computes, in program order, and the space it walks. The
+/// accesses of each member are relative to that space.
+struct KernelGroup {
+  struct Member {
+    mlir::Operation *op;
+    xf::KernelSpace space;
+  };
+  llvm::SmallVector<Member> members;
+
+  const xf::KernelSpace &getSpace() const { return members.front().space; }
+  mlir::Operation *getLast() const { return members.back().op; }
+};
+
+/// Partitions the kernel ops of a block: maximal runs of neighbours that walk
+/// the same rows and columns and read each other's values only at the element
+/// that they compute; ops on one element a row may join as well. With `fuse`
+/// unset each op is its own group.
+llvm::SmallVector<KernelGroup> groupKernels(mlir::Block &block, bool fuse);
+
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_KERNELS_FUSEKERNELS_H

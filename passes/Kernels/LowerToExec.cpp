@@ -1,0 +1,424 @@
+//===- LowerToExec.cpp - From local tensors to instructions ---------------===//
+//
+// State: the buffer of each tensor value. Invariant: when an op is lowered, its
+// operands have buffers; its results get theirs here, unless a user decided
+// before: a new value of state is written where the old one lies, and a value
+// that a micro-batch adds is added where the sum lies.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/dist/Placements.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/Kernels/FuseKernels.h"
+#include "passes/Kernels/KernelTable.h"
+#include "passes/Kernels/Passes.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_LOWERTOEXECPASS
+#include "passes/Kernels/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+static int64_t getBytes(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
+}
+
+static int64_t getTypeCode(Value value) {
+  Type type = cast<RankedTensorType>(value.getType()).getElementType();
+  return type.isBF16() ? 1 : type.isInteger(32) ? 2 : 0;
+}
+
+static int64_t product(ArrayRef<int64_t> sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes)
+    count *= size;
+  return count;
+}
+
+namespace {
+class Lowering {
+public:
+  Lowering(ModuleOp module, func::FuncOp step, int64_t threads, bool fuse)
+      : module(module), step(step), threads(threads), fuse(fuse),
+        kernels(step), b(step) {}
+
+  LogicalResult run();
+  int64_t numOps = 0, numLaunches = 0;
+  size_t getNumKernels() const { return kernels.size(); }
+
+private:
+  void declareStates();
+  void planWrites();
+  LogicalResult lowerBlock(Block &block);
+  LogicalResult lower(Operation &op);
+  LogicalResult lowerAccumulate(xf::AccumulateOp op);
+  LogicalResult lowerCollective(Operation &op);
+  void lowerGroup(const KernelGroup &group);
+  void lowerOutput(xf::OutputOp op);
+  void addToSums(xf::YieldOp yield);
+
+  Value addBuffer(StringRef category, int64_t bytes) {
+    OpBuilder::InsertionGuard guard(b);
+    if (loop)
+      b.setInsertionPoint(loop);
+    return exec::BufferOp::create(b, step.getLoc(), category, bytes);
+  }
+  /// The buffer of a value that is about to be computed.
+  Value getBuffer(Value value) {
+    Value &buffer = buffers[value];
+    if (!buffer)
+      buffer = addBuffer(getCategory(value), getBytes(value.getType()));
+    return buffer;
+  }
+  SmallVector<Value> getBuffers(ValueRange values) {
+    return llvm::map_to_vector(values,
+                               [&](Value value) { return getBuffer(value); });
+  }
+  StringRef getCategory(Value value) {
+    auto phase = value.getDefiningOp()->getAttrOfType<StringAttr>("phase");
+    return phase && phase.getValue() == "optimizer" ? "optimizer temporaries"
+                                                    : "activations";
+  }
+  /// Keeps what an instruction is part of, and what it is called.
+  template <typename Op> Op mark(Op built, Operation *from) {
+    if (Attribute phase = from->getAttr("phase"))
+      built->setAttr("phase", phase);
+    if (auto cost = dyn_cast<xf::CostOpInterface>(from))
+      if (double flops = cost.getFlops())
+        built->setAttr("flops", b.getF64FloatAttr(flops));
+    built->setLoc(from->getLoc());
+    return built;
+  }
+  StringRef getAccumulate(Value value) {
+    return sums.contains(value) && count > 1 ? "after_first" : "never";
+  }
+  void launch(FlatSymbolRefAttr kernel, ValueRange inputs, ValueRange outputs,
+              Operation *from);
+
+  ModuleOp module;
+  func::FuncOp step;
+  int64_t threads;
+  bool fuse;
+  KernelTable kernels;
+  OpBuilder b;
+  exec::LoopOp loop;
+  int64_t count = 1;
+  llvm::DenseMap<Value, Value> buffers;
+  llvm::StringMap<Value> states;
+  llvm::DenseSet<Value> sums; ///< values written by adding to a sum
+};
+} // namespace
+
+LogicalResult Lowering::run() {
+  auto program = exec::ProgramOp::create(b, step.getLoc(), "program", threads,
+                                         IntegerAttr(), IntegerAttr());
+  b.setInsertionPointToStart(&program.getBody().emplaceBlock());
+  declareStates();
+  for (auto [argument, name] :
+       llvm::zip(step.getArguments(), ArrayRef<StringRef>{"ids", "targets"})) {
+    auto buffer = exec::BufferOp::create(b, step.getLoc(), "data",
+                                         getBytes(argument.getType()));
+    buffer.setPinned(true);
+    buffer->setAttr("data", b.getStringAttr(name));
+    buffers[argument] = buffer;
+  }
+  planWrites();
+  if (failed(lowerBlock(step.getBody().front())))
+    return failure();
+  step.erase();
+  return success();
+}
+
+/// The shard of each state tensor is a pinned buffer.
+void Lowering::declareStates() {
+  dist::MeshOp meshOp = dist::lookupMesh(module);
+  Mesh mesh = meshOp ? meshOp.getMesh() : Mesh();
+  for (auto state : module.getOps<xf::StateOp>()) {
+    RankedTensorType type = state.getTensorType();
+    int64_t bytes = type.getElementTypeBitWidth() / 8;
+    if (dist::OnAttr attr = dist::getPlacementAttr(type))
+      bytes *= product(dist::getPlacement(attr, mesh)
+                           .getLocalShape(mesh, type.getShape()));
+    else
+      bytes *= type.getNumElements();
+    StringRef category;
+    switch (state.getRole()) {
+    case xf::StateRole::Parameter:
+      category = "parameters";
+      break;
+    case xf::StateRole::Constant:
+      category = "constants";
+      break;
+    case xf::StateRole::Moment1:
+    case xf::StateRole::Moment2:
+      category = "optimizer state";
+      break;
+    }
+    auto buffer = exec::BufferOp::create(b, state.getLoc(), category, bytes);
+    buffer.setPinned(true);
+    buffer.setStateAttr(FlatSymbolRefAttr::get(state.getSymNameAttr()));
+    states[state.getSymName()] = buffer;
+  }
+}
+
+/// A new value of state goes where the old one lies, if the kernel that computes
+/// it is the last to read the old one, each element before it is written.
+void Lowering::planWrites() {
+  step.walk([&](xf::SetOp set) {
+    Operation *producer = set.getValue().getDefiningOp();
+    if (isa_and_nonnull<xf::AdamWOp>(producer))
+      buffers[set.getValue()] = states[set.getState()];
+  });
+}
+
+LogicalResult Lowering::lowerBlock(Block &block) {
+  llvm::DenseMap<Operation *, KernelGroup> groups;
+  llvm::DenseSet<Operation *> grouped;
+  for (KernelGroup &group : groupKernels(block, fuse)) {
+    for (KernelGroup::Member &member : group.members)
+      grouped.insert(member.op);
+    Operation *last = group.getLast();
+    groups[last] = std::move(group);
+  }
+  for (Operation &op : block) {
+    if (auto it = groups.find(&op); it != groups.end())
+      lowerGroup(it->second);
+    else if (!grouped.contains(&op) && failed(lower(op)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult Lowering::lower(Operation &op) {
+  if (auto get = dyn_cast<xf::GetOp>(op)) {
+    buffers[get] = states[get.getState()];
+    return success();
+  }
+  if (auto set = dyn_cast<xf::SetOp>(op)) {
+    Value target = states[set.getState()], value = getBuffer(set.getValue());
+    if (value != target)
+      mark(exec::CopyOp::create(b, op.getLoc(), value, target, ValueRange()),
+           &op);
+    return success();
+  }
+  if (auto output = dyn_cast<xf::OutputOp>(op))
+    return lowerOutput(output), success();
+  if (auto accumulate = dyn_cast<xf::AccumulateOp>(op))
+    return lowerAccumulate(accumulate);
+  if (auto yield = dyn_cast<xf::YieldOp>(op))
+    return addToSums(yield), success();
+  if (isa<func::ReturnOp>(op))
+    return success();
+  if (isa<dist::CollectiveOpInterface>(op))
+    return lowerCollective(op);
+  if (auto library = dyn_cast<xf::LibraryOpInterface>(op)) {
+    SmallVector<Value> inputs = getBuffers(op.getOperands());
+    SmallVector<Value> outputs = getBuffers(op.getResults());
+    xf::InstructionSite site;
+    site.inputs = inputs;
+    site.outputs = outputs;
+    site.mode = op.getNumResults() == 1 &&
+                        getAccumulate(op.getResult(0)) == "after_first"
+                    ? 2
+                    : 0;
+    site.threads = threads;
+    mark(library.buildInstruction(b, site), &op);
+    return success();
+  }
+  return op.emitOpError("has no lowering to instructions");
+}
+
+void Lowering::launch(FlatSymbolRefAttr kernel, ValueRange inputs,
+                      ValueRange outputs, Operation *from) {
+  auto op = exec::LaunchOp::create(b, from->getLoc(), inputs, outputs,
+                                   ValueRange(), kernel, ArrayAttr());
+  mark(op, from);
+  ++numLaunches;
+}
+
+void Lowering::lowerGroup(const KernelGroup &group) {
+  Operation *last = group.getLast();
+  const xf::KernelSpace &space = group.getSpace();
+  numOps += group.members.size();
+  StringRef accumulate = getAccumulate(last->getResult(0));
+  BuiltKernel kernel = kernels.build(group, accumulate);
+  SmallVector<Value> inputs = getBuffers(kernel.inputs);
+
+  if (space.foldRows) {
+    Value sum = getBuffer(last->getResult(0));
+    if (kernel.rows == 1 && accumulate == "never")
+      return launch(kernel.symbol, inputs, sum, last);
+    Value rows = addBuffer("workspace", kernel.rows * 4);
+    launch(kernel.symbol, inputs, rows, last);
+    return launch(kernels.buildFold(kernel.rows, accumulate), rows, sum, last);
+  }
+  SmallVector<Value> outputs = getBuffers(kernel.outputs);
+  if (space.zeroResults)
+    mark(exec::FillOp::create(b, last->getLoc(), ValueRange(), outputs[0],
+                              ValueRange()),
+         last);
+  if (space.copyFrom >= 0)
+    mark(exec::CopyOp::create(b, last->getLoc(),
+                              getBuffer(last->getOperand(space.copyFrom)),
+                              outputs[0], ValueRange()),
+         last);
+  launch(kernel.symbol, inputs, outputs, last);
+  auto op = cast<exec::LaunchOp>(&*std::prev(b.getInsertionPoint()));
+  for (const KernelGroup::Member &member : group.members)
+    if (auto axes = member.op->getAttrOfType<ArrayAttr>("shard_axes"))
+      op.setShardAxesAttr(axes);
+}
+
+void Lowering::lowerOutput(xf::OutputOp op) {
+  Value value = op.getValue(), buffer = getBuffer(value);
+  Type type = value.getType();
+  if (auto global = op->getAttrOfType<TypeAttr>("global"))
+    type = global.getValue();
+  if (loop) {
+    // One value for each micro-batch.
+    auto tensor = cast<RankedTensorType>(type);
+    Value all = addBuffer("outputs", getBytes(value.getType()) * count);
+    Value view = exec::ViewOp::create(b, op.getLoc(), all,
+                                      getBytes(value.getType()));
+    mark(exec::CopyOp::create(b, op.getLoc(), buffer, view, ValueRange()), op);
+    SmallVector<int64_t> shape{count};
+    llvm::append_range(shape, tensor.getShape());
+    Attribute encoding = tensor.getEncoding();
+    if (auto attr = dyn_cast_or_null<dist::OnAttr>(encoding)) {
+      SmallVector<Attribute> dims{b.getArrayAttr({})};
+      llvm::append_range(dims, attr.getDims());
+      encoding = dist::OnAttr::get(b.getContext(), attr.getMesh(),
+                                   b.getArrayAttr(dims), attr.getPartial(),
+                                   attr.getReduction());
+    }
+    type = RankedTensorType::get(shape, tensor.getElementType(), encoding);
+    buffer = all;
+  }
+  buffer.getDefiningOp<exec::BufferOp>().setPinned(true);
+  OpBuilder::InsertionGuard guard(b);
+  if (loop)
+    b.setInsertionPoint(loop);
+  exec::OutputOp::create(b, op.getLoc(), op.getName(), buffer, type,
+                         op.getStateAttr());
+}
+
+LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
+  Block &body = op.getBody().front();
+  count = op.getCount();
+  for (Value result : op.getResults())
+    buffers[result] = addBuffer("gradients", getBytes(result.getType()));
+
+  // A value that is only added is computed where the sum lies.
+  auto yield = cast<xf::YieldOp>(body.getTerminator());
+  for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults())) {
+    Operation *producer = value.getDefiningOp();
+    bool canAdd = producer && producer->getBlock() == &body &&
+                  value.hasOneUse() &&
+                  isa<xf::LinearWeightGradOp, xf::EmbeddingGradOp,
+                      xf::NormWeightGradOp, xf::ReduceLeadingOp, xf::SumOp>(
+                      producer);
+    if (canAdd) {
+      sums.insert(value);
+      buffers[value] = buffers[result];
+    }
+  }
+
+  loop = exec::LoopOp::create(b, op.getLoc(), count);
+  Block &inner = loop.getBody().emplaceBlock();
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(&inner);
+  for (auto [argument, input] :
+       llvm::zip(body.getArguments(), op.getInputs()))
+    buffers[argument] = exec::ViewOp::create(b, op.getLoc(), getBuffer(input),
+                                             getBytes(argument.getType()));
+  LogicalResult result = lowerBlock(body);
+  loop = nullptr;
+  return result;
+}
+
+/// Adds the values that could not be computed where their sums lie.
+void Lowering::addToSums(xf::YieldOp yield) {
+  auto op = cast<xf::AccumulateOp>(yield->getParentOp());
+  for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults())) {
+    Value from = getBuffer(value), to = buffers[result];
+    if (from == to)
+      continue;
+    int64_t size =
+        cast<RankedTensorType>(value.getType()).getNumElements();
+    launch(kernels.buildSum(size, count > 1 ? "after_first" : "never"), from,
+           to, yield);
+    b.getInsertionBlock()->back().setAttr("phase",
+                                          b.getStringAttr("backward"));
+  }
+}
+
+LogicalResult Lowering::lowerCollective(Operation &op) {
+  Value from = op.getOperand(0), to = op.getResult(0);
+  Value in = getBuffer(from);
+  ArrayRef<int64_t> source = cast<RankedTensorType>(from.getType()).getShape();
+  ArrayRef<int64_t> target = cast<RankedTensorType>(to.getType()).getShape();
+  auto category = [&](StringRef name) {
+    buffers[to] = addBuffer(name, getBytes(to.getType()));
+    return buffers[to];
+  };
+  Value out = category("communication");
+  int64_t type = getTypeCode(from);
+  Location loc = op.getLoc();
+  Operation *built = nullptr;
+  if (auto reduce = dyn_cast<dist::AllReduceOp>(op)) {
+    built = exec::AllReduceOp::create(b, loc, in, out, ValueRange(),
+                                      product(source), type,
+                                      int64_t(reduce.getReduction()),
+                                      reduce.getAxes());
+  } else if (auto gather = dyn_cast<dist::AllGatherOp>(op)) {
+    built = exec::AllGatherOp::create(
+        b, loc, in, out, ValueRange(), product(source.take_front(gather.getDim())),
+        product(source.drop_front(gather.getDim())), type, gather.getAxes());
+  } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op)) {
+    built = exec::ReduceScatterOp::create(
+        b, loc, in, out, ValueRange(),
+        product(target.take_front(scatter.getDim())),
+        product(target.drop_front(scatter.getDim())), type,
+        int64_t(scatter.getReduction()), scatter.getAxes());
+  } else if (auto slice = dyn_cast<dist::SliceOp>(op)) {
+    built = exec::SliceOp::create(
+        b, loc, in, out, ValueRange(), product(target.take_front(slice.getDim())),
+        product(target.drop_front(slice.getDim())), type, slice.getAxes());
+  } else if (auto move = dyn_cast<dist::AllToAllOp>(op)) {
+    int64_t joined = move.getDim(), cut = move.getSplitDim();
+    bool first = joined < cut;
+    int64_t low = std::min(joined, cut), high = std::max(joined, cut);
+    built = exec::AllToAllOp::create(
+        b, loc, in, out, ValueRange(), product(source.take_front(low)),
+        first ? source[low] : target[low],
+        product(source.slice(low + 1, high - low - 1)),
+        first ? target[high] : source[high],
+        product(source.drop_front(high + 1)), type, first, move.getAxes());
+  } else {
+    return op.emitOpError("has no lowering to instructions");
+  }
+  mark(built, &op);
+  return success();
+}
+
+namespace {
+class LowerToExec : public cleave::impl::LowerToExecPassBase<LowerToExec> {
+  using LowerToExecPassBase::LowerToExecPassBase;
+
+  void runOnOperation() override {
+    auto step = getOperation().lookupSymbol<func::FuncOp>("step");
+    if (!step) {
+      getOperation().emitError("expects a function named \"step\"");
+      return signalPassFailure();
+    }
+    Lowering lowering(getOperation(), step, threads, fuse);
+    if (failed(lowering.run()))
+      return signalPassFailure();
+    numOps += lowering.numOps;
+    numLaunches += lowering.numLaunches;
+    numKernels += lowering.getNumKernels();
+  }
+};
+} // namespace
