@@ -30,18 +30,20 @@ constexpr int64_t larger(int64_t x, int64_t y) { return x < y ? y : x; }
 /// How the GEMM is cut. A step is one 32-bit lane along k: an f32, or a pair
 /// of bf16 where the CPU multiplies pairs.
 namespace gemm_block {
-constexpr int64_t maxRows = 16; ///< register tile: rows, no variant has more
-constexpr int64_t maxCols = 32; ///< register tile: columns
+constexpr int64_t maxCols = 32; ///< columns of the largest register tile
+constexpr int64_t slack = 16;   ///< lanes that packing may write past a panel
 constexpr int64_t steps = 384;  ///< of one packed block, along k
-constexpr int64_t cols = 512;   ///< of one packed block of B
-constexpr int64_t rows = 1024;  ///< of C that one packed block of B serves
+constexpr int64_t cols = 256;   ///< of one packed block of B
+constexpr int64_t rows = 1024;  ///< of one packed block of A
+constexpr int64_t wide = 4096;  ///< columns of C that are finished together
+constexpr int64_t wideNarrow = 1024; ///< the same where C is narrower than f32
 } // namespace gemm_block
 
 /// One thread's parts of the GEMM workspace, in bytes from its start.
 struct GemmWorkspace {
-  int64_t packedB;  ///< [cols/nr][steps][nr] lanes
-  int64_t packedA;  ///< [steps][mr] lanes, with room for one vector's overrun
-  int64_t scratchC; ///< f32 [rows][cols], where C is narrower than f32
+  int64_t packedA;  ///< [rows][steps] lanes in panels, each with its slack
+  int64_t packedB;  ///< [cols][steps] lanes in panels
+  int64_t scratchC; ///< f32 [rows][wideNarrow], where C is narrower than f32
   int64_t bytes;
 };
 
@@ -51,11 +53,13 @@ constexpr GemmWorkspace getGemmWorkspace(int64_t m, int64_t n, int64_t k,
   int64_t cols = roundUp(smaller(n, gemm_block::cols), gemm_block::maxCols);
   int64_t rows = smaller(m, gemm_block::rows);
   GemmWorkspace w{};
-  w.packedB = 0;
-  w.packedA = roundUp(cols * steps * 4, workspaceAlign);
-  w.scratchC = w.packedA +
-               roundUp((steps + 1) * gemm_block::maxRows * 4, workspaceAlign);
-  w.bytes = w.scratchC + (typeC == ElementType::F32 ? 0 : rows * cols * 4);
+  w.packedA = 0; // a panel has at least one row
+  w.packedB = roundUp(rows * (steps + gemm_block::slack) * 4, workspaceAlign);
+  w.scratchC = w.packedB + roundUp(cols * steps * 4, workspaceAlign);
+  w.bytes = w.scratchC;
+  if (typeC != ElementType::F32)
+    w.bytes += rows * smaller(n, gemm_block::wideNarrow) * 4;
+  w.bytes = roundUp(w.bytes, workspaceAlign);
   return w;
 }
 

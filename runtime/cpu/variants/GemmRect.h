@@ -2,11 +2,13 @@
 //
 // Loops, outermost first (Goto and van de Geijn, "Anatomy of high-performance
 // matrix multiplication", 2008, with the roles of the two caches exchanged):
-//   rows of C by gemm_block::rows          one packing of B serves them
-//     columns of C by gemm_block::cols
-//       k by gemm_block::steps             B block packed: lives in L2
-//         rows by MR                       A panel packed: lives in L1
-//           columns by NR                  the register tile
+//   rows of C by gemm_block::rows
+//     columns by gemm_block::wide          what of C stays in L3 while k passes
+//       k by gemm_block::steps             A block packed
+//         columns by gemm_block::cols      B block packed: stays in L2
+//           rows by MR                     a panel of A stays in L1
+//             columns by NR                the register tile
+// While a block of B is in use, the next one is asked for from memory.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_CPU_VARIANTS_GEMMRECT_H
@@ -19,13 +21,27 @@ namespace {
 
 using namespace cleave::cpu;
 
-static_assert(MR <= gemm_block::maxRows && NR <= gemm_block::maxCols &&
-              MR <= W && gemm_block::cols % NR == 0);
+static_assert(MR <= W && W <= gemm_block::slack && NR <= gemm_block::maxCols &&
+              gemm_block::cols % NR == 0);
 
-/// The first index of part `i` of `size` cut into `parts` nearly equal parts.
-CLEAVE_INLINE int64_t getPart(int64_t size, int64_t parts, int64_t i) {
-  return size * i / parts;
-}
+struct Range {
+  int64_t begin, end;
+  int64_t getSize() const { return end - begin; }
+};
+
+/// A range cut into the fewest parts of at most `most`, nearly equal ones;
+/// all but the last a multiple of `unit`.
+struct Cut {
+  Range range;
+  int64_t most, unit = 1;
+  int64_t units = ceilDiv(range.getSize(), unit);
+  int64_t parts = larger(1, ceilDiv(units, most / unit));
+
+  Range getPart(int64_t i) const {
+    return {range.begin + units * i / parts * unit,
+            smaller(range.end, range.begin + units * (i + 1) / parts * unit)};
+  }
+};
 
 /// Moves the finished f32 rows x cols into a bf16 C.
 inline void storeBf16(const float *from, int64_t ldFrom, uint16_t *to,
@@ -42,73 +58,100 @@ inline void storeBf16(const float *from, int64_t ldFrom, uint16_t *to,
     }
 }
 
-/// A block of B against `rows` rows of A from `row`, packed panel by panel.
-/// `out` is the tile at (row, the block's first column).
-template <class Multiply, class SrcA>
-void computeBlock(const SrcA &a, int64_t row, int64_t rows, int64_t step,
-                  int64_t steps, const float *packedB, int64_t cols,
-                  float *packedA, const TileOut &out) {
-  int64_t panels = ceilDiv(rows, MR);
-  for (int64_t p = 0; p < panels; ++p) {
-    int64_t first = getPart(rows, panels, p);
-    int64_t mr = getPart(rows, panels, p + 1) - first;
-    packPanel(a, row + first, mr, step, steps, mr, packedA);
-    for (int64_t j = 0; j < cols; j += NR) {
-      int64_t width = smaller(cols - j, NR);
+/// Tiles of a packed block of A against one of B. `out` is the tile at the
+/// blocks' first row and column; `ahead` is asked for meanwhile.
+template <class Multiply>
+void computeBlock(const PanelsOfA &panelsA, const float *packedA,
+                  const PanelsOfB &panelsB, const float *packedB, int64_t steps,
+                  const TileOut &out, Ahead ahead) {
+  for (int64_t p = 0; p < panelsA.count; ++p)
+    for (int64_t q = 0; q < panelsB.count; ++q) {
       TileOut tile = out;
-      tile.c += first * out.ldc + j;
-      tile.bias = out.bias ? out.bias + j : nullptr;
-      tile.cols = width;
-      getTile<Multiply>(int(mr), int(ceilDiv(width, W)))(
-          steps, packedA, packedB + j * steps, tile);
+      tile.c += panelsA.getFirst(p) * out.ldc + panelsB.getFirst(q);
+      tile.bias = out.bias ? out.bias + panelsB.getFirst(q) : nullptr;
+      tile.cols = panelsB.getLines(q);
+      auto *compute = getTile<Multiply>(int(panelsA.getLines(p)),
+                                        int(ceilDiv(tile.cols, W)));
+      compute(steps, packedA + panelsA.getOffset(p, steps),
+              packedB + panelsB.getOffset(q, steps), tile, ahead);
     }
-  }
 }
+
+template <class Multiply, class SrcA, class SrcB>
+class RectGemm {
+public:
+  RectGemm(const GemmArgs &args, GemmRect rect, char *workspace, SrcA a, SrcB b)
+      : args(args), a(a), b(b), narrow(args.typeC != ElementType::F32),
+        allRows{{rect.m0, rect.m1}, gemm_block::rows},
+        allCols{{rect.n0, rect.n1},
+                narrow ? gemm_block::wideNarrow : gemm_block::wide},
+        allSteps{{0, ceilDiv(args.k, Multiply::perLane)}, gemm_block::steps} {
+    GemmWorkspace layout = getGemmWorkspace(args.m, args.n, args.k, args.typeC);
+    packedA = reinterpret_cast<float *>(workspace + layout.packedA);
+    packedB = reinterpret_cast<float *>(workspace + layout.packedB);
+    scratch = reinterpret_cast<float *>(workspace + layout.scratchC);
+  }
+
+  void run() {
+    for (int64_t i = 0; i < allRows.parts; ++i)
+      for (int64_t j = 0; j < allCols.parts; ++j)
+        runWide(allRows.getPart(i), allCols.getPart(j));
+  }
+
+private:
+  void runWide(Range rows, Range wide) {
+    PanelsOfA panelsA{rows.getSize()};
+    Cut blocks{wide, gemm_block::cols, NR};
+    bool accumulate = args.accumulate && !narrow;
+    for (int64_t s = 0; s < allSteps.parts; ++s) {
+      Range steps = allSteps.getPart(s);
+      packPanels(a, rows.begin, steps.begin, steps.getSize(), panelsA, packedA);
+      for (int64_t j = 0; j < blocks.parts; ++j) {
+        Range cols = blocks.getPart(j);
+        PanelsOfB panelsB{cols.getSize()};
+        packPanels(b, cols.begin, steps.begin, steps.getSize(), panelsB,
+                   packedB);
+        Ahead ahead;
+        if (j + 1 < blocks.parts)
+          ahead = getAhead(blocks.getPart(j + 1), steps);
+        else if (s + 1 < allSteps.parts)
+          ahead = getAhead(blocks.getPart(0), allSteps.getPart(s + 1));
+        TileOut out;
+        out.c = narrow ? scratch + cols.begin - wide.begin
+                       : getC<float>(rows.begin, cols.begin);
+        out.ldc = narrow ? wide.getSize() : args.n;
+        out.bias = args.bias && s == 0 ? args.bias + cols.begin : nullptr;
+        out.accumulate = s > 0 || accumulate;
+        out.cols = 0;
+        computeBlock<Multiply>(panelsA, packedA, panelsB, packedB,
+                               steps.getSize(), out, ahead);
+      }
+    }
+    if (narrow)
+      storeBf16(scratch, wide.getSize(), getC<uint16_t>(rows.begin, wide.begin),
+                args.n, rows.getSize(), wide.getSize(), args.accumulate);
+  }
+
+  template <class T>
+  T *getC(int64_t row, int64_t col) const {
+    return static_cast<T *>(args.c) + row * args.n + col;
+  }
+  Ahead getAhead(Range cols, Range steps) const {
+    return b.getAhead(cols.begin, cols.getSize(), steps.begin, steps.getSize());
+  }
+
+  const GemmArgs &args;
+  SrcA a;
+  SrcB b;
+  bool narrow;
+  Cut allRows, allCols, allSteps;
+  float *packedA, *packedB, *scratch;
+};
 
 template <class Multiply, class SrcA, class SrcB>
 void computeRect(const GemmArgs &args, GemmRect rect, char *workspace,
                  const SrcA &a, const SrcB &b) {
-  GemmWorkspace layout = getGemmWorkspace(args.m, args.n, args.k, args.typeC);
-  float *packedB = reinterpret_cast<float *>(workspace + layout.packedB);
-  float *packedA = reinterpret_cast<float *>(workspace + layout.packedA);
-  float *scratch = reinterpret_cast<float *>(workspace + layout.scratchC);
-  bool narrow = args.typeC != ElementType::F32;
-  int64_t allSteps = ceilDiv(args.k, Multiply::perLane);
-  int64_t blocks = larger(1, ceilDiv(allSteps, gemm_block::steps));
-
-  int64_t rowParts = ceilDiv(rect.m1 - rect.m0, gemm_block::rows);
-  for (int64_t rowPart = 0; rowPart < rowParts; ++rowPart) {
-    int64_t row = rect.m0 + getPart(rect.m1 - rect.m0, rowParts, rowPart);
-    int64_t rows =
-        rect.m0 + getPart(rect.m1 - rect.m0, rowParts, rowPart + 1) - row;
-    int64_t tileCols = ceilDiv(rect.n1 - rect.n0, NR);
-    int64_t colParts = ceilDiv(tileCols, gemm_block::cols / NR);
-    for (int64_t colPart = 0; colPart < colParts; ++colPart) {
-      int64_t col = rect.n0 + NR * getPart(tileCols, colParts, colPart);
-      int64_t end = rect.n0 + NR * getPart(tileCols, colParts, colPart + 1);
-      int64_t cols = smaller(end, rect.n1) - col;
-      TileOut out;
-      out.c =
-          narrow ? scratch : static_cast<float *>(args.c) + row * args.n + col;
-      out.ldc = narrow ? cols : args.n;
-      out.cols = 0;
-      for (int64_t block = 0; block < blocks; ++block) {
-        int64_t step = getPart(allSteps, blocks, block);
-        int64_t steps = getPart(allSteps, blocks, block + 1) - step;
-        for (int64_t j = 0; j < cols; j += NR)
-          packPanel(b, col + j, smaller(cols - j, NR), step, steps, NR,
-                    packedB + j * steps);
-        out.accumulate = block > 0 || (args.accumulate && !narrow);
-        out.bias = args.bias && block == 0 ? args.bias + col : nullptr;
-        computeBlock<Multiply>(a, row, rows, step, steps, packedB, cols,
-                               packedA, out);
-      }
-      if (narrow)
-        storeBf16(scratch, cols,
-                  static_cast<uint16_t *>(args.c) + row * args.n + col, args.n,
-                  rows, cols, args.accumulate);
-    }
-  }
+  RectGemm<Multiply, SrcA, SrcB>(args, rect, workspace, a, b).run();
 }
 
 /// Calls `fn` with operand X of the GEMM as a Source of its type and layout.

@@ -40,6 +40,28 @@ struct MultiplyBf16Pairs {
 };
 #endif
 
+/// Cache lines to ask for while computing: `lines` runs of `perLine` cache
+/// lines, `jump` bytes from the end of a run to the start of the next. A tile
+/// asks for one every `every` steps, and leaves off where the next tile goes
+/// on.
+struct Ahead {
+  static constexpr int64_t every = 8;
+
+  const char *at = nullptr;
+  int64_t lines = 0, perLine = 0, jump = 0;
+  int64_t left = 0; ///< of this run
+
+  CLEAVE_INLINE void advance(Ahead &a) {
+    __builtin_prefetch(a.at, 0, 2);
+    a.at += 64;
+    if (--a.left > 0)
+      return;
+    a.at += a.jump;
+    a.left = a.perLine;
+    --a.lines;
+  }
+};
+
 /// What happens to the finished tile.
 struct TileOut {
   float *c;
@@ -49,46 +71,75 @@ struct TileOut {
   int64_t cols; ///< of the tile that exist, in (NR - W, NR] for nv = NV
 };
 
+// Loops over the tile are unrolled from the start, so that the accumulators are
+// registers and never an array in memory.
+#define CLEAVE_UNROLL _Pragma("GCC unroll 16")
+
 template <class Multiply, int mr, int nv>
 void computeTile(int64_t steps, const float *a, const float *b,
-                 const TileOut &out) {
+                 const TileOut &out, Ahead &ahead) {
   Vec sum[mr][nv];
-  for (int i = 0; i < mr; ++i)
-    for (int j = 0; j < nv; ++j)
+  CLEAVE_UNROLL
+  for (int i = 0; i < mr; ++i) {
+    CLEAVE_UNROLL
+    for (int j = 0; j < nv; ++j) {
       sum[i][j] = vset(0);
-  for (int i = 0; i < mr; ++i)
-    for (int j = 0; j < nv; ++j)
       __builtin_prefetch(out.c + i * out.ldc + j * W, 1);
-#pragma GCC unroll 4
-  for (int64_t s = 0; s < steps; ++s) {
-    Vec row[nv];
-    for (int j = 0; j < nv; ++j)
-      row[j] = vload(b + j * W);
-    for (int i = 0; i < mr; ++i) {
-      Vec x = vset(a[i]);
-      for (int j = 0; j < nv; ++j)
-        sum[i][j] = Multiply::apply(x, row[j], sum[i][j]);
     }
-    a += mr;
-    b += NR;
   }
+  auto advance = [&](int64_t count) __attribute__((always_inline)) {
+    CLEAVE_UNROLL
+    for (int64_t s = 0; s < count; ++s) {
+      Vec row[nv];
+      CLEAVE_UNROLL
+      for (int j = 0; j < nv; ++j)
+        row[j] = vload(b + j * W);
+      CLEAVE_UNROLL
+      for (int i = 0; i < mr; ++i) {
+        Vec x = vset(a[i]);
+        CLEAVE_UNROLL
+        for (int j = 0; j < nv; ++j)
+          sum[i][j] = Multiply::apply(x, row[j], sum[i][j]);
+      }
+      a += mr;
+      b += NR;
+    }
+  };
+  Ahead next = ahead;
+  for (; steps >= Ahead::every && next.lines > 0; steps -= Ahead::every) {
+    Ahead::advance(next);
+    advance(Ahead::every);
+  }
+  ahead = next;
+  for (; steps >= 4; steps -= 4)
+    advance(4);
+  for (; steps > 0; --steps)
+    advance(1);
+  CLEAVE_UNROLL
   for (int j = 0; j < nv; ++j) {
     int64_t lanes = j + 1 < nv ? W : out.cols - j * W;
-    Vec bias = vset(0);
-    if (out.bias)
-      bias = vload(out.bias + j * W, lanes);
-    for (int i = 0; i < mr; ++i) {
-      float *c = out.c + i * out.ldc + j * W;
-      Vec v = out.bias ? sum[i][j] + bias : sum[i][j];
-      if (lanes == W)
-        vstore(c, out.accumulate ? v + vload(c) : v);
-      else
-        vstore(c, out.accumulate ? v + vload(c, lanes) : v, lanes);
+    if (out.bias) {
+      Vec bias = vload(out.bias + j * W, lanes);
+      CLEAVE_UNROLL
+      for (int i = 0; i < mr; ++i)
+        sum[i][j] += bias;
+    }
+    float *c = out.c + j * W;
+    if (lanes == W) {
+      CLEAVE_UNROLL
+      for (int i = 0; i < mr; ++i, c += out.ldc)
+        vstore(c, out.accumulate ? sum[i][j] + vload(c) : sum[i][j]);
+    } else {
+      CLEAVE_UNROLL
+      for (int i = 0; i < mr; ++i, c += out.ldc)
+        vstore(c, out.accumulate ? sum[i][j] + vload(c, lanes) : sum[i][j],
+               lanes);
     }
   }
 }
 
-using TileFn = void (*)(int64_t, const float *, const float *, const TileOut &);
+using TileFn = void (*)(int64_t, const float *, const float *, const TileOut &,
+                        Ahead &);
 
 template <class Multiply, std::size_t... index>
 constexpr std::array<TileFn, MR * NV> getTiles(std::index_sequence<index...>) {
