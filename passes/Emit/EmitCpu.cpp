@@ -360,8 +360,7 @@ void CpuEmitter::emitRow(Value row) {
       evaluateLanes(phase, lanes, index);
       SmallVector<Value> next;
       for (auto [reduce, sum] : llvm::zip(phase.reduces, partial)) {
-        Value step =
-            e.combine(reduce.getKind(), sum, lanes.lookup(reduce.getValue()));
+        Value step = e.fold(reduce, sum, lanes, width);
         next.push_back(mask ? e.select(mask, step, sum) : step);
       }
       if (phase.stores)

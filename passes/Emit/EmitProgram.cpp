@@ -199,7 +199,8 @@ void ProgramWriter::writeOutputs() {
     out->dims = getDims(type);
     if (dist::OnAttr attr = dist::getPlacementAttr(type))
       out->partial = getAxes(attr.getPartial());
-    out->operand = std::make_unique<fb::Operand>(getOperand(output.getBuffer()));
+    out->operand =
+        std::make_unique<fb::Operand>(getOperand(output.getBuffer()));
     if (output.getState()) {
       out->state = output.getState()->str();
       auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
@@ -296,8 +297,7 @@ FailureOr<std::vector<uint8_t>> ProgramWriter::write() {
     return failure();
 
   flatbuffers::FlatBufferBuilder builder;
-  builder.Finish(fb::Program::Pack(builder, &program),
-                 fb::ProgramIdentifier());
+  builder.Finish(fb::Program::Pack(builder, &program), fb::ProgramIdentifier());
   return runtime::sealProgram(builder.GetBufferPointer(), builder.GetSize());
 }
 

@@ -15,10 +15,10 @@ struct ProgramInfo {
   BatchShape batch;
 };
 
-/// Writes the `exec.program` of `module`, whose memory is planned, in the format
-/// of runtime/program/program.fbs, sealed as runtime/program/Envelope.h says.
-/// The same input gives the same bytes. Emits an error and fails where a buffer
-/// has no offset.
+/// Writes the `exec.program` of `module`, whose memory is planned, in the
+/// format of runtime/program/program.fbs, sealed as runtime/program/Envelope.h
+/// says. The same input gives the same bytes. Emits an error and fails where a
+/// buffer has no offset.
 mlir::FailureOr<std::vector<uint8_t>> emitProgram(mlir::ModuleOp module,
                                                   const ProgramInfo &info);
 

@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <limits>
+#include <numbers>
 
 using namespace mlir;
 using namespace cleave;
@@ -94,6 +95,7 @@ struct Expander {
     return fromBits(shiftLeft(addInt(n, constantInt(127)), 23));
   }
 
+  std::pair<Value, Value> splitPowerOfTwo(Value x, bool down = false);
   Value exp(Value x, bool smallRange);
   Value log(Value x);
   Value tanh(Value x);
@@ -102,25 +104,34 @@ struct Expander {
 };
 } // namespace
 
-/// exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2, with ln 2 as a
-/// sum of two f32 (Cody and Waite 1980). With `smallRange` the caller promises
-/// that the result and 2^n are normal.
-Value Expander::exp(Value x, bool smallRange) {
-  constexpr double log2e = 1.44269504088896340736;
+/// n (i32) and r with x = n ln 2 + r; |r| <= ln(2) / 2, or r in [0, ln 2] where
+/// n is rounded down. ln 2 is a sum of two f32, of which n times the first is
+/// exact (Cody and Waite 1980).
+std::pair<Value, Value> Expander::splitPowerOfTwo(Value x, bool down) {
   constexpr double ln2High = 0.693145751953125, ln2Low = 1.42860682030941723e-6;
-  constexpr double magic = 12582912.0; // 1.5 * 2^23: adding it rounds
+  // Adding 1.5 * 2^23 rounds to an integer, which is then in the low bits.
+  constexpr double magic = 12582912.0;
   constexpr int64_t magicBits = 0x4b400000;
-  if (!smallRange)
-    x = atLeast(atMost(x, 89.0), -104.0);
-  Value shifted = fma(x, constant(log2e), constant(magic));
+  Value log2e = constant(std::numbers::log2e);
+  Value shifted = down ? add(fma(x, log2e, constant(-0.5)), constant(magic))
+                       : fma(x, log2e, constant(magic));
   Value n = sub(shifted, constant(magic));
   Value r = fma(n, constant(-ln2High), x);
   r = fma(n, constant(-ln2Low), r);
+  return {subInt(bits(shifted), constantInt(magicBits)), r};
+}
+
+/// exp(x) = 2^n exp(r). With `smallRange` the caller promises that the result
+/// and 2^n are normal.
+Value Expander::exp(Value x, bool smallRange) {
+  if (!smallRange)
+    x = atLeast(atMost(x, 89.0), -104.0);
+  auto [n, r] = splitPowerOfTwo(x);
   Value p;
   if (forCuda) {
-    p = LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(),
-                                      b.getStringAttr("llvm.nvvm.ex2.approx.f"),
-                                      ValueRange{mul(r, constant(log2e))})
+    p = LLVM::CallIntrinsicOp::create(
+            b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.f"),
+            ValueRange{mul(r, constant(std::numbers::log2e))})
             .getResult(0);
   } else {
     // 1 + r + r^2 q(r), error 0.06.
@@ -129,12 +140,11 @@ Value Expander::exp(Value x, bool smallRange) {
                              0.4999999403953552});
     p = add(fma(mul(r, r), q, r), constant(1));
   }
-  Value exponent = subInt(bits(shifted), constantInt(magicBits));
   if (smallRange)
-    return mul(p, powerOfTwo(exponent));
+    return mul(p, powerOfTwo(n));
   // In two steps: 2^n itself may be out of range where the result is not.
-  Value half = shiftRight(exponent, 1);
-  Value rest = subInt(exponent, half);
+  Value half = shiftRight(n, 1);
+  Value rest = subInt(n, half);
   return mul(mul(p, powerOfTwo(half)), powerOfTwo(rest));
 }
 
@@ -177,19 +187,21 @@ Value Expander::log(Value x) {
                 nan);
 }
 
-/// An odd polynomial near 0, else 1 - 2 / (exp(2|x|) + 1).
+/// tanh(|x|) = e / (e + 2), e = exp(2|x|) - 1 = 2^n (exp(r) - 1) + 2^n - 1.
+/// Here r is in [0, ln 2], so that nothing cancels; the larger e, the less its
+/// error matters.
 Value Expander::tanh(Value x) {
-  Value size = abs(x), xx = mul(x, x);
-  // x + x^3 q(x^2), error 0.08.
-  Value q = polynomial(xx, {-0.005697164218872786, 0.020631616935133934,
-                            -0.053737252950668335, 0.1333141028881073,
-                            -0.3333328068256378});
-  Value near = fma(mul(x, xx), q, x);
   // tanh rounds to 1 from 9.02 on.
-  Value e = exp(mul(atMost(size, 10.0), constant(2)), /*smallRange=*/true);
-  Value far = sub(constant(1), div(constant(2), add(e, constant(1))));
-  return select(compare(arith::CmpFPredicate::OLT, size, constant(0.625)), near,
-                copySign(far, x));
+  Value z = atMost(mul(abs(x), constant(2)), 20.0);
+  auto [n, r] = splitPowerOfTwo(z, /*down=*/true);
+  // r + r^2 q(r), error 0.006.
+  Value q = polynomial(r, {0.0002689320535864681, 0.00131911167409271,
+                           0.008366353809833527, 0.04165886715054512,
+                           0.16666750609874725, 0.4999999701976776});
+  Value p = fma(mul(r, r), q, r);
+  Value scale = powerOfTwo(n);
+  Value e = fma(scale, p, sub(scale, constant(1)));
+  return copySign(div(e, add(e, constant(2))), x);
 }
 
 /// An odd polynomial near 0, else 1 - exp(t q(t) - t), where the exponent is

@@ -1,6 +1,7 @@
 //===- LaneEmitter.cpp - Scalar bodies into lanes -------------------------===//
 #include "passes/Emit/LaneEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include <limits>
 
 using namespace mlir;
@@ -54,6 +55,18 @@ Value LaneEmitter::combine(exec::ReduceKind kind, Value x, Value y) {
     return addFloat(x, y);
   // A NaN stays; of zeros either.
   return arith::MaximumFOp::create(b, loc, x, y, arith::FastMathFlags::nsz);
+}
+
+Value LaneEmitter::fold(exec::RowReduceOp reduce, Value sum, IRMapping &map,
+                        int64_t lanes) {
+  auto product = reduce.getValue().getDefiningOp<arith::MulFOp>();
+  if (reduce.getKind() == exec::ReduceKind::Sum && product &&
+      product->hasOneUse())
+    return math::FmaOp::create(b, loc,
+                               splat(map.lookup(product.getLhs()), lanes),
+                               splat(map.lookup(product.getRhs()), lanes), sum);
+  return combine(reduce.getKind(), sum,
+                 splat(map.lookup(reduce.getValue()), lanes));
 }
 
 Value LaneEmitter::combineLanes(exec::ReduceKind kind, Value x) {
