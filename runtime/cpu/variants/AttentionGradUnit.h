@@ -45,10 +45,15 @@ inline void differentiateRow(float *scores, float *dprobs, int64_t cols,
       slope = vset(1) - t * t;
     }
     Vec prob = vexp(score - vset(lse));
-    if (!all)
-      prob = (Vec)((VecI)prob & getSeenLanes(seen, j));
+    Vec dscore = prob * (vload(dprobs + j) - vset(delta)) * slope;
+    if (!all) {
+      // What is not seen was not computed either, and may hold anything.
+      VecI lanes = getSeenLanes(seen, j);
+      prob = (Vec)((VecI)prob & lanes);
+      dscore = (Vec)((VecI)dscore & lanes);
+    }
     vstore(scores + j, prob);
-    vstore(dprobs + j, prob * (vload(dprobs + j) - vset(delta)) * slope);
+    vstore(dprobs + j, dscore);
   }
 }
 
@@ -135,21 +140,24 @@ void differentiateKeyHead(const AttentionGradArgs &args, int64_t batch,
         int64_t rows = smaller(queryBlock, s.seq - first);
         loadRows(headQ, first, rows, dim, s.scale, q, padded);
         loadRows(headDout, first, rows, dim, 1.0f, dout, padded);
-        multiply(rows, cols,
-                 {dim, q, padded, 1, keysT, keyBlock, probs, keyBlock, false});
-        multiply(rows, cols,
-                 {dim, dout, padded, 1, valuesT, keyBlock, dscores, keyBlock,
-                  false});
+        multiplyIntoScores(
+            rows, count, first - key,
+            {dim, q, padded, 1, keysT, keyBlock, probs, keyBlock, false});
+        multiplyIntoScores(rows, count, first - key,
+                           {dim, dout, padded, 1, valuesT, keyBlock, dscores,
+                            keyBlock, false});
         for (int64_t i = 0; i < rows; ++i)
           differentiateRow(probs + i * keyBlock, dscores + i * keyBlock, cols,
                            getSeen(s, first + i, key, count), s.softcap,
                            lse[first + i], delta[g * s.seq + first + i]);
-        multiply(count, padded,
-                 {rows, probs, 1, keyBlock, dout, padded, dv, padded, true});
-        multiply(count, padded,
-                 {rows, dscores, 1, keyBlock, q, padded, dk, padded, true});
-        multiply(
-            rows, padded,
+        multiplyByScoresT(
+            count, padded, first - key,
+            {rows, probs, 1, keyBlock, dout, padded, dv, padded, true});
+        multiplyByScoresT(
+            count, padded, first - key,
+            {rows, dscores, 1, keyBlock, q, padded, dk, padded, true});
+        multiplyByScores(
+            rows, padded, first - key,
             {count, dscores, keyBlock, 1, keys, padded, dq, padded, false});
         bool overwrite = getFirstKey(s, first) / keyBlock == key / keyBlock;
         addRows(dq, padded, grown + first * ld, ld, rows, dim, overwrite);

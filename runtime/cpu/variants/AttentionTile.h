@@ -45,27 +45,35 @@ struct Product {
 template <int mr, int nv>
 void multiplyTile(const Product &p) {
   Vec sum[mr][nv];
+  CLEAVE_UNROLL
   for (int i = 0; i < mr; ++i)
-    for (int j = 0; j < nv; ++j)
-      sum[i][j] = p.accumulate ? vload(p.c + i * p.ldc + j * W) : vset(0);
+    CLEAVE_UNROLL
+  for (int j = 0; j < nv; ++j)
+    sum[i][j] = p.accumulate ? vload(p.c + i * p.ldc + j * W) : vset(0);
   const float *b = p.b;
   const float *a[mr];
+  CLEAVE_UNROLL
   for (int i = 0; i < mr; ++i)
     a[i] = p.a + i * p.rowStride;
   for (int64_t s = 0, at = 0; s < p.depth; ++s, at += p.stepStride) {
     Vec row[nv];
+    CLEAVE_UNROLL
     for (int j = 0; j < nv; ++j)
       row[j] = vload(b + j * W);
+    CLEAVE_UNROLL
     for (int i = 0; i < mr; ++i) {
       Vec x = vset(a[i][at]);
+      CLEAVE_UNROLL
       for (int j = 0; j < nv; ++j)
         sum[i][j] = vfma(x, row[j], sum[i][j]);
     }
     b += p.ldb;
   }
+  CLEAVE_UNROLL
   for (int i = 0; i < mr; ++i)
-    for (int j = 0; j < nv; ++j)
-      vstore(p.c + i * p.ldc + j * W, sum[i][j]);
+    CLEAVE_UNROLL
+  for (int j = 0; j < nv; ++j)
+    vstore(p.c + i * p.ldc + j * W, sum[i][j]);
 }
 
 template <std::size_t... index>
@@ -77,19 +85,55 @@ void multiplyTile(int rows, int vecs, const Product &p,
   tiles[(rows - 1) * productVecs + vecs - 1](p);
 }
 
-/// The product of whole tiles; `cols` is a multiple of W.
-inline void multiply(int64_t rows, int64_t cols, const Product &p) {
-  for (int64_t i = 0; i < rows; i += productRows)
-    for (int64_t j = 0; j < cols; j += productVecs * W) {
-      Product tile = p;
-      tile.a += i * p.rowStride;
-      tile.b += j;
-      tile.c += i * p.ldc + j;
-      multiplyTile(
-          int(smaller(rows - i, productRows)),
-          int(smaller(cols - j, productVecs * W) / W), tile,
-          std::make_index_sequence<std::size_t(productRows * productVecs)>());
-    }
+/// Rows [first, first + rows) of a product, columns [0, cols), a multiple of W.
+inline void multiplyRows(int64_t first, int64_t rows, int64_t cols,
+                         const Product &p) {
+  for (int64_t j = 0; j < cols; j += productVecs * W) {
+    Product tile = p;
+    tile.a += first * p.rowStride;
+    tile.b += j;
+    tile.c += first * p.ldc + j;
+    multiplyTile(
+        int(rows), int(smaller(cols - j, productVecs * W) / W), tile,
+        std::make_index_sequence<std::size_t(productRows * productVecs)>());
+  }
+}
+
+// The three products below leave out what causality makes zero. `diagonal`:
+// query i of the tile sees no key after i + diagonal of the tile.
+
+/// C[query, key] = A B: keys that no query of a panel sees are not computed.
+inline void multiplyIntoScores(int64_t queries, int64_t keys, int64_t diagonal,
+                               const Product &p) {
+  for (int64_t i = 0; i < queries; i += productRows) {
+    int64_t rows = smaller(queries - i, productRows);
+    multiplyRows(i, rows, roundUp(smaller(keys, i + rows + diagonal), W), p);
+  }
+}
+
+/// C[query, col] (+)= A[query, key] B[key, col], where p.depth counts the keys.
+inline void multiplyByScores(int64_t queries, int64_t cols, int64_t diagonal,
+                             const Product &p) {
+  for (int64_t i = 0; i < queries; i += productRows) {
+    int64_t rows = smaller(queries - i, productRows);
+    Product panel = p;
+    panel.depth = smaller(p.depth, i + rows + diagonal);
+    multiplyRows(i, rows, cols, panel);
+  }
+}
+
+/// C[key, col] (+)= A[query, key]^T B[query, col], where p.depth counts the
+/// queries.
+inline void multiplyByScoresT(int64_t keys, int64_t cols, int64_t diagonal,
+                              const Product &p) {
+  for (int64_t i = 0; i < keys; i += productRows) {
+    int64_t firstQuery = smaller(p.depth, larger(0, i - diagonal));
+    Product panel = p;
+    panel.depth -= firstQuery;
+    panel.a += firstQuery * p.stepStride;
+    panel.b += firstQuery * p.ldb;
+    multiplyRows(i, smaller(keys - i, productRows), cols, panel);
+  }
 }
 
 //===----------------------------------------------------------------------===//

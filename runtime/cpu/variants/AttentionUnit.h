@@ -36,7 +36,9 @@ inline void advanceRow(float *scores, int64_t cols, Seen seen, float softcap,
     highest = vmax(highest, score);
   }
   float raised = vmaximum(highest);
-  if (raised > most) {
+  if (most == -INFINITY) {
+    most = raised; // nothing to rescale yet
+  } else if (raised > most) {
     float shrink = vexp(vset(most - raised))[0];
     for (int64_t j = 0; j < padded; j += W)
       vstore(sum + j, vload(sum + j) * vset(shrink));
@@ -90,13 +92,15 @@ void computeQueries(const AttentionArgs &args, int64_t batch, int64_t head,
     int64_t cols = roundUp(keys, W);
     loadTransposed(headK, key, keys, dim, keysT);
     loadRows(headV, key, keys, dim, 1.0f, values, padded);
-    multiply(rows, cols,
-             {dim, q, padded, 1, keysT, keyBlock, scores, keyBlock, false});
+    multiplyIntoScores(
+        rows, keys, first - key,
+        {dim, q, padded, 1, keysT, keyBlock, scores, keyBlock, false});
     for (int64_t i = 0; i < rows; ++i)
       advanceRow(scores + i * keyBlock, cols, getSeen(s, first + i, key, keys),
                  s.softcap, most[i], total[i], sum + i * padded, padded);
-    multiply(rows, padded,
-             {keys, scores, keyBlock, 1, values, padded, sum, padded, true});
+    multiplyByScores(
+        rows, padded, first - key,
+        {keys, scores, keyBlock, 1, values, padded, sum, padded, true});
   }
 
   float *lse = args.lse + (batch * s.heads + head) * s.seq + first;

@@ -60,6 +60,10 @@ CLEAVE_INLINE void vstore16(uint16_t *p, VecI v, int64_t n) {
   _mm256_mask_storeu_epi16(p, getMask(n), _mm512_cvtepi32_epi16((__m512i)v));
 }
 
+/// Halves added until one lane is left.
+CLEAVE_INLINE float vsum(Vec v) { return _mm512_reduce_add_ps((__m512)v); }
+CLEAVE_INLINE float vmaximum(Vec v) { return _mm512_reduce_max_ps((__m512)v); }
+
 /// Lane j of row i becomes lane i of row j.
 CLEAVE_INLINE void vtranspose(Vec *rows) {
   __m512 a[16], b[16];
@@ -131,6 +135,19 @@ CLEAVE_INLINE void vstore16(uint16_t *p, VecI v, int64_t n) {
     p[i] = uint16_t(v[i]);
 }
 
+CLEAVE_INLINE float vsum(Vec v) {
+  __m128 x = _mm_add_ps(_mm256_castps256_ps128((__m256)v),
+                        _mm256_extractf128_ps((__m256)v, 1));
+  x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
+}
+CLEAVE_INLINE float vmaximum(Vec v) {
+  __m128 x = _mm_max_ps(_mm256_castps256_ps128((__m256)v),
+                        _mm256_extractf128_ps((__m256)v, 1));
+  x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+  return _mm_cvtss_f32(_mm_max_ss(x, _mm_movehdup_ps(x)));
+}
+
 CLEAVE_INLINE void vtranspose(Vec *rows) {
   __m256 a[8], b[8];
   for (int i = 0; i < 8; i += 2) {
@@ -186,6 +203,11 @@ CLEAVE_INLINE void vstore16(uint16_t *p, VecI v, int64_t n = W) {
   for (int64_t i = 0; i < n; ++i)
     p[i] = uint16_t(v[i]);
 }
+CLEAVE_INLINE float vsum(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+CLEAVE_INLINE float vmaximum(Vec v) {
+  float low = v[0] > v[1] ? v[0] : v[1], high = v[2] > v[3] ? v[2] : v[3];
+  return low > high ? low : high;
+}
 CLEAVE_INLINE void vtranspose(Vec *rows) {
   Vec t[W] = {};
   for (int i = 0; i < W; ++i)
@@ -206,22 +228,6 @@ CLEAVE_INLINE VecI vseti(int32_t x) { return (VecI){} + x; }
 /// Lanes of `a` where `take` is all ones, of `b` where it is zero.
 CLEAVE_INLINE Vec vselect(VecI take, Vec a, Vec b) {
   return (Vec)(((VecI)a & take) | ((VecI)b & ~take));
-}
-
-CLEAVE_INLINE float vsum(Vec v) {
-  float sum = 0;
-  for (int width = W / 2; width > 0; width /= 2)
-    for (int i = 0; i < width; ++i)
-      v[i] += v[i + width];
-  sum = v[0];
-  return sum;
-}
-
-CLEAVE_INLINE float vmaximum(Vec v) {
-  float most = v[0];
-  for (int i = 1; i < W; ++i)
-    most = v[i] > most ? v[i] : most;
-  return most;
 }
 
 CLEAVE_INLINE Vec vloadBf16(const uint16_t *p) {

@@ -1,0 +1,2 @@
+#define FUNCTIONS avx2Functions
+#include "test/runtime/cpu/VectorFunctions.inc"

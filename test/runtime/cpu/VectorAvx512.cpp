@@ -1,0 +1,2 @@
+#define FUNCTIONS avx512Functions
+#include "test/runtime/cpu/VectorFunctions.inc"

@@ -1,0 +1,2 @@
+#define FUNCTIONS portableFunctions
+#include "test/runtime/cpu/VectorFunctions.inc"
