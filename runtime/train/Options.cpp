@@ -26,11 +26,21 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
   CLI::Validator rate([](std::string &text) { return checkRate(text); },
                       "FLOAT", "rate");
 
+  CLI::Validator digits(
+      [](std::string &text) {
+        bool legal = text.find_first_not_of("0123456789") == text.npos;
+        return legal ? std::string()
+                     : "\"" + text +
+                           "\" is not a number of "
+                           "digits only";
+      },
+      "INT of at least 0", "digits");
+
   auto *data = app.add_option("--data", result.data,
                               "training data, one or more of: X.idx, X.bin or "
                               "X (a Megatron dataset), or a UTF-8 text file, "
                               "read as bytes");
-  data->type_name("DATA ...");
+  data->type_name("DATA");
   auto *tokens =
       app.add_option("--tokens", result.tokens,
                      "in place of --data: a safetensors file with \"inputs\" "
@@ -46,6 +56,7 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
       ->type_name("DIR");
   app.add_option("--seed", result.seed,
                  "of random weights and sample order; default 0")
+      ->check(digits)
       ->type_name("N");
   app.add_option("--save", result.save,
                  "write model.safetensors and config.json to DIR at the end")

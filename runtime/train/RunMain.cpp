@@ -4,6 +4,7 @@
 #include "runtime/train/Peak.h"
 #include "runtime/train/Train.h"
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -43,6 +44,8 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
                              const void *programData, size_t programSize,
                              KernelTable kernels) {
   bool speaks = isFirstProcess();
+  // A limit on the size of files is then an error, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
   Options options;
   std::string message;
   switch (parseOptions(argc, argv, options, message)) {

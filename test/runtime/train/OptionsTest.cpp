@@ -1,0 +1,107 @@
+//===- OptionsTest.cpp ----------------------------------------------------===//
+#include "runtime/train/Options.h"
+#include <gtest/gtest.h>
+#include <sstream>
+
+using namespace cleave::runtime;
+
+namespace {
+
+struct Parsed {
+  ParseResult result;
+  Options options;
+  std::string message;
+};
+
+Parsed parse(const std::string &line) {
+  std::istringstream words(line);
+  std::vector<std::string> arguments = {"train"};
+  for (std::string word; words >> word;)
+    arguments.push_back(word);
+  std::vector<const char *> argv;
+  for (const std::string &argument : arguments)
+    argv.push_back(argument.c_str());
+  Parsed parsed;
+  parsed.result = parseOptions(int(argv.size()), argv.data(), parsed.options,
+                               parsed.message);
+  return parsed;
+}
+
+TEST(Options, ReadsAll) {
+  Parsed p = parse("--data a b.idx --steps 20 --init in --seed 7 --save out "
+                   "--metrics m --trace t --trace-steps 3 --dump-outputs d "
+                   "--transport local --lr 1e-3 --min-lr 1e-4 --warmup-steps 0 "
+                   "--decay-steps 50 --log-every 5 --peak-gflops 100 "
+                   "--threads 2");
+  ASSERT_EQ(p.result, ParseResult::Run) << p.message;
+  const Options &o = p.options;
+  EXPECT_EQ(o.data, (std::vector<std::string>{"a", "b.idx"}));
+  EXPECT_EQ(o.steps, 20);
+  EXPECT_EQ(o.init, "in");
+  EXPECT_EQ(o.seed, 7u);
+  EXPECT_EQ(o.save, "out");
+  EXPECT_EQ(o.metrics, "m");
+  EXPECT_EQ(o.trace, "t");
+  EXPECT_EQ(o.traceSteps, 3);
+  EXPECT_EQ(o.dumpOutputs, "d");
+  EXPECT_EQ(o.backend, Backend::Local);
+  EXPECT_EQ(o.schedule.lr, 1e-3);
+  EXPECT_EQ(o.schedule.minLr, 1e-4);
+  EXPECT_EQ(o.schedule.warmupSteps, 0);
+  EXPECT_EQ(o.schedule.decaySteps, 50);
+  EXPECT_EQ(o.logEvery, 5);
+  EXPECT_EQ(o.peakGflops, 100);
+  EXPECT_EQ(o.threads, 2);
+}
+
+TEST(Options, HasDefaults) {
+  Parsed p = parse("--tokens t");
+  ASSERT_EQ(p.result, ParseResult::Run) << p.message;
+  EXPECT_EQ(p.options.steps, 0);
+  EXPECT_FALSE(p.options.schedule.lr);
+  EXPECT_FALSE(p.options.schedule.warmupSteps);
+  EXPECT_EQ(p.options.traceSteps, 10);
+  EXPECT_EQ(parse("--data a --steps 1 --transport mpi").options.backend,
+            Backend::Mpi);
+}
+
+TEST(Options, NamesWrongUsage) {
+  const std::pair<const char *, const char *> cases[] = {
+      {"", "expects --data or --tokens"},
+      {"--data a", "expects --steps with --data"},
+      {"--data a --steps 0", "--steps"},
+      {"--data a --steps -3", "--steps"},
+      {"--data a --steps x", "--steps"},
+      {"--data a --steps 99999999999999999999", "--steps"},
+      {"--data a --steps 1 --seed -1", "--seed"},
+      {"--data a --steps 1 --lr nan", "--lr"},
+      {"--data a --steps 1 --lr -0.1", "--lr"},
+      {"--data a --steps 1 --lr inf", "--lr"},
+      {"--data a --steps 1 --warmup-steps -1", "--warmup-steps"},
+      {"--data a --steps 1 --threads 0", "--threads"},
+      {"--data a --steps 1 --transport tcp", "--transport"},
+      {"--data a --steps 1 --tokens t", "--tokens"},
+      {"--data a --steps 1 --what", "--what"},
+      {"--data a --steps 1 --save", "--save"},
+  };
+  for (auto [line, word] : cases) {
+    Parsed p = parse(line);
+    EXPECT_EQ(p.result, ParseResult::UsageError) << line;
+    EXPECT_NE(p.message.find(word), std::string::npos)
+        << line << ": " << p.message;
+    EXPECT_EQ(p.message.find('\n'), std::string::npos) << p.message;
+  }
+}
+
+TEST(Options, HelpListsEveryOption) {
+  Parsed p = parse("--help");
+  ASSERT_EQ(p.result, ParseResult::Help);
+  for (const char *option :
+       {"--data", "--tokens", "--steps", "--init", "--seed", "--save",
+        "--metrics", "--trace", "--trace-steps", "--dump-outputs",
+        "--transport", "--threads", "--lr", "--min-lr", "--warmup-steps",
+        "--decay-steps", "--log-every", "--peak-gflops"})
+    EXPECT_NE(p.message.find(option), std::string::npos) << option;
+}
+
+} // namespace
