@@ -14,8 +14,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Emit/EmitCpu.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "passes/Emit/LaneEmitter.h"
+#include "passes/Emit/KernelEmitter.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -28,11 +27,11 @@ constexpr int64_t blockColumns = 1024;
 /// Bytes on the stack for values that are kept from one phase to the next.
 constexpr int64_t maxScratchBytes = 256 * 1024;
 
-class CpuEmitter {
+class CpuEmitter : KernelEmitter {
 public:
   CpuEmitter(KernelInfo &info, OpBuilder &b, LLVM::LLVMFuncOp func,
              int64_t lanes)
-      : info(info), b(b), e(b, func.getLoc()), func(func), width(lanes) {}
+      : KernelEmitter(info, b, func.getLoc(), lanes), func(func) {}
 
   void emit();
 
@@ -43,48 +42,19 @@ private:
       llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)>;
 
   void emitPrologue();
-  void emitRows();
   void emitRow(Value row);
   void emitFlat();
-  void emitColumns();
   void emitColumnBlock(Value begin, Value end);
   void addRows(Value firstRow, int64_t count, Value begin, Value end);
 
   SmallVector<Value> emitStaticLoop(int64_t count, int64_t unroll,
                                     ValueRange init, LaneBody body);
-  void emitDynamicLoop(Value begin, Value end, LaneBody body);
-  scf::ForOp
-  emitFor(Value begin, Value end, int64_t step, ValueRange init,
-          llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body);
+  void emitDynamicLoop(Value begin, Value end,
+                       llvm::function_ref<void(Value, Value)> body);
 
-  void evaluateScalars(Phase &phase, IRMapping &map);
-  void loadScalars(IRMapping &map, bool uniform, Value row);
-  void loadLanes(Phase &phase, IRMapping &map, ArrayRef<Value> rowBases,
-                 Value index, Value mask);
-  void evaluateLanes(Phase &phase, IRMapping &map, Value index);
-  void storeLane(unsigned output, Value value, Value rowBase, Value index,
-                 Value mask);
-  Value accumulateOnto(Value value, Value old);
-  Value getPointers(const Access &access, Value base, Value index);
-  SmallVector<Value> getRowBases(ArrayRef<Access> accesses, ValueRange bases,
-                                 Value row);
-  int64_t getUnroll(unsigned bodyCost) {
-    return bodyCost <= 12 ? 4 : bodyCost <= 40 ? 2 : 1;
-  }
-  Value saveSlot(Value saved, Value index);
-
-  KernelInfo &info;
-  OpBuilder &b;
-  LaneEmitter e;
   LLVM::LLVMFuncOp func;
-  int64_t width;
-
-  SmallVector<Value> inputs, outputs; // base pointers
-  IRMapping uniforms;                 // what holds for the whole call
-  Value begin, end;  // the range, in rows or columns of the prepared kernel
-  Value accumulates; // i1, null where outputs are overwritten
-  llvm::DenseMap<Value, Value> scratch; // saved values' arrays
-  SmallVector<Value> sums;              // column mode: accumulators
+  Value begin, end;        // the range, in rows or columns
+  SmallVector<Value> sums; // column mode: accumulators
 };
 
 } // namespace
@@ -92,18 +62,6 @@ private:
 //===----------------------------------------------------------------------===//
 // Loops
 //===----------------------------------------------------------------------===//
-
-scf::ForOp CpuEmitter::emitFor(
-    Value begin, Value end, int64_t step, ValueRange init,
-    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
-  return scf::ForOp::create(
-      b, e.loc, begin, end, e.constant(step), init,
-      [&](OpBuilder &, Location, Value index, ValueRange carried) {
-        // The builder already stands in the loop.
-        SmallVector<Value> next = body(index, carried);
-        scf::YieldOp::create(b, e.loc, next);
-      });
-}
 
 /// Lanes [0, count) of a loop whose length is known. `init` holds one set of
 /// carried values per unrolled copy.
@@ -142,22 +100,19 @@ SmallVector<Value> CpuEmitter::emitStaticLoop(int64_t count, int64_t unroll,
 }
 
 /// Lanes [begin, end), nothing carried.
-void CpuEmitter::emitDynamicLoop(Value begin, Value end, LaneBody body) {
+void CpuEmitter::emitDynamicLoop(Value begin, Value end,
+                                 llvm::function_ref<void(Value, Value)> body) {
   Value count = arith::SubIOp::create(b, e.loc, end, begin);
   Value whole = arith::AndIOp::create(b, e.loc, count, e.constant(-width));
   Value middle = e.addIndex(begin, whole);
-  emitFor(begin, middle, width, {},
-          [&](Value index, ValueRange) { return body(index, Value(), {}); });
+  emitFor(begin, middle, width, [&](Value index) { body(index, Value()); });
   Value rest = arith::SubIOp::create(b, e.loc, end, middle);
-  Value hasRest = e.isBelow(middle, end);
-  scf::IfOp::create(b, e.loc, hasRest, [&](OpBuilder &, Location) {
-    body(middle, e.maskBelow(rest, width), {});
-    scf::YieldOp::create(b, e.loc);
-  });
+  emitIf(e.isBelow(middle, end),
+         [&] { body(middle, e.maskBelow(rest, width)); });
 }
 
 //===----------------------------------------------------------------------===//
-// Pieces
+// Prologue
 //===----------------------------------------------------------------------===//
 
 void CpuEmitter::emitPrologue() {
@@ -176,22 +131,14 @@ void CpuEmitter::emitPrologue() {
   auto loadParam = [&](int32_t i) {
     Value slot = LLVM::GEPOp::create(b, e.loc, pointer, b.getI64Type(), params,
                                      ArrayRef<LLVM::GEPArg>{i});
-    return LLVM::LoadOp::create(b, e.loc, b.getI64Type(), slot);
+    return Value(LLVM::LoadOp::create(b, e.loc, b.getI64Type(), slot));
   };
   for (size_t i = 0; i < info.inputs.size(); ++i)
     inputs.push_back(loadBase(int64_t(i)));
   for (size_t i = 0; i < info.outputs.size(); ++i)
     outputs.push_back(loadBase(int64_t(info.inputs.size() + i)));
 
-  StringRef accumulate = info.kernel.getAccumulate();
-  if (accumulate == "always")
-    accumulates = arith::ConstantOp::create(b, e.loc, b.getBoolAttr(true));
-  else if (accumulate == "after_first")
-    accumulates = e.isBelow(e.constant(0), loadParam(1));
-
-  for (auto op : info.getBody().getOps<exec::ShardIndexOp>())
-    uniforms.map(op.getResult(), Value(arith::TruncIOp::create(
-                                     b, e.loc, b.getI32Type(), loadParam(0))));
+  setParameters([&] { return loadParam(0); }, [&] { return loadParam(1); });
 
   auto allocate = [&](int64_t elements) -> Value {
     return LLVM::AllocaOp::create(b, e.loc, pointer, b.getF32Type(),
@@ -204,131 +151,6 @@ void CpuEmitter::emitPrologue() {
   if (info.mode == exec::KernelMode::Column)
     for (size_t i = 0; i < outputs.size(); ++i)
       sums.push_back(allocate(std::min(blockColumns, info.columns)));
-}
-
-/// Reads the lane-invariant inputs that depend on the row, or those that don't.
-void CpuEmitter::loadScalars(IRMapping &map, bool uniform, Value row) {
-  for (auto [i, access] : llvm::enumerate(info.inputs)) {
-    Value arg = info.getBody().getArgument(i);
-    if (info.isVarying(arg) || access.isUniform() != uniform)
-      continue;
-    Value offset =
-        uniform ? e.constant(access.offset) : e.rowOffset(access, row);
-    Value pointer = e.address(inputs[i], offset, access.type);
-    map.map(arg, e.load(pointer, access.type, 0, Value()));
-  }
-}
-
-/// Evaluates those scalars of `phase` that `map` does not know yet.
-void CpuEmitter::evaluateScalars(Phase &phase, IRMapping &map) {
-  for (Operation *op : phase.scalars) {
-    if (map.contains(op->getResult(0)))
-      continue;
-    auto reduce = dyn_cast<exec::RowReduceOp>(op);
-    if (!reduce) {
-      e.evaluate(op, map, 0);
-      continue;
-    }
-    // The fold of a value that is the same in all columns.
-    Value value = map.lookup(reduce.getValue());
-    if (reduce.getKind() == exec::ReduceKind::Sum)
-      value = arith::MulFOp::create(b, e.loc, value,
-                                    e.constantFloat(double(info.columns)));
-    map.map(reduce.getResult(), value);
-  }
-}
-
-/// Base pointers moved to `row`; left alone where there is no row.
-SmallVector<Value> CpuEmitter::getRowBases(ArrayRef<Access> accesses,
-                                           ValueRange bases, Value row) {
-  SmallVector<Value> moved;
-  for (auto [access, base] : llvm::zip(accesses, bases))
-    moved.push_back(e.address(base, e.rowOffset(access, row), access.type));
-  return moved;
-}
-
-/// One address per lane of a flat kernel's general access.
-Value CpuEmitter::getPointers(const Access &access, Value base, Value index) {
-  Value rows = e.iota(index, width);
-  auto splat = [&](int64_t value) { return e.splat(e.constant(value), width); };
-  if (access.rowDiv > 1)
-    rows = arith::DivUIOp::create(b, e.loc, rows, splat(access.rowDiv));
-  if (access.rowMod > 0)
-    rows = arith::RemUIOp::create(b, e.loc, rows, splat(access.rowMod));
-  rows = arith::MulIOp::create(b, e.loc, rows, splat(access.rowStride));
-  rows = arith::AddIOp::create(b, e.loc, rows, splat(access.offset));
-  auto type = VectorType::get({width}, base.getType());
-  return LLVM::GEPOp::create(b, e.loc, type, e.getMemoryType(access.type), base,
-                             ArrayRef<LLVM::GEPArg>{rows});
-}
-
-void CpuEmitter::loadLanes(Phase &phase, IRMapping &map,
-                           ArrayRef<Value> rowBases, Value index, Value mask) {
-  for (unsigned i : phase.loads) {
-    const Access &access = info.inputs[i];
-    Value value;
-    if (info.mode != exec::KernelMode::Flat) {
-      Value pointer = e.address(rowBases[i], index, access.type);
-      value = e.load(pointer, access.type, width, mask);
-    } else if (access.isContiguousAlongRows()) {
-      Value pointer =
-          e.address(inputs[i], e.addIndex(index, access.offset), access.type);
-      value = e.load(pointer, access.type, width, mask);
-    } else {
-      value = e.gather(getPointers(access, inputs[i], index), access.type,
-                       width, mask);
-    }
-    map.map(info.getBody().getArgument(i), value);
-  }
-}
-
-Value CpuEmitter::saveSlot(Value saved, Value index) {
-  return e.address(scratch.lookup(saved), index, b.getF32Type());
-}
-
-void CpuEmitter::evaluateLanes(Phase &phase, IRMapping &map, Value index) {
-  for (Value value : phase.restores)
-    map.map(value, e.load(saveSlot(value, index), b.getF32Type(), width,
-                          Value(), /*alignment=*/4));
-  for (Operation *op : phase.lanes) {
-    if (!isa<exec::ColumnOp>(op)) {
-      e.evaluate(op, map, width);
-      continue;
-    }
-    Value column = arith::TruncIOp::create(b, e.loc, b.getI32Type(), index);
-    map.map(op->getResult(0), e.iota(column, width));
-  }
-  for (Value value : phase.saves)
-    e.store(map.lookup(value), saveSlot(value, index), b.getF32Type(), width,
-            Value());
-}
-
-/// value, or value + old where this launch accumulates.
-Value CpuEmitter::accumulateOnto(Value value, Value old) {
-  Value sum = isa<FloatType>(getElementTypeOrSelf(value.getType()))
-                  ? e.addFloat(old, value)
-                  : Value(arith::AddIOp::create(b, e.loc, old, value));
-  return e.select(accumulates, sum, value);
-}
-
-void CpuEmitter::storeLane(unsigned output, Value value, Value rowBase,
-                           Value index, Value mask) {
-  const Access &access = info.outputs[output];
-  value = e.splat(value, width);
-  if (info.mode == exec::KernelMode::Flat && !access.isContiguousAlongRows()) {
-    Value pointers = getPointers(access, outputs[output], index);
-    if (accumulates)
-      value =
-          accumulateOnto(value, e.gather(pointers, access.type, width, mask));
-    e.scatter(value, pointers, access.type, mask);
-    return;
-  }
-  if (info.mode == exec::KernelMode::Flat)
-    index = e.addIndex(index, access.offset);
-  Value pointer = e.address(rowBase, index, access.type);
-  if (accumulates)
-    value = accumulateOnto(value, e.load(pointer, access.type, width, mask));
-  e.store(value, pointer, access.type, width, mask);
 }
 
 //===----------------------------------------------------------------------===//
@@ -346,7 +168,9 @@ void CpuEmitter::emitRow(Value row) {
     evaluateScalars(phase, map);
     if (!phase.hasLoop())
       continue;
-    int64_t unroll = getUnroll(phase.lanes.size());
+    // Few enough ops that copies fit, and enough copies to hide latencies.
+    size_t cost = phase.lanes.size();
+    int64_t unroll = cost <= 12 ? 4 : cost <= 40 ? 2 : 1;
     size_t folds = phase.reduces.size();
     SmallVector<Value> init;
     for (int64_t u = 0; u < unroll; ++u)
@@ -382,22 +206,7 @@ void CpuEmitter::emitRow(Value row) {
     }
   }
 
-  for (auto [i, access] : llvm::enumerate(info.outputs)) {
-    if (access.column)
-      continue;
-    Value value = map.lookup(yielded[i]);
-    if (accumulates)
-      value =
-          accumulateOnto(value, e.load(outBases[i], access.type, 0, Value()));
-    e.store(value, outBases[i], access.type, 0, Value());
-  }
-}
-
-void CpuEmitter::emitRows() {
-  emitFor(begin, end, 1, {}, [&](Value row, ValueRange) {
-    emitRow(row);
-    return SmallVector<Value>();
-  });
+  storeScalars(map, outBases);
 }
 
 //===----------------------------------------------------------------------===//
@@ -406,13 +215,13 @@ void CpuEmitter::emitRows() {
 
 void CpuEmitter::emitFlat() {
   Phase &phase = info.phases.front();
-  emitDynamicLoop(begin, end, [&](Value index, Value mask, ValueRange) {
+  evaluateScalars(phase, uniforms);
+  emitDynamicLoop(begin, end, [&](Value index, Value mask) {
     IRMapping lanes = uniforms;
     loadLanes(phase, lanes, inputs, index, mask);
     evaluateLanes(phase, lanes, index);
     for (auto [i, value] : llvm::enumerate(info.getYield().getValues()))
       storeLane(i, lanes.lookup(value), outputs[i], index, mask);
-    return SmallVector<Value>();
   });
 }
 
@@ -433,7 +242,7 @@ void CpuEmitter::addRows(Value firstRow, int64_t count, Value begin,
     evaluateScalars(phase, map);
     bases.push_back(getRowBases(info.inputs, inputs, row));
   }
-  emitDynamicLoop(begin, end, [&](Value index, Value mask, ValueRange) {
+  emitDynamicLoop(begin, end, [&](Value index, Value mask) {
     // values[output][row]
     SmallVector<SmallVector<Value>> values(outputs.size());
     for (int64_t i = 0; i < count; ++i) {
@@ -453,7 +262,6 @@ void CpuEmitter::addRows(Value firstRow, int64_t count, Value begin,
       e.store(e.addFloat(old, tree[0]), pointer, b.getF32Type(), width, Value(),
               4);
     }
-    return SmallVector<Value>();
   });
 }
 
@@ -463,25 +271,21 @@ void CpuEmitter::emitColumnBlock(Value begin, Value end) {
     return e.address(sum, local, b.getF32Type());
   };
   Value zero = e.splat(e.constantFloat(0), width);
-  emitDynamicLoop(begin, end, [&](Value index, Value, ValueRange) {
+  emitDynamicLoop(begin, end, [&](Value index, Value) {
     for (Value sum : sums)
       e.store(zero, localAddress(sum, index), b.getF32Type(), width, Value());
-    return SmallVector<Value>();
   });
 
   // Bodies are copied once per row.
   int64_t group = info.getLaneCost() <= 40 ? 4 : 2;
   int64_t whole = info.rows / group * group;
   if (whole)
-    emitFor(e.constant(0), e.constant(whole), group, {},
-            [&](Value row, ValueRange) {
-              addRows(row, group, begin, end);
-              return SmallVector<Value>();
-            });
+    emitFor(e.constant(0), e.constant(whole), group,
+            [&](Value row) { addRows(row, group, begin, end); });
   if (info.rows > whole)
     addRows(e.constant(whole), info.rows - whole, begin, end);
 
-  emitDynamicLoop(begin, end, [&](Value index, Value mask, ValueRange) {
+  emitDynamicLoop(begin, end, [&](Value index, Value mask) {
     for (auto [i, sum] : llvm::enumerate(sums)) {
       Value value =
           e.load(localAddress(sum, index), b.getF32Type(), width, Value(), 4);
@@ -489,16 +293,6 @@ void CpuEmitter::emitColumnBlock(Value begin, Value end) {
                              info.outputs[i].type);
       storeLane(i, value, base, index, mask);
     }
-    return SmallVector<Value>();
-  });
-}
-
-void CpuEmitter::emitColumns() {
-  emitFor(begin, end, blockColumns, {}, [&](Value first, ValueRange) {
-    Value last =
-        arith::MinSIOp::create(b, e.loc, end, e.addIndex(first, blockColumns));
-    emitColumnBlock(first, last);
-    return SmallVector<Value>();
   });
 }
 
@@ -512,13 +306,20 @@ void CpuEmitter::emit() {
       width /= 2;
   emitPrologue();
   loadScalars(uniforms, /*uniform=*/true, Value());
-  if (info.mode == exec::KernelMode::Flat) {
-    evaluateScalars(info.phases.front(), uniforms);
+  switch (info.mode) {
+  case exec::KernelMode::Row:
+    emitFor(begin, end, 1, [&](Value row) { emitRow(row); });
+    break;
+  case exec::KernelMode::Flat:
     emitFlat();
-  } else if (info.mode == exec::KernelMode::Column) {
-    emitColumns();
-  } else {
-    emitRows();
+    break;
+  case exec::KernelMode::Column:
+    emitFor(begin, end, blockColumns, [&](Value first) {
+      Value last = arith::MinSIOp::create(b, e.loc, end,
+                                          e.addIndex(first, blockColumns));
+      emitColumnBlock(first, last);
+    });
+    break;
   }
   LLVM::ReturnOp::create(b, e.loc, ValueRange());
 }

@@ -102,6 +102,8 @@ Value LaneEmitter::splat(Value value, int64_t lanes) {
 }
 
 Value LaneEmitter::iota(Value start, int64_t lanes) {
+  if (!lanes)
+    return start;
   auto element = cast<IntegerType>(start.getType());
   SmallVector<APInt> steps;
   for (int64_t i = 0; i < lanes; ++i)
@@ -240,6 +242,8 @@ void LaneEmitter::store(Value value, Value pointer, Type stored, int64_t lanes,
 
 Value LaneEmitter::gather(Value pointers, Type stored, int64_t lanes,
                           Value mask) {
+  if (!lanes)
+    return load(pointers, stored, 0, mask);
   Type type = withLanes(getMemoryType(stored), lanes);
   if (!mask)
     mask = constantMask(lanes, lanes);
@@ -252,7 +256,9 @@ Value LaneEmitter::gather(Value pointers, Type stored, int64_t lanes,
 
 void LaneEmitter::scatter(Value value, Value pointers, Type stored,
                           Value mask) {
-  auto type = cast<VectorType>(pointers.getType());
+  auto type = dyn_cast<VectorType>(pointers.getType());
+  if (!type)
+    return store(value, pointers, stored, 0, mask);
   int64_t lanes = type.getNumElements();
   if (!mask)
     mask = constantMask(lanes, lanes);
