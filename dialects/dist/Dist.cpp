@@ -51,10 +51,9 @@ static ParseResult parseAxisNames(AsmParser &parser, ArrayAttr &names) {
 
 static void printAxisNames(AsmPrinter &printer, ArrayAttr names) {
   printer << "{";
-  llvm::interleaveComma(names.getAsValueRange<StringAttr>(), printer,
-                        [&](StringRef name) {
-                          printer.printKeywordOrString(name);
-                        });
+  llvm::interleaveComma(
+      names.getAsValueRange<StringAttr>(), printer,
+      [&](StringRef name) { printer.printKeywordOrString(name); });
   printer << "}";
 }
 

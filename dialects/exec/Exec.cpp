@@ -37,7 +37,8 @@ void ExecDialect::initialize() {
 
 /// The scalar type a kernel body sees for a stored element type.
 static Type getComputeType(Type stored) {
-  return isa<FloatType>(stored) ? Float32Type::get(stored.getContext()) : stored;
+  return isa<FloatType>(stored) ? Float32Type::get(stored.getContext())
+                                : stored;
 }
 
 LogicalResult KernelOp::verify() {
@@ -85,8 +86,7 @@ LogicalResult KernelOp::verify() {
            << getAccumulate() << "\"";
   if (getMode() == KernelMode::Flat && getColumns() != 1)
     return emitOpError("expects one column in flat mode, got ") << getColumns();
-  if (getMode() != KernelMode::Row &&
-      !block.getOps<RowReduceOp>().empty())
+  if (getMode() != KernelMode::Row && !block.getOps<RowReduceOp>().empty())
     return emitOpError("expects exec.row_reduce in row mode only");
   if (getMode() == KernelMode::Column)
     for (auto [i, attr] : llvm::enumerate(getOutputs())) {

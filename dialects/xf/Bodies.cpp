@@ -515,15 +515,15 @@ static Value isInVocab(Scalars &s, Value x, uint64_t vocab) {
 SmallVector<Value> RowMaxOp::buildBody(OpBuilder &b, ValueRange args) {
   Scalars s{b, getLoc()};
   Value lowest = s.constant(-std::numeric_limits<float>::max());
-  return {s.maxRow(
-      s.select(isInVocab(s, getX(), getVocab()), args[0], lowest))};
+  return {
+      s.maxRow(s.select(isInVocab(s, getX(), getVocab()), args[0], lowest))};
 }
 
 SmallVector<Value> SumExpOp::buildBody(OpBuilder &b, ValueRange args) {
   Scalars s{b, getLoc()};
   Value exp = s.exp(s.sub(args[0], args[1]));
-  return {s.sumRow(
-      s.select(isInVocab(s, getX(), getVocab()), exp, s.constant(0)))};
+  return {
+      s.sumRow(s.select(isInVocab(s, getX(), getVocab()), exp, s.constant(0)))};
 }
 
 SmallVector<Value> PickOp::buildBody(OpBuilder &b, ValueRange args) {
@@ -548,10 +548,10 @@ SmallVector<Value> CrossEntropyGradOp::buildBody(OpBuilder &b,
   Value target = args[2];
   Value hit = s.compare(arith::CmpIPredicate::eq, column, target);
   Value p = s.exp(s.sub(args[0], args[1]));
-  Value grad = s.mul(
-      args[3], s.sub(p, s.select(hit, s.constant(1), s.constant(0))));
-  Value inside = s.compare(arith::CmpIPredicate::slt, column,
-                           s.constantInt(getVocab()));
+  Value grad =
+      s.mul(args[3], s.sub(p, s.select(hit, s.constant(1), s.constant(0))));
+  Value inside =
+      s.compare(arith::CmpIPredicate::slt, column, s.constantInt(getVocab()));
   Value counted =
       s.compare(arith::CmpIPredicate::sge, target, s.constantInt(0));
   Value keep = arith::AndIOp::create(b, getLoc(), inside, counted);

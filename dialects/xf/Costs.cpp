@@ -24,8 +24,7 @@ double cleave::xf::getTensorBytes(Operation *op) {
 /// Each element of the weight meets each leading row once.
 double LinearOp::getFlops() {
   double rows = 1;
-  for (int64_t size :
-       getX().getType().getShape().take_front(getNumLeading()))
+  for (int64_t size : getX().getType().getShape().take_front(getNumLeading()))
     rows *= double(size);
   return 2 * rows * getElements(getWeight());
 }

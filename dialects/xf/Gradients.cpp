@@ -37,17 +37,16 @@ void LinearOp::buildGradient(OpBuilder &b, ValueRange grads,
                                         getX(), dy, getNumLeading(),
                                         getInputsFirst());
   if (getBias() && wanted[2])
-    out[2] =
-        ReduceLeadingOp::create(b, getLoc(), toF32(typeOf(getBias())), dy);
+    out[2] = ReduceLeadingOp::create(b, getLoc(), toF32(typeOf(getBias())), dy);
 }
 
 void RMSNormOp::buildGradient(OpBuilder &b, ValueRange grads,
                               ArrayRef<bool> wanted,
                               MutableArrayRef<Value> out) {
   if (wanted[0])
-    out[0] = RMSNormGradOp::create(b, getLoc(), typeOf(getX()), getX(),
-                                   getWeight(), getRstd(), grads[0],
-                                   getOffset());
+    out[0] =
+        RMSNormGradOp::create(b, getLoc(), typeOf(getX()), getX(), getWeight(),
+                              getRstd(), grads[0], getOffset());
   if (wanted[1])
     out[1] = NormWeightGradOp::create(b, getLoc(), toF32(typeOf(getWeight())),
                                       getX(), getRstd(), grads[0], Value());
@@ -79,8 +78,8 @@ void AttentionOp::buildGradient(OpBuilder &b, ValueRange grads, ArrayRef<bool>,
                                 MutableArrayRef<Value> out) {
   auto grad = AttentionGradOp::create(
       b, getLoc(), TypeRange{typeOf(getQ()), typeOf(getK()), typeOf(getV())},
-      getQ(), getK(), getV(), getResult(), getLse(), grads[0],
-      getScaleAttr(), getWindowAttr(), getSoftcapAttr());
+      getQ(), getK(), getV(), getResult(), getLse(), grads[0], getScaleAttr(),
+      getWindowAttr(), getSoftcapAttr());
   for (auto [i, value] : llvm::enumerate(grad.getResults()))
     out[i] = value;
 }
@@ -95,9 +94,9 @@ void ActivationOp::buildGradient(OpBuilder &b, ValueRange grads,
 
 void GluOp::buildGradient(OpBuilder &b, ValueRange grads, ArrayRef<bool>,
                           MutableArrayRef<Value> out) {
-  auto grad = GluGradOp::create(
-      b, getLoc(), TypeRange{typeOf(getGate()), typeOf(getUp())}, getGate(),
-      getUp(), grads[0], getKind());
+  auto grad = GluGradOp::create(b, getLoc(),
+                                TypeRange{typeOf(getGate()), typeOf(getUp())},
+                                getGate(), getUp(), grads[0], getKind());
   out[0] = grad.getDgate();
   out[1] = grad.getDup();
 }
@@ -125,10 +124,10 @@ void CastOp::buildGradient(OpBuilder &b, ValueRange grads,
                            ArrayRef<bool> wanted, MutableArrayRef<Value> out) {
   if (!wanted[0])
     return;
-  bool same = typeOf(grads[0]).getElementType() ==
-              typeOf(getX()).getElementType();
-  out[0] = same ? grads[0]
-                : CastOp::create(b, getLoc(), typeOf(getX()), grads[0]);
+  bool same =
+      typeOf(grads[0]).getElementType() == typeOf(getX()).getElementType();
+  out[0] =
+      same ? grads[0] : CastOp::create(b, getLoc(), typeOf(getX()), grads[0]);
 }
 
 void SliceRowsOp::buildGradient(OpBuilder &b, ValueRange grads,
@@ -136,9 +135,8 @@ void SliceRowsOp::buildGradient(OpBuilder &b, ValueRange grads,
                                 MutableArrayRef<Value> out) {
   if (wanted[0])
     out[0] = PadRowsOp::create(
-        b, getLoc(),
-        typeOf(getX()).clone(typeOf(grads[0]).getElementType()), grads[0],
-        getStartAttr());
+        b, getLoc(), typeOf(getX()).clone(typeOf(grads[0]).getElementType()),
+        grads[0], getStartAttr());
 }
 
 void CrossEntropyOp::buildGradient(OpBuilder &b, ValueRange grads,

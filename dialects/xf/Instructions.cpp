@@ -69,8 +69,8 @@ Operation *LinearWeightGradOp::buildInstruction(OpBuilder &b,
   int64_t outs = typeOf(getDy()).getNumElements() / rows;
   Value xBuffer = site.inputs[0], dyBuffer = site.inputs[1];
   if (getInputsFirst())
-    return buildGemm(b, getLoc(), site, {xBuffer, dyBuffer},
-                     {ins, outs, rows}, true, false,
+    return buildGemm(b, getLoc(), site, {xBuffer, dyBuffer}, {ins, outs, rows},
+                     true, false,
                      {codeOf(getX()), codeOf(getDy()), codeOf(getResult())});
   return buildGemm(b, getLoc(), site, {dyBuffer, xBuffer}, {outs, ins, rows},
                    true, false,
@@ -83,10 +83,10 @@ Operation *AttentionOp::buildInstruction(OpBuilder &b,
   int64_t kvHeads = typeOf(getK()).getDimSize(2), type = codeOf(getQ());
   size_t bytes = cpu::attentionWorkspaceBytes(q[0], q[1], q[2], kvHeads, q[3],
                                               type, site.threads);
-  return exec::AttentionOp::create(
-      b, getLoc(), site.inputs, site.outputs, addWorkspace(b, getLoc(), bytes),
-      q[0], q[1], q[2], kvHeads, q[3], getWindow(), type, getScale(),
-      getSoftcap());
+  return exec::AttentionOp::create(b, getLoc(), site.inputs, site.outputs,
+                                   addWorkspace(b, getLoc(), bytes), q[0], q[1],
+                                   q[2], kvHeads, q[3], getWindow(), type,
+                                   getScale(), getSoftcap());
 }
 
 Operation *AttentionGradOp::buildInstruction(OpBuilder &b,
@@ -95,10 +95,10 @@ Operation *AttentionGradOp::buildInstruction(OpBuilder &b,
   int64_t kvHeads = typeOf(getK()).getDimSize(2), type = codeOf(getQ());
   size_t bytes = cpu::attentionGradWorkspaceBytes(q[0], q[1], q[2], kvHeads,
                                                   q[3], type, site.threads);
-  return exec::AttentionGradOp::create(
-      b, getLoc(), site.inputs, site.outputs, addWorkspace(b, getLoc(), bytes),
-      q[0], q[1], q[2], kvHeads, q[3], getWindow(), type, getScale(),
-      getSoftcap());
+  return exec::AttentionGradOp::create(b, getLoc(), site.inputs, site.outputs,
+                                       addWorkspace(b, getLoc(), bytes), q[0],
+                                       q[1], q[2], kvHeads, q[3], getWindow(),
+                                       type, getScale(), getSoftcap());
 }
 
 Operation *EmbeddingOp::buildInstruction(OpBuilder &b,
@@ -106,8 +106,8 @@ Operation *EmbeddingOp::buildInstruction(OpBuilder &b,
   ArrayRef<int64_t> table = typeOf(getTable()).getShape();
   return exec::EmbeddingOp::create(
       b, getLoc(), site.inputs, site.outputs, ValueRange(),
-      typeOf(getIds()).getNumElements(), table[1], table[0],
-      codeOf(getTable()), codeOf(getResult()), getShardAxes(*this));
+      typeOf(getIds()).getNumElements(), table[1], table[0], codeOf(getTable()),
+      codeOf(getResult()), getShardAxes(*this));
 }
 
 Operation *EmbeddingGradOp::buildInstruction(OpBuilder &b,
@@ -122,7 +122,7 @@ Operation *EmbeddingGradOp::buildInstruction(OpBuilder &b,
 Operation *ScheduleOp::buildInstruction(OpBuilder &b,
                                         const InstructionSite &site) {
   return exec::ScheduleOp::create(
-      b, getLoc(), ValueRange(), site.outputs, ValueRange(),
-      int64_t(getKind()), getWarmupSteps(), getDecaySteps(), getStableSteps(),
-      getLr(), getMinLr(), getBeta1(), getBeta2());
+      b, getLoc(), ValueRange(), site.outputs, ValueRange(), int64_t(getKind()),
+      getWarmupSteps(), getDecaySteps(), getStableSteps(), getLr(), getMinLr(),
+      getBeta1(), getBeta2());
 }

@@ -80,8 +80,8 @@ LogicalResult LinearOp::verify() {
   ArrayRef<int64_t> w = shapeOf(getWeight());
   ArrayRef<int64_t> ins =
       getInputsFirst() ? w.take_front(contract) : w.take_back(contract);
-  ArrayRef<int64_t> outs = getInputsFirst() ? w.drop_front(contract)
-                                            : w.drop_back(contract);
+  ArrayRef<int64_t> outs =
+      getInputsFirst() ? w.drop_front(contract) : w.drop_back(contract);
   if (shapeOf(getX()).take_back(contract) != ins)
     return emitOpError("expects x to end in the weight's input dims ")
            << format(ins) << ", got " << format(shapeOf(getX()));
@@ -113,8 +113,7 @@ LogicalResult RMSNormOp::verify() {
 LogicalResult LayerNormOp::verify() {
   FailureOr<ArrayRef<int64_t>> rows = getNormRows(*this, getX(), getWeight());
   if (failed(rows) ||
-      failed(
-          expectShape(*this, "a bias", getBias(), shapeOf(getWeight()))) ||
+      failed(expectShape(*this, "a bias", getBias(), shapeOf(getWeight()))) ||
       failed(expectShape(*this, "a result", getResult(), shapeOf(getX()))) ||
       failed(expectShape(*this, "a mean", getMean(), *rows)))
     return failure();

@@ -50,8 +50,8 @@ LogicalResult SetOp::verifySymbolUses(SymbolTableCollection &table) {
 static RankedTensorType getSliceType(RankedTensorType type) {
   Attribute encoding = type.getEncoding();
   if (auto on = dyn_cast_or_null<dist::OnAttr>(encoding)) {
-    auto dims = ArrayAttr::get(type.getContext(),
-                               on.getDims().getValue().drop_front());
+    auto dims =
+        ArrayAttr::get(type.getContext(), on.getDims().getValue().drop_front());
     encoding = dist::OnAttr::get(type.getContext(), on.getMesh(), dims,
                                  on.getPartial(), on.getReduction());
   }
@@ -72,7 +72,8 @@ LogicalResult AccumulateOp::verify() {
              << i << " to be the count, " << getCount();
     if (auto on = dist::getPlacementAttr(type))
       if (!cast<ArrayAttr>(on.getDims()[0]).empty())
-        return emitOpError("expects dim 0 of input ") << i << " not to be split";
+        return emitOpError("expects dim 0 of input ")
+               << i << " not to be split";
     if (block.getArgument(i).getType() != getSliceType(type))
       return emitOpError("expects block argument ")
              << i << " of type " << getSliceType(type) << ", got "

@@ -46,8 +46,8 @@ llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
   if (layout.dp < 1 || layout.tp < 1)
     return makeError("parallel degrees must be at least 1");
   if (layout.zero < 0 || layout.zero > 3)
-    return makeError(llvm::formatv("--zero {0}: legal stages are 0, 1, 2, 3",
-                                   layout.zero));
+    return makeError(
+        llvm::formatv("--zero {0}: legal stages are 0, 1, 2, 3", layout.zero));
   int64_t samples = batch.microBatch * layout.dp;
   if (samples < 1 || batch.globalBatch % samples != 0)
     return makeError(llvm::formatv(
@@ -105,7 +105,8 @@ llvm::Error cleave::checkPlan(const Plan &plan, const Model &model,
   const int64_t model3[] = {model.heads, model.kvHeads, model.intermediate};
   const int64_t samples[] = {batch.globalBatch / plan.microBatches};
   const int64_t seq[] = {batch.seqLen};
-  if (llvm::Error error = check("heads", "attention heads", model.heads, model3))
+  if (llvm::Error error =
+          check("heads", "attention heads", model.heads, model3))
     return error;
   if (llvm::Error error =
           check("kv_heads", "key-value heads", model.kvHeads, model3))

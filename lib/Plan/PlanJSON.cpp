@@ -16,8 +16,8 @@ using namespace cleave;
 namespace json = llvm::json;
 
 static const llvm::StringRef dimNames[] = {
-    "batch",    "sequence", "vocab",    "hidden",
-    "heads",    "kv_heads", "head_dim", "intermediate"};
+    "batch", "sequence", "vocab",    "hidden",
+    "heads", "kv_heads", "head_dim", "intermediate"};
 
 std::string Plan::toJSON() const {
   auto names = [&](const AxisList &axes) {
@@ -153,8 +153,8 @@ private:
     if (const json::Object *dims = root.getObject("dims")) {
       expectKeys(*dims, "dims", dimNames);
       for (const auto &entry : *dims) {
-        AxisList axes = readAxes(
-            entry.second, llvm::StringRef(entry.first), plan.mesh);
+        AxisList axes =
+            readAxes(entry.second, llvm::StringRef(entry.first), plan.mesh);
         if (!axes.empty())
           plan.dims[llvm::StringRef(entry.first).str()] = axes;
       }

@@ -1,14 +1,6 @@
 //===- EmitObject.cpp - Kernels and program as one object file ------------===//
 #include "passes/Emit/EmitObject.h"
 #include "dialects/exec/Exec.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Export.h"
 #include "passes/Emit/EmitCpu.h"
 #include "passes/Emit/LowerToLLVM.h"
 #include "llvm/IR/Constants.h"
@@ -16,11 +8,9 @@
 #include "llvm/IR/Module.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
-#include "llvm/Transforms/Scalar/EarlyCSE.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
 
 using namespace mlir;
@@ -87,28 +77,6 @@ static int64_t getLanes(llvm::TargetMachine &machine) {
 // LLVM IR
 //===----------------------------------------------------------------------===//
 
-/// The kernels as llvm functions, in a new module.
-static FailureOr<OwningOpRef<ModuleOp>> lowerKernels(ModuleOp kernels,
-                                                     int64_t lanes) {
-  MLIRContext *context = kernels.getContext();
-  context->loadDialect<LLVM::LLVMDialect, arith::ArithDialect,
-                       cf::ControlFlowDialect, math::MathDialect,
-                       scf::SCFDialect>();
-  OwningOpRef<ModuleOp> lowered(ModuleOp::create(kernels.getLoc()));
-  OpBuilder b = OpBuilder::atBlockEnd(lowered->getBody());
-  for (auto kernel : kernels.getOps<exec::KernelOp>()) {
-    auto copy = cast<exec::KernelOp>(b.clone(*kernel));
-    FailureOr<LLVM::LLVMFuncOp> func = emitCpuKernel(copy, lanes);
-    if (failed(func))
-      return failure();
-    func->setLinkage(LLVM::Linkage::Internal);
-    b.setInsertionPointToEnd(lowered->getBody());
-  }
-  if (failed(lowerToLLVM(*lowered)))
-    return failure();
-  return lowered;
-}
-
 /// Defines cleave_kernels, cleave_kernel_count, cleave_program and
 /// cleave_program_size.
 static void defineTables(llvm::Module &module, ArrayRef<llvm::Function *> funcs,
@@ -149,26 +117,6 @@ static void defineTables(llvm::Module &module, ArrayRef<llvm::Function *> funcs,
   llvm::appendToUsed(module, {data});
 }
 
-/// The kernels are vectorized and unrolled as they should be; what is left is
-/// to share addresses and to move row and call invariants out of loops.
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
-  llvm::LoopAnalysisManager loops;
-  llvm::FunctionAnalysisManager functions;
-  llvm::CGSCCAnalysisManager graph;
-  llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(modules);
-  builder.registerCGSCCAnalyses(graph);
-  builder.registerFunctionAnalyses(functions);
-  builder.registerLoopAnalyses(loops);
-  builder.crossRegisterProxies(loops, functions, graph, modules);
-  llvm::ModulePassManager passes;
-  llvm::cantFail(builder.parsePassPipeline(
-      passes, "function(early-cse,instcombine<no-verify-fixpoint>,"
-              "loop-mssa(licm),simplifycfg,early-cse,instsimplify)"));
-  passes.run(module, modules);
-}
-
 namespace {
 struct Compiled {
   llvm::LLVMContext context;
@@ -187,28 +135,28 @@ static LogicalResult compile(ModuleOp kernels, const ObjectOptions &options,
   if (!lanes)
     return kernels.emitError("expects an x86-64 CPU with AVX2 and FMA, got \"")
            << result.machine->getTargetCPU() << "\"";
-  auto lowered = lowerKernels(kernels, lanes);
-  if (failed(lowered))
+  auto module = lowerKernels(
+      kernels, result.context, *result.machine,
+      [&](exec::KernelOp kernel) -> LogicalResult {
+        FailureOr<LLVM::LLVMFuncOp> func = emitCpuKernel(kernel, lanes);
+        if (failed(func))
+          return failure();
+        std::string bits = std::to_string(lanes * 32);
+        OpBuilder b(*func);
+        func->setLinkage(LLVM::Linkage::Internal);
+        func->setPassthroughAttr(b.getArrayAttr(
+            {b.getStringAttr("nounwind"),
+             b.getStrArrayAttr({"prefer-vector-width", bits}),
+             b.getStrArrayAttr({"min-legal-vector-width", bits})}));
+        return success();
+      });
+  if (failed(module))
     return failure();
-  registerBuiltinDialectTranslation(*kernels.getContext());
-  registerLLVMDialectTranslation(*kernels.getContext());
-  result.module = translateModuleToLLVMIR(**lowered, result.context);
-  if (!result.module)
-    return failure();
-  llvm::Module &module = *result.module;
-  module.setTargetTriple(result.machine->getTargetTriple());
-  module.setDataLayout(result.machine->createDataLayout());
+  result.module = std::move(*module);
   SmallVector<llvm::Function *> funcs;
-  for (auto kernel : kernels.getOps<exec::KernelOp>()) {
-    llvm::Function *func = module.getFunction(kernel.getSymName());
-    func->addFnAttr(llvm::Attribute::NoUnwind);
-    std::string bits = std::to_string(lanes * 32);
-    func->addFnAttr("prefer-vector-width", bits);
-    func->addFnAttr("min-legal-vector-width", bits);
-    funcs.push_back(func);
-  }
-  defineTables(module, funcs, options.program);
-  optimize(module, *result.machine);
+  for (auto kernel : kernels.getOps<exec::KernelOp>())
+    funcs.push_back(result.module->getFunction(kernel.getSymName()));
+  defineTables(*result.module, funcs, options.program);
   return success();
 }
 

@@ -272,6 +272,8 @@ void LaneEmitter::scatter(Value value, Value pointers, Type stored,
 //===----------------------------------------------------------------------===//
 
 void LaneEmitter::evaluate(Operation *op, IRMapping &map, int64_t lanes) {
+  if (lanes && isa<LLVM::CallIntrinsicOp>(op))
+    return evaluatePerLane(op, map, lanes);
   IRMapping operands;
   for (Value operand : op->getOperands())
     operands.map(operand, splat(map.lookup(operand), lanes));
@@ -284,4 +286,23 @@ void LaneEmitter::evaluate(Operation *op, IRMapping &map, int64_t lanes) {
     to.setType(withLanes(from.getType(), lanes));
     map.map(from, to);
   }
+}
+
+/// Evaluates an op that knows no vectors.
+void LaneEmitter::evaluatePerLane(Operation *op, IRMapping &map,
+                                  int64_t lanes) {
+  Value result = LLVM::UndefOp::create(
+      b, loc, withLanes(op->getResult(0).getType(), lanes));
+  for (int64_t i = 0; i < lanes; ++i) {
+    IRMapping operands;
+    for (Value operand : op->getOperands()) {
+      Value value = map.lookup(operand);
+      if (isa<VectorType>(value.getType()))
+        value = LLVM::ExtractElementOp::create(b, loc, value, constantInt(i));
+      operands.map(operand, value);
+    }
+    result = LLVM::InsertElementOp::create(
+        b, loc, result, b.clone(*op, operands)->getResult(0), constantInt(i));
+  }
+  map.map(op->getResult(0), result);
 }

@@ -74,6 +74,8 @@ public:
   mlir::Location loc;
 
 private:
+  void evaluatePerLane(mlir::Operation *op, mlir::IRMapping &map,
+                       int64_t lanes);
   mlir::Value widen(mlir::Value value, mlir::Type stored);
   mlir::Value narrow(mlir::Value value, mlir::Type stored);
   mlir::Value integers(mlir::Value like, unsigned bits, int64_t value);

@@ -1,14 +1,26 @@
-//===- LowerToLLVM.h - Emitted kernels to the llvm dialect ----------------===//
+//===- LowerToLLVM.h - Emitted kernels to LLVM IR -------------------------===//
 #ifndef CLEAVE_PASSES_EMIT_LOWERTOLLVM_H
 #define CLEAVE_PASSES_EMIT_LOWERTOLLVM_H
 
+#include "dialects/exec/Exec.h"
 #include "mlir/IR/BuiltinOps.h"
+#include <memory>
+
+namespace llvm {
+class LLVMContext;
+class Module;
+class TargetMachine;
+} // namespace llvm
 
 namespace cleave::emit {
 
-/// Rewrites the scf, arith and math ops in the `llvm.func`s of `module`
-/// into llvm ops.
-mlir::LogicalResult lowerToLLVM(mlir::ModuleOp module);
+/// Copies each `exec.kernel` of `kernels` into a module of its own, has `emit`
+/// replace the copy by an `llvm.func` of llvm, scf, arith and math ops, and
+/// translates the whole to LLVM IR for `machine`, optimized.
+mlir::FailureOr<std::unique_ptr<llvm::Module>>
+lowerKernels(mlir::ModuleOp kernels, llvm::LLVMContext &context,
+             llvm::TargetMachine &machine,
+             llvm::function_ref<mlir::LogicalResult(exec::KernelOp)> emit);
 
 } // namespace cleave::emit
 

@@ -146,9 +146,8 @@ LogicalResult BuildStep::buildAccumulate(func::FuncOp forward) {
     types.push_back(value.getType());
   Block *entry = &step.getBody().front();
   builder->setInsertionPointToEnd(entry);
-  auto accumulate =
-      xf::AccumulateOp::create(*builder, at("accumulate"), types, microBatches,
-                               entry->getArguments());
+  auto accumulate = xf::AccumulateOp::create(
+      *builder, at("accumulate"), types, microBatches, entry->getArguments());
   accumulate.getBody().takeBody(forward.getBody());
   accumulate->setAttr("phase", builder->getStringAttr("backward"));
   for (auto [parameter, grad] :
@@ -176,8 +175,8 @@ void BuildStep::buildUpdate() {
     if (gradients)
       output("grad." + parameter.state.getSymName().str(), parameter.grad,
              FlatSymbolRefAttr::get(parameter.state.getSymNameAttr()));
-    squares.push_back(xf::SquareSumOp::create(b, at("grad_norm"), scalar(),
-                                              parameter.grad));
+    squares.push_back(
+        xf::SquareSumOp::create(b, at("grad_norm"), scalar(), parameter.grad));
   }
   Value total = xf::AddOp::create(b, at("grad_norm"), scalar(), squares);
   auto clipping =
@@ -194,10 +193,9 @@ void BuildStep::buildUpdate() {
   }
   Value rates = xf::ScheduleOp::create(
       b, at("schedule"), RankedTensorType::get({4}, b.getF32Type()),
-      xf::ScheduleKindAttr::get(b.getContext(), *kind),
-      f64(lr), f64(minLr), b.getI64IntegerAttr(warmupSteps),
-      b.getI64IntegerAttr(decaySteps), b.getI64IntegerAttr(stableSteps),
-      f64(beta1), f64(beta2));
+      xf::ScheduleKindAttr::get(b.getContext(), *kind), f64(lr), f64(minLr),
+      b.getI64IntegerAttr(warmupSteps), b.getI64IntegerAttr(decaySteps),
+      b.getI64IntegerAttr(stableSteps), f64(beta1), f64(beta2));
   output("schedule", rates);
   for (Parameter &parameter : parameters)
     buildAdamW(parameter, clipping.getFactor(), rates);

@@ -11,8 +11,7 @@ class ModelBuilder {
 public:
   ModelBuilder(MLIRContext *context, const Model &model,
                const BuildOptions &options)
-      : model(model), options(options), b(context),
-        f32(b.getF32Type()),
+      : model(model), options(options), b(context), f32(b.getF32Type()),
         compute(options.bf16 ? Type(b.getBF16Type()) : Type(f32)),
         vocab(options.paddedVocab ? options.paddedVocab : model.vocab) {}
 
@@ -28,8 +27,7 @@ private:
     return getParameter(piece, dims, xf::InitKind::Normal,
                         model.initializerRange, true);
   }
-  Value getConstant(StringRef name, ArrayRef<int64_t> shape,
-                    xf::InitAttr init);
+  Value getConstant(StringRef name, ArrayRef<int64_t> shape, xf::InitAttr init);
   void addRopeTables();
 
   // Layers.
@@ -100,9 +98,9 @@ Value ModelBuilder::getParameter(const Piece &piece, Names dims,
   {
     OpBuilder::InsertionGuard guard(b);
     b.restoreInsertionPoint(states);
-    auto source = xf::PieceAttr::get(b.getContext(), piece.tensor,
-                                     piece.tensorShape, piece.view,
-                                     piece.starts, piece.sizes, piece.drop);
+    auto source =
+        xf::PieceAttr::get(b.getContext(), piece.tensor, piece.tensorShape,
+                           piece.view, piece.starts, piece.sizes, piece.drop);
     // Weight decay applies to matrices, as the checkpoint has them.
     UnitAttr decay = piece.tensorShape.size() >= 2 ? b.getUnitAttr() : nullptr;
     xf::StateOp::create(
@@ -110,7 +108,8 @@ Value ModelBuilder::getParameter(const Piece &piece, Names dims,
         xf::StateRoleAttr::get(b.getContext(), xf::StateRole::Parameter),
         TypeAttr::get(type),
         xf::InitAttr::get(b.getContext(), init, b.getF64FloatAttr(scale), {}),
-        shape == logical ? DenseI64ArrayAttr() : b.getDenseI64ArrayAttr(logical),
+        shape == logical ? DenseI64ArrayAttr()
+                         : b.getDenseI64ArrayAttr(logical),
         b.getStrArrayAttr(dims), source, decay);
     states = b.saveInsertionPoint();
   }
@@ -140,13 +139,12 @@ void ModelBuilder::addRopeTables() {
   SmallVector<int64_t> shape{options.seqLen,
                              int64_t(rope.inverseFrequencies.size())};
   auto make = [&](StringRef name, xf::InitKind kind) {
-    return getConstant(name, shape,
-                       xf::InitAttr::get(
-                           b.getContext(), kind,
-                           b.getF64FloatAttr(rope.attentionScaling),
-                           DenseElementsAttr::get(
-                               tensor({shape[1]}, f32),
-                               ArrayRef<float>(rope.inverseFrequencies))));
+    return getConstant(
+        name, shape,
+        xf::InitAttr::get(
+            b.getContext(), kind, b.getF64FloatAttr(rope.attentionScaling),
+            DenseElementsAttr::get(tensor({shape[1]}, f32),
+                                   ArrayRef<float>(rope.inverseFrequencies))));
   };
   cos = make("rope.cos", xf::InitKind::RopeCos);
   sin = make("rope.sin", xf::InitKind::RopeSin);
@@ -193,13 +191,12 @@ Value ModelBuilder::buildNorm(StringRef name, const NormWeights &weights,
       tensor(type.getShape().drop_back(typeOf(weight).getRank()), f32);
   FloatAttr eps = b.getF64FloatAttr(norm.eps);
   if (norm.kind == NormKind::RMSNorm)
-    return xf::RMSNormOp::create(
-               b, at(name), TypeRange{type, rows}, x, weight, eps,
-               b.getF64FloatAttr(norm.weightOffset),
-               norm.weightInF32 ? b.getUnitAttr() : UnitAttr())
+    return xf::RMSNormOp::create(b, at(name), TypeRange{type, rows}, x, weight,
+                                 eps, b.getF64FloatAttr(norm.weightOffset),
+                                 norm.weightInF32 ? b.getUnitAttr()
+                                                  : UnitAttr())
         .getResult();
-  Value bias =
-      getParameter(*weights.bias, dims, xf::InitKind::Zeros, 0, false);
+  Value bias = getParameter(*weights.bias, dims, xf::InitKind::Zeros, 0, false);
   return xf::LayerNormOp::create(b, at(name), TypeRange{type, rows, rows}, x,
                                  weight, bias, eps)
       .getResult();
@@ -223,13 +220,13 @@ Value ModelBuilder::buildAttention(const LayerSpec &layer, Value x) {
     k = xf::RopeOp::create(b, at("k_rope"), k.getType(), k, cos, sin, false);
   }
   ArrayRef<int64_t> shape = typeOf(q).getShape();
-  Value out = xf::AttentionOp::create(
-                  b, at("attention"),
-                  TypeRange{q.getType(),
-                            tensor({shape[0], shape[2], shape[1]}, f32)},
-                  q, k, v, b.getF64FloatAttr(model.attentionScale),
-                  b.getI64IntegerAttr(layer.window), b.getF64FloatAttr(0))
-                  .getResult();
+  Value out =
+      xf::AttentionOp::create(
+          b, at("attention"),
+          TypeRange{q.getType(), tensor({shape[0], shape[2], shape[1]}, f32)},
+          q, k, v, b.getF64FloatAttr(model.attentionScale),
+          b.getI64IntegerAttr(layer.window), b.getF64FloatAttr(0))
+          .getResult();
   return buildLinear("o", layer.o, out, 2, {"hidden"}, {"heads", "head_dim"});
 }
 
@@ -253,8 +250,7 @@ static xf::ActivationKind convert(Activation activation) {
 
 Value ModelBuilder::buildMLP(const LayerSpec &layer, Value x) {
   xf::ActivationKind kind = convert(model.activation);
-  Value up =
-      buildLinear("up", layer.up, x, 1, {"intermediate"}, {"hidden"});
+  Value up = buildLinear("up", layer.up, x, 1, {"intermediate"}, {"hidden"});
   if (layer.gate) {
     Value gate =
         buildLinear("gate", *layer.gate, x, 1, {"intermediate"}, {"hidden"});
@@ -301,9 +297,8 @@ Value ModelBuilder::buildEmbedding(Value ids) {
     return x;
   Value positions = getWeight(*model.positions, {"positions", "hidden"});
   Value rows = xf::SliceRowsOp::create(
-      b, at("positions"),
-      tensor({options.seqLen, model.hidden}, compute), positions,
-      b.getI64IntegerAttr(model.positionOffset));
+      b, at("positions"), tensor({options.seqLen, model.hidden}, compute),
+      positions, b.getI64IntegerAttr(model.positionOffset));
   return add("add_positions", {x, rows});
 }
 
@@ -323,9 +318,9 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
   b.setInsertionPointToStart(module.getBody());
   RankedTensorType ids =
       tensor({options.batch, options.seqLen}, b.getI32Type());
-  auto function = func::FuncOp::create(
-      b, b.getUnknownLoc(), "forward",
-      b.getFunctionType({ids, ids}, {tensor({}, f32)}));
+  auto function =
+      func::FuncOp::create(b, b.getUnknownLoc(), "forward",
+                           b.getFunctionType({ids, ids}, {tensor({}, f32)}));
   // State goes before the function, in the order of first use.
   states = OpBuilder::InsertPoint(module.getBody(), function->getIterator());
   Block *entry = function.addEntryBlock();

@@ -9,8 +9,8 @@
 // Any other op closes the group. Members are neighbours, so no op between them
 // can depend on the order.
 //
-// Example: add, rms_norm over [16, 64] -> one group; row_max, sum_exp, pick over
-// [16, 512] and token_loss over [4, 4] -> one group, the loss once a row.
+// Example: add, rms_norm over [16, 64] -> one group; row_max, sum_exp, pick
+// over [16, 512] and token_loss over [4, 4] -> one group, the loss once a row.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Kernels/FuseKernels.h"
@@ -32,8 +32,8 @@ static bool isPointwise(const xf::KernelSpace &space) {
   auto plain = [&](const xf::KernelAccess &each) {
     exec::AccessAttr access = each.access;
     return access.getOffset() == 0 && access.getRowDiv() == 1 &&
-           access.getRowMod() == 0 &&
-           access.getRowStride() == space.columns && access.getColStride() == 1;
+           access.getRowMod() == 0 && access.getRowStride() == space.columns &&
+           access.getColStride() == 1;
   };
   return llvm::all_of(space.inputs, plain) &&
          llvm::all_of(space.outputs, plain);

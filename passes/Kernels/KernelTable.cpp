@@ -17,8 +17,8 @@ static Value getTensor(Operation *op, unsigned tensor) {
 static std::string getStem(const KernelGroup &group) {
   std::string stem;
   for (const KernelGroup::Member &member : group.members)
-    stem += (stem.empty() ? "" : "_") +
-            member.op->getName().stripDialect().str();
+    stem +=
+        (stem.empty() ? "" : "_") + member.op->getName().stripDialect().str();
   return stem.size() > 60 ? stem.substr(0, 60) : stem;
 }
 
@@ -33,9 +33,9 @@ static bool isFlat(exec::KernelMode mode, int64_t columns,
   return llvm::all_of(accesses, [&](Attribute attr) {
     auto access = cast<AccessAttr>(attr);
     bool scalar = access.getRowMod() == 1 && access.getColStride() == 0;
-    return scalar || (access.getRowDiv() == 1 && access.getRowMod() == 0 &&
-                      access.getRowStride() == columns &&
-                      access.getColStride() == 1);
+    return scalar ||
+           (access.getRowDiv() == 1 && access.getRowMod() == 0 &&
+            access.getRowStride() == columns && access.getColStride() == 1);
   });
 }
 
@@ -76,8 +76,7 @@ FlatSymbolRefAttr KernelTable::intern(exec::KernelOp kernel) {
   return it->second = FlatSymbolRefAttr::get(kernel.getSymNameAttr());
 }
 
-BuiltKernel KernelTable::build(const KernelGroup &group,
-                               StringRef accumulate) {
+BuiltKernel KernelTable::build(const KernelGroup &group, StringRef accumulate) {
   const xf::KernelSpace &space = group.getSpace();
   llvm::SmallPtrSet<Operation *, 8> members;
   for (const KernelGroup::Member &member : group.members)
@@ -127,8 +126,7 @@ BuiltKernel KernelTable::build(const KernelGroup &group,
   for (const KernelGroup::Member &member : group.members) {
     SmallVector<Value> args;
     for (const xf::KernelAccess &each : member.space.inputs)
-      args.push_back(
-          scalars[{getTensor(member.op, each.tensor), each.access}]);
+      args.push_back(scalars[{getTensor(member.op, each.tensor), each.access}]);
     SmallVector<Value> results =
         cast<xf::KernelOpInterface>(member.op).buildBody(b, args);
     for (auto [each, result] : llvm::zip(member.space.outputs, results)) {
@@ -156,10 +154,9 @@ BuiltKernel KernelTable::build(const KernelGroup &group,
       return b.getArrayAttr(llvm::map_to_vector(accesses, [&](Attribute attr) {
         auto access = cast<AccessAttr>(attr);
         bool scalar = access.getColStride() == 0;
-        return Attribute(AccessAttr::get(b.getContext(), access.getType(),
-                                         access.getOffset(), 1,
-                                         access.getRowMod(), scalar ? 0 : 1,
-                                         0));
+        return Attribute(AccessAttr::get(
+            b.getContext(), access.getType(), access.getOffset(), 1,
+            access.getRowMod(), scalar ? 0 : 1, 0));
       }));
     };
     kernel.setMode(exec::KernelMode::Flat);
@@ -175,8 +172,7 @@ BuiltKernel KernelTable::build(const KernelGroup &group,
 
 FlatSymbolRefAttr KernelTable::buildSum(int64_t size, StringRef accumulate) {
   Type f32 = Float32Type::get(anchor->getContext());
-  Attribute element =
-      AccessAttr::get(anchor->getContext(), f32, 0, 1, 0, 1, 0);
+  Attribute element = AccessAttr::get(anchor->getContext(), f32, 0, 1, 0, 1, 0);
   exec::KernelOp kernel = create(anchor->getLoc(), exec::KernelMode::Flat, size,
                                  1, element, element, accumulate);
   Block &body = kernel.getBody().front();
@@ -195,9 +191,8 @@ FlatSymbolRefAttr KernelTable::buildFold(int64_t size, StringRef accumulate) {
                                  size, input, output, accumulate);
   Block &body = kernel.getBody().front();
   OpBuilder b = OpBuilder::atBlockEnd(&body);
-  Value sum = exec::RowReduceOp::create(b, kernel.getLoc(),
-                                        exec::ReduceKind::Sum,
-                                        body.getArgument(0));
+  Value sum = exec::RowReduceOp::create(
+      b, kernel.getLoc(), exec::ReduceKind::Sum, body.getArgument(0));
   exec::YieldOp::create(b, kernel.getLoc(), sum);
   kernel.setSymName("fold");
   return intern(kernel);

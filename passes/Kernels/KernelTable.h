@@ -3,8 +3,8 @@
 #define CLEAVE_PASSES_KERNELS_KERNELTABLE_H
 
 #include "dialects/exec/Exec.h"
-#include "passes/Kernels/FuseKernels.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "passes/Kernels/FuseKernels.h"
 #include "llvm/ADT/StringMap.h"
 
 namespace cleave {
@@ -38,8 +38,7 @@ private:
   /// The kernel that has `kernel`'s content: itself, or an earlier one.
   mlir::FlatSymbolRefAttr intern(exec::KernelOp kernel);
   exec::KernelOp create(mlir::Location loc, exec::KernelMode mode, int64_t rows,
-                        int64_t columns,
-                        llvm::ArrayRef<mlir::Attribute> inputs,
+                        int64_t columns, llvm::ArrayRef<mlir::Attribute> inputs,
                         llvm::ArrayRef<mlir::Attribute> outputs,
                         llvm::StringRef accumulate);
 

@@ -41,8 +41,8 @@ namespace {
 class Lowering {
 public:
   Lowering(ModuleOp module, func::FuncOp step, int64_t threads, bool fuse)
-      : module(module), step(step), threads(threads), fuse(fuse),
-        kernels(step), b(step) {}
+      : module(module), step(step), threads(threads), fuse(fuse), kernels(step),
+        b(step) {}
 
   LogicalResult run();
   int64_t numOps = 0, numLaunches = 0;
@@ -82,7 +82,8 @@ private:
                                                     : "activations";
   }
   /// Keeps what an instruction is part of, and what it is called.
-  template <typename Op> Op mark(Op built, Operation *from) {
+  template <typename Op>
+  Op mark(Op built, Operation *from) {
     if (Attribute phase = from->getAttr("phase"))
       built->setAttr("phase", phase);
     if (auto cost = dyn_cast<xf::CostOpInterface>(from))
@@ -139,8 +140,8 @@ void Lowering::declareStates() {
     RankedTensorType type = state.getTensorType();
     int64_t bytes = type.getElementTypeBitWidth() / 8;
     if (dist::OnAttr attr = dist::getPlacementAttr(type))
-      bytes *= product(dist::getPlacement(attr, mesh)
-                           .getLocalShape(mesh, type.getShape()));
+      bytes *= product(
+          dist::getPlacement(attr, mesh).getLocalShape(mesh, type.getShape()));
     else
       bytes *= type.getNumElements();
     StringRef category;
@@ -163,8 +164,9 @@ void Lowering::declareStates() {
   }
 }
 
-/// A new value of state goes where the old one lies, if the kernel that computes
-/// it is the last to read the old one, each element before it is written.
+/// A new value of state goes where the old one lies, if the kernel that
+/// computes it is the last to read the old one, each element before it is
+/// written.
 void Lowering::planWrites() {
   step.walk([&](xf::SetOp set) {
     Operation *producer = set.getValue().getDefiningOp();
@@ -280,8 +282,8 @@ void Lowering::lowerOutput(xf::OutputOp op) {
     // One value for each micro-batch.
     auto tensor = cast<RankedTensorType>(type);
     Value all = addBuffer("outputs", getBytes(value.getType()) * count);
-    Value view = exec::ViewOp::create(b, op.getLoc(), all,
-                                      getBytes(value.getType()));
+    Value view =
+        exec::ViewOp::create(b, op.getLoc(), all, getBytes(value.getType()));
     mark(exec::CopyOp::create(b, op.getLoc(), buffer, view, ValueRange()), op);
     SmallVector<int64_t> shape{count};
     llvm::append_range(shape, tensor.getShape());
@@ -314,11 +316,10 @@ LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
   auto yield = cast<xf::YieldOp>(body.getTerminator());
   for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults())) {
     Operation *producer = value.getDefiningOp();
-    bool canAdd = producer && producer->getBlock() == &body &&
-                  value.hasOneUse() &&
-                  isa<xf::LinearWeightGradOp, xf::EmbeddingGradOp,
-                      xf::NormWeightGradOp, xf::ReduceLeadingOp, xf::SumOp>(
-                      producer);
+    bool canAdd =
+        producer && producer->getBlock() == &body && value.hasOneUse() &&
+        isa<xf::LinearWeightGradOp, xf::EmbeddingGradOp, xf::NormWeightGradOp,
+            xf::ReduceLeadingOp, xf::SumOp>(producer);
     if (canAdd) {
       sums.insert(value);
       buffers[value] = buffers[result];
@@ -329,8 +330,7 @@ LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
   Block &inner = loop.getBody().emplaceBlock();
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(&inner);
-  for (auto [argument, input] :
-       llvm::zip(body.getArguments(), op.getInputs()))
+  for (auto [argument, input] : llvm::zip(body.getArguments(), op.getInputs()))
     buffers[argument] = exec::ViewOp::create(b, op.getLoc(), getBuffer(input),
                                              getBytes(argument.getType()));
   LogicalResult result = lowerBlock(body);
@@ -345,12 +345,10 @@ void Lowering::addToSums(xf::YieldOp yield) {
     Value from = getBuffer(value), to = buffers[result];
     if (from == to)
       continue;
-    int64_t size =
-        cast<RankedTensorType>(value.getType()).getNumElements();
+    int64_t size = cast<RankedTensorType>(value.getType()).getNumElements();
     launch(kernels.buildSum(size, count > 1 ? "after_first" : "never"), from,
            to, yield);
-    b.getInsertionBlock()->back().setAttr("phase",
-                                          b.getStringAttr("backward"));
+    b.getInsertionBlock()->back().setAttr("phase", b.getStringAttr("backward"));
   }
 }
 
@@ -368,13 +366,13 @@ LogicalResult Lowering::lowerCollective(Operation &op) {
   Location loc = op.getLoc();
   Operation *built = nullptr;
   if (auto reduce = dyn_cast<dist::AllReduceOp>(op)) {
-    built = exec::AllReduceOp::create(b, loc, in, out, ValueRange(),
-                                      product(source), type,
-                                      int64_t(reduce.getReduction()),
-                                      reduce.getAxes());
+    built = exec::AllReduceOp::create(
+        b, loc, in, out, ValueRange(), product(source), type,
+        int64_t(reduce.getReduction()), reduce.getAxes());
   } else if (auto gather = dyn_cast<dist::AllGatherOp>(op)) {
     built = exec::AllGatherOp::create(
-        b, loc, in, out, ValueRange(), product(source.take_front(gather.getDim())),
+        b, loc, in, out, ValueRange(),
+        product(source.take_front(gather.getDim())),
         product(source.drop_front(gather.getDim())), type, gather.getAxes());
   } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op)) {
     built = exec::ReduceScatterOp::create(
@@ -383,9 +381,10 @@ LogicalResult Lowering::lowerCollective(Operation &op) {
         product(target.drop_front(scatter.getDim())), type,
         int64_t(scatter.getReduction()), scatter.getAxes());
   } else if (auto slice = dyn_cast<dist::SliceOp>(op)) {
-    built = exec::SliceOp::create(
-        b, loc, in, out, ValueRange(), product(target.take_front(slice.getDim())),
-        product(target.drop_front(slice.getDim())), type, slice.getAxes());
+    built = exec::SliceOp::create(b, loc, in, out, ValueRange(),
+                                  product(target.take_front(slice.getDim())),
+                                  product(target.drop_front(slice.getDim())),
+                                  type, slice.getAxes());
   } else if (auto move = dyn_cast<dist::AllToAllOp>(op)) {
     int64_t joined = move.getDim(), cut = move.getSplitDim();
     bool first = joined < cut;

@@ -25,11 +25,10 @@ class InsertCollectives
     // Without a cluster's own figures: 5 us and 10 GB/s on every axis. Only the
     // ratio matters here, and the cheapest sequence rarely depends on it.
     costs = ReshardCosts::getUniform(mesh, 5e-6, {1e-6, 1e10});
-    WalkResult result =
-        getOperation().walk([&](dist::ReshardOp reshard) {
-          return succeeded(expand(reshard)) ? WalkResult::advance()
-                                            : WalkResult::interrupt();
-        });
+    WalkResult result = getOperation().walk([&](dist::ReshardOp reshard) {
+      return succeeded(expand(reshard)) ? WalkResult::advance()
+                                        : WalkResult::interrupt();
+    });
     if (result.wasInterrupted())
       signalPassFailure();
   }
@@ -64,9 +63,8 @@ class InsertCollectives
   int64_t getLocalBytes(Value value) {
     auto type = cast<RankedTensorType>(value.getType());
     int64_t bytes = type.getElementTypeBitWidth() / 8;
-    for (int64_t size :
-         dist::getPlacement(dist::getPlacementAttr(type), mesh)
-             .getLocalShape(mesh, type.getShape()))
+    for (int64_t size : dist::getPlacement(dist::getPlacementAttr(type), mesh)
+                            .getLocalShape(mesh, type.getShape()))
       bytes *= size;
     return bytes;
   }
@@ -90,8 +88,8 @@ class InsertCollectives
                                             dim, reduction);
       break;
     case Step::Kind::AllGather:
-      built = dist::AllGatherOp::create(b, op.getLoc(), result, value, axes,
-                                        dim);
+      built =
+          dist::AllGatherOp::create(b, op.getLoc(), result, value, axes, dim);
       break;
     case Step::Kind::AllToAll:
       built = dist::AllToAllOp::create(b, op.getLoc(), result, value, axes, dim,

@@ -25,13 +25,12 @@ class Localize : public cleave::impl::LocalizePassBase<Localize> {
       function.walk([&](Operation *inner) { recordShard(inner); });
       function.walk([&](Operation *inner) { localizeTypes(inner); });
       auto local = [&](TypeRange types) {
-        return llvm::map_to_vector(types, [&](Type type) {
-          return getLocalType(type);
-        });
+        return llvm::map_to_vector(
+            types, [&](Type type) { return getLocalType(type); });
       };
-      function.setFunctionType(FunctionType::get(
-          &getContext(), local(function.getArgumentTypes()),
-          local(function.getResultTypes())));
+      function.setFunctionType(
+          FunctionType::get(&getContext(), local(function.getArgumentTypes()),
+                            local(function.getResultTypes())));
     }
   }
 

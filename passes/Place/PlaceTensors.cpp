@@ -128,8 +128,8 @@ void Placer::addMesh() {
 void Placer::placeStates() {
   for (auto state : module.getOps<xf::StateOp>()) {
     RankedTensorType type = state.getTensorType();
-    Placement placement = plan.getKept(getDimNames(state), type.getShape(),
-                                       plan.optimizerAxes);
+    Placement placement =
+        plan.getKept(getDimNames(state), type.getShape(), plan.optimizerAxes);
     state.setType(dist::withPlacement(
         type, dist::getPlacementAttr(meshName, mesh, placement)));
   }
@@ -172,15 +172,15 @@ LogicalResult Placer::place(Operation &op) {
 
 /// State is read as it is kept between steps; what ops see is pinned.
 void Placer::placeParameter(xf::GetOp op) {
-  auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
-      op, op.getStateAttr());
+  auto state =
+      SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(op, op.getStateAttr());
   op.getResult().setType(cast<RankedTensorType>(state.getType()));
   if (state.getRole() != xf::StateRole::Parameter)
     return;
 
   SmallVector<std::string> names = getDimNames(state);
-  Placement parameter = plan.getKept(names, state.getTensorType().getShape(),
-                                     plan.parameterAxes);
+  Placement parameter =
+      plan.getKept(names, state.getTensorType().getShape(), plan.parameterAxes);
   // Cast before moving: fewer bytes.
   Operation *last = op;
   for (Operation *user : op->getUsers())
@@ -192,9 +192,9 @@ void Placer::placeParameter(xf::GetOp op) {
   b.setInsertionPointAfter(last);
   Value stored = value;
   if (getPlacement(value) != parameter) {
-    auto type = dist::withPlacement(
-        cast<RankedTensorType>(value.getType()),
-        dist::getPlacementAttr(meshName, mesh, parameter));
+    auto type =
+        dist::withPlacement(cast<RankedTensorType>(value.getType()),
+                            dist::getPlacementAttr(meshName, mesh, parameter));
     stored = dist::ReshardOp::create(b, value.getLoc(), type, value);
     stored.getDefiningOp()->setAttr("phase", op->getAttr("phase"));
     // The optimizer updates what is kept; everything else reads the copy.
@@ -268,9 +268,9 @@ LogicalResult Placer::placeAccumulate(xf::AccumulateOp op) {
 
 Value Placer::reshard(Value value, const Placement &placement,
                       Operation *user) {
-  auto type = dist::withPlacement(
-      cast<RankedTensorType>(value.getType()),
-      dist::getPlacementAttr(meshName, mesh, placement));
+  auto type =
+      dist::withPlacement(cast<RankedTensorType>(value.getType()),
+                          dist::getPlacementAttr(meshName, mesh, placement));
   if (type == value.getType())
     return value;
   Value &known = reshards[{value, type}];
@@ -309,8 +309,8 @@ xf::AddOp Placer::splitBias(xf::LinearOp op) {
   return sum;
 }
 
-/// In an add of partial and whole operands, those that are partial over the same
-/// axes are added first, to be reduced once.
+/// In an add of partial and whole operands, those that are partial over the
+/// same axes are added first, to be reduced once.
 void Placer::groupPartials(xf::AddOp op) {
   ArrayRef<int64_t> shape = op.getResult().getType().getShape();
   llvm::MapVector<Attribute, SmallVector<Value>> groups;
@@ -330,15 +330,17 @@ void Placer::groupPartials(xf::AddOp op) {
     Value part = values[0];
     if (values.size() > 1) {
       b.setInsertionPoint(op);
-      auto sum = xf::AddOp::create(b, op.getLoc(), op.getResult().getType(), values);
+      auto sum =
+          xf::AddOp::create(b, op.getLoc(), op.getResult().getType(), values);
       if (Attribute attr = op->getAttr("phase"))
         sum->setAttr("phase", attr);
       if (failed(placeByRule(*sum)))
         return;
       part = sum;
     }
-    bool first = inputs.empty() ||
-                 cast<RankedTensorType>(inputs[0].getType()).getShape() != shape;
+    bool first =
+        inputs.empty() ||
+        cast<RankedTensorType>(inputs[0].getType()).getShape() != shape;
     inputs.insert(first ? inputs.begin() : inputs.end(), part);
   }
   op.getInputsMutable().assign(inputs);
@@ -355,8 +357,8 @@ FactorAxes Placer::claimAxes(Operation &op, const ShardingRule &rule) {
       return;
     }
     for (auto [factor, list] : llvm::enumerate(*axes)) {
-      bool free = llvm::none_of(
-          list, [&](Axis axis) { return taken.contains(axis); });
+      bool free =
+          llvm::none_of(list, [&](Axis axis) { return taken.contains(axis); });
       if (list.empty() || !claimed[factor].empty() || !free ||
           !rule.factors[factor].blocked.empty())
         continue;
@@ -424,8 +426,7 @@ LogicalResult Placer::placeByRule(Operation &op) {
   for (auto [operand, placement] :
        llvm::zip(op.getOpOperands(), inferred->operands))
     operand.set(reshard(operand.get(), placement, &op));
-  for (auto [result, placement] :
-       llvm::zip(op.getResults(), inferred->results))
+  for (auto [result, placement] : llvm::zip(op.getResults(), inferred->results))
     setPlacement(result, placement);
   return biasAdd ? placeByRule(*biasAdd) : success();
 }
@@ -456,8 +457,7 @@ class PlaceTensors : public cleave::impl::PlaceTensorsPassBase<PlaceTensors> {
     }
     auto buffer = llvm::MemoryBuffer::getFile(plan);
     if (!buffer)
-      return llvm::createStringError(plan + ": " +
-                                     buffer.getError().message());
+      return llvm::createStringError(plan + ": " + buffer.getError().message());
     return parsePlan((*buffer)->getBuffer(), plan);
   }
 };

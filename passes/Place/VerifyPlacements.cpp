@@ -45,10 +45,10 @@ class VerifyPlacements
             return failure();
     if (auto state = dyn_cast<xf::StateOp>(op))
       return checkType(op, state.getType());
-    bool moves = isa<dist::DistDialect>(op->getDialect()) ||
-                 isa<xf::GetOp, xf::SetOp, xf::OutputOp, xf::ScheduleOp,
-                     xf::AccumulateOp, xf::YieldOp, func::FuncOp,
-                     func::ReturnOp>(op);
+    bool moves =
+        isa<dist::DistDialect>(op->getDialect()) ||
+        isa<xf::GetOp, xf::SetOp, xf::OutputOp, xf::ScheduleOp,
+            xf::AccumulateOp, xf::YieldOp, func::FuncOp, func::ReturnOp>(op);
     bool hasTensors = op->getNumOperands() || op->getNumResults();
     if (hasTensors && !moves && !isa<xf::ShardingRuleOpInterface>(op))
       return op->emitOpError("has no sharding rule");

@@ -2,28 +2,20 @@
 #include "dialects/dist/Dist.h"
 #include "dialects/exec/Exec.h"
 #include "dialects/xf/Xf.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "passes/Grad/Passes.h"
-#include "passes/Kernels/Passes.h"
-#include "passes/Memory/Passes.h"
-#include "passes/Partition/Passes.h"
-#include "passes/Place/Passes.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
+#include "passes/Pipelines/Pipelines.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
-  registry.insert<mlir::func::FuncDialect, cleave::exec::ExecDialect, cleave::dist::DistDialect,
-                  cleave::xf::XfDialect, mlir::arith::ArithDialect,
-                  mlir::math::MathDialect>();
+  registry.insert<mlir::func::FuncDialect, cleave::exec::ExecDialect,
+                  cleave::dist::DistDialect, cleave::xf::XfDialect,
+                  mlir::arith::ArithDialect, mlir::math::MathDialect>();
   mlir::registerTransformsPasses();
-  cleave::registerGradPasses();
-  cleave::registerPlacePasses();
-  cleave::registerPartitionPasses();
-  cleave::registerKernelsPasses();
-  cleave::registerMemoryPasses();
+  cleave::registerAllPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Cleave optimizer driver\n", registry));
 }

@@ -5,6 +5,7 @@
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "passes/Emit/EmitObject.h"
+#include "passes/Emit/EmitPtx.h"
 #include "llvm/Support/CommandLine.h"
 
 using namespace mlir;

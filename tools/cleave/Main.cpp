@@ -1,14 +1,21 @@
-#include "passes/Import/BuildModel.h"
-#include "mlir/IR/MLIRContext.h"
-#include "mlir/IR/Verifier.h"
+//===- Main.cpp - The cleave command --------------------------------------===//
+#include "CommandLine.h"
+
+using namespace cleave;
+
 int main(int argc, char **argv) {
-  auto model = cleave::loadModel(argv[1]);
-  if (!model) { llvm::errs() << llvm::toString(model.takeError()) << "\n"; return 1; }
-  mlir::MLIRContext context;
-  cleave::BuildOptions options;
-  options.batch = 2; options.seqLen = 48; options.paddedVocab = 332;
-  auto module = cleave::buildModel(&context, *model, options);
-  if (!module) { llvm::errs() << llvm::toString(module.takeError()) << "\n"; return 1; }
-  if (failed(mlir::verify(**module))) return 1;
-  (*module)->print(llvm::outs());
+  CLI::App app("Cleave: compile a model to a distributed training executable");
+  app.require_subcommand(1);
+  app.fallthrough(false);
+  app.set_version_flag("--version", "cleave 0.1");
+  std::function<int()> run;
+  tool::addImportCommand(app, run);
+  tool::addCompileCommand(app, run);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    // Help and version are no errors; anything else is a usage error.
+    return app.exit(error) ? 2 : 0;
+  }
+  return run();
 }

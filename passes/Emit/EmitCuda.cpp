@@ -1,0 +1,528 @@
+//===- EmitCuda.cpp - Kernels as NVPTX functions --------------------------===//
+//
+// row:     `team` threads share a row: a part of a warp, a warp or a block,
+//          whatever covers the row in one access of 16 bytes a thread. Longer
+//          rows are walked in several trips; few trips are unrolled, so that
+//          what is read or computed in one phase is still in registers in the
+//          next. Folds go over a thread's values, then over the warp by
+//          butterfly shuffles, then over warps through shared memory.
+// flat:    one access of 16 bytes a thread.
+// column:  a warp spans 32 neighbouring vectors of columns; the warps of a
+// block
+//          share the rows and are joined in shared memory, in order.
+//
+// All orders are fixed, so results do not vary from run to run.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Emit/EmitCuda.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "passes/Emit/KernelEmitter.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::emit;
+
+namespace {
+
+constexpr int64_t warp = 32, maxThreads = 1024, accessBytes = 16;
+
+/// How threads are laid over a kernel's space.
+struct Layout {
+  int64_t vector;  // elements that a thread takes at once
+  int64_t threads; // of a block
+  int64_t blocks;
+  int64_t team = 1;  // row: threads of one row
+  int64_t trips = 1; // row: vectors per thread
+  bool unrolled = true;
+
+  int64_t getRowsPerBlock() const { return threads / team; }
+};
+
+class CudaEmitter : KernelEmitter {
+public:
+  CudaEmitter(KernelInfo &info, OpBuilder &b, LLVM::LLVMFuncOp func,
+              Layout layout)
+      : KernelEmitter(info, b, func.getLoc(),
+                      layout.vector == 1 ? 0 : layout.vector),
+        layout(layout), func(func) {
+    vectorAlignment = accessBytes;
+  }
+
+  void emit();
+
+private:
+  void emitPrologue();
+  void emitRows();
+  void emitFlat();
+  void emitColumns();
+
+  Value getRegister(StringRef name);
+  Value call(StringRef intrinsic, Type result, ValueRange operands);
+  Value foldTeam(exec::ReduceKind kind, Value partial, unsigned slot);
+  void barrier();
+  Value sharedAddress(Value index);
+  void allocateShared(int64_t elements);
+  SmallVector<Value> foldTrip(Phase &phase, IRMapping &map, Value valid,
+                              ValueRange partial);
+  void storeTrip(IRMapping &map, ArrayRef<Value> bases, Value index,
+                 Value valid);
+
+  Layout layout;
+  LLVM::LLVMFuncOp func;
+  LLVM::GlobalOp shared;
+  Value thread, block; // i64
+  Value member;        // row: the thread's number in its team
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Layout
+//===----------------------------------------------------------------------===//
+
+static int64_t divideUp(int64_t x, int64_t y) { return (x + y - 1) / y; }
+
+/// The most elements, a power of two, that every access along the lanes can
+/// take at once at an aligned address; `wanted` at most.
+static int64_t findVector(const KernelInfo &info, int64_t wanted) {
+  bool flat = info.mode == exec::KernelMode::Flat;
+  auto fits = [&](const Access &access, int64_t vector) {
+    if (flat)
+      return !access.isContiguousAlongRows() || access.offset % vector == 0;
+    return !access.column ||
+           (access.offset % vector == 0 && access.rowStride % vector == 0);
+  };
+  int64_t vector = wanted;
+  while (vector > 1) {
+    auto fitsVector = [&](const Access &access) {
+      return fits(access, vector);
+    };
+    if ((flat || info.columns % vector == 0) &&
+        llvm::all_of(info.inputs, fitsVector) &&
+        llvm::all_of(info.outputs, fitsVector))
+      break;
+    vector /= 2;
+  }
+  return vector;
+}
+
+/// Elements of 16 bytes of the narrowest type.
+static int64_t getWantedVector(const KernelInfo &info) {
+  int64_t vector = 4;
+  for (const SmallVector<Access> *accesses : {&info.inputs, &info.outputs})
+    for (const Access &access : *accesses)
+      if (access.type.isBF16())
+        vector = 8;
+  return vector;
+}
+
+static Layout getRowLayout(const KernelInfo &info) {
+  Layout layout;
+  layout.vector = findVector(info, getWantedVector(info));
+  int64_t vectors = info.columns / layout.vector;
+  if (vectors <= warp) {
+    layout.team = int64_t(llvm::PowerOf2Ceil(uint64_t(vectors)));
+    layout.threads = 128;
+  } else {
+    // Up to 8 trips of 256 threads; then as many threads as there can be.
+    int64_t threads = divideUp(vectors, 256) <= 8 ? 256 : maxThreads;
+    layout.trips = divideUp(vectors, std::min(threads, vectors));
+    layout.team =
+        int64_t(llvm::alignTo(uint64_t(divideUp(vectors, layout.trips)), warp));
+    layout.threads = layout.team;
+  }
+  // What a thread keeps must fit its registers: 255, or 64 in a full block.
+  int64_t kept = 0;
+  for (const Access &access : info.inputs)
+    kept += access.column ? layout.trips * layout.vector : 0;
+  layout.unrolled = layout.trips == 1 || kept <= 64;
+  layout.blocks = divideUp(info.rows, layout.getRowsPerBlock());
+  return layout;
+}
+
+static Layout getFlatLayout(const KernelInfo &info) {
+  Layout layout;
+  layout.vector = findVector(info, getWantedVector(info));
+  layout.threads = 256;
+  layout.blocks = divideUp(info.rows, layout.vector * layout.threads);
+  return layout;
+}
+
+static Layout getColumnLayout(const KernelInfo &info) {
+  Layout layout;
+  // A warp reads 128 bytes of a row: narrower would waste, wider would leave
+  // multiprocessors without a block.
+  layout.vector = findVector(info, getWantedVector(info) == 8 ? 2 : 1);
+  layout.threads = info.rows >= 64 ? 512 : 128;
+  layout.blocks = divideUp(info.columns, warp * layout.vector);
+  return layout;
+}
+
+static Layout getLayout(const KernelInfo &info) {
+  switch (info.mode) {
+  case exec::KernelMode::Row:
+    return getRowLayout(info);
+  case exec::KernelMode::Flat:
+    return getFlatLayout(info);
+  case exec::KernelMode::Column:
+    return getColumnLayout(info);
+  }
+  llvm_unreachable("unknown kernel mode");
+}
+
+//===----------------------------------------------------------------------===//
+// Hardware
+//===----------------------------------------------------------------------===//
+
+Value CudaEmitter::call(StringRef intrinsic, Type result, ValueRange operands) {
+  return LLVM::CallIntrinsicOp::create(
+             b, e.loc, result, b.getStringAttr("llvm.nvvm." + intrinsic),
+             operands)
+      .getResult(0);
+}
+
+/// A special register, as i64.
+Value CudaEmitter::getRegister(StringRef name) {
+  Value narrow =
+      call("read.ptx.sreg." + name.str(), b.getI32Type(), ValueRange());
+  return arith::ExtUIOp::create(b, e.loc, b.getI64Type(), narrow);
+}
+
+void CudaEmitter::barrier() {
+  LLVM::CallIntrinsicOp::create(
+      b, e.loc, b.getStringAttr("llvm.nvvm.barrier.cta.sync.aligned.all"),
+      ValueRange{e.constantInt(0)});
+}
+
+void CudaEmitter::allocateShared(int64_t elements) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(func);
+  auto type = LLVM::LLVMArrayType::get(b.getF32Type(), unsigned(elements));
+  shared = LLVM::GlobalOp::create(
+      b, e.loc, type, /*isConstant=*/false, LLVM::Linkage::Internal,
+      (func.getName() + "_shared").str(), Attribute(), /*alignment=*/16,
+      /*addrSpace=*/3);
+}
+
+Value CudaEmitter::sharedAddress(Value index) {
+  Value base = LLVM::AddressOfOp::create(b, e.loc, shared);
+  return e.address(base, index, b.getF32Type());
+}
+
+/// The fold of `partial` over the threads of a team, in each of them. `slot`
+/// is a place in shared memory for this fold alone, so no barrier is needed
+/// after it.
+Value CudaEmitter::foldTeam(exec::ReduceKind kind, Value partial,
+                            unsigned slot) {
+  for (int64_t step = std::min(layout.team, warp) / 2; step; step /= 2) {
+    Value other = call("shfl.sync.bfly.f32", b.getF32Type(),
+                       {e.constantInt(-1), partial, e.constantInt(step),
+                        e.constantInt(warp - 1)});
+    partial = e.combine(kind, partial, other);
+  }
+  int64_t warps = layout.team / warp;
+  if (warps <= 1)
+    return partial;
+  Value first = e.constant(slot * warp);
+  Value isLeader = arith::CmpIOp::create(
+      b, e.loc, arith::CmpIPredicate::eq,
+      arith::AndIOp::create(b, e.loc, thread, e.constant(warp - 1)),
+      e.constant(0));
+  emitIf(isLeader, [&] {
+    Value number = arith::ShRUIOp::create(b, e.loc, thread,
+                                          e.constant(llvm::Log2_64(warp)));
+    e.store(partial, sharedAddress(e.addIndex(first, number)), b.getF32Type(),
+            0, Value());
+  });
+  barrier();
+  Value base = sharedAddress(first);
+  Value whole;
+  for (int64_t i = 0; i < warps; ++i) {
+    Value value = e.load(e.address(base, e.constant(i), b.getF32Type()),
+                         b.getF32Type(), 0, Value());
+    whole = whole ? e.combine(kind, whole, value) : value;
+  }
+  return whole;
+}
+
+//===----------------------------------------------------------------------===//
+// Row mode
+//===----------------------------------------------------------------------===//
+
+/// The folds of `phase` with one more vector; unchanged where not `valid`.
+SmallVector<Value> CudaEmitter::foldTrip(Phase &phase, IRMapping &map,
+                                         Value valid, ValueRange partial) {
+  SmallVector<Value> next;
+  for (auto [reduce, sum] : llvm::zip(phase.reduces, partial)) {
+    Value step = e.fold(reduce, sum, map, width);
+    next.push_back(valid ? e.select(valid, step, sum) : step);
+  }
+  return next;
+}
+
+void CudaEmitter::storeTrip(IRMapping &map, ArrayRef<Value> bases, Value index,
+                            Value valid) {
+  auto store = [&] {
+    for (auto [i, access] : llvm::enumerate(info.outputs))
+      if (access.column)
+        storeLane(i, map.lookup(info.getYield().getValues()[i]), bases[i],
+                  index, Value());
+  };
+  if (valid)
+    emitIf(valid, store);
+  else
+    store();
+}
+
+void CudaEmitter::emitRows() {
+  int64_t vectors = info.columns / layout.vector;
+  int64_t rowsPerBlock = layout.getRowsPerBlock();
+  Value row = block;
+  member = thread;
+  Value rowIsValid; // null: always
+  if (rowsPerBlock > 1) {
+    int shift = int(llvm::Log2_64(uint64_t(layout.team)));
+    member =
+        arith::AndIOp::create(b, e.loc, thread, e.constant(layout.team - 1));
+    row =
+        e.addIndex(e.mulIndex(block, rowsPerBlock),
+                   arith::ShRUIOp::create(b, e.loc, thread, e.constant(shift)));
+    // All threads of a warp take part in its shuffles: those past the last row
+    // compute it once more and store nothing.
+    if (info.rows % rowsPerBlock) {
+      rowIsValid = e.isBelow(row, e.constant(info.rows));
+      row = e.select(rowIsValid, row, e.constant(info.rows - 1));
+    }
+  }
+
+  IRMapping map = uniforms;
+  loadScalars(map, /*uniform=*/false, row);
+  SmallVector<Value> bases = getRowBases(info.inputs, inputs, row);
+  SmallVector<Value> outBases = getRowBases(info.outputs, outputs, row);
+
+  // The first element of trip `trip`, and whether it is in the row.
+  auto locate = [&](Value trip, bool isLast) -> std::pair<Value, Value> {
+    Value number = e.addIndex(e.mulIndex(trip, layout.team), member);
+    Value valid;
+    if (isLast && vectors % layout.team) {
+      valid = e.isBelow(number, e.constant(vectors));
+      number = e.select(valid, number, e.constant(0));
+    }
+    return {e.mulIndex(number, layout.vector), valid};
+  };
+  auto both = [&](Value x, Value y) {
+    return !x ? y : !y ? x : Value(arith::AndIOp::create(b, e.loc, x, y));
+  };
+
+  // Unrolled: what each trip knows, from phase to phase.
+  SmallVector<IRMapping> trips(layout.unrolled ? layout.trips : 0);
+  unsigned slot = 0;
+  size_t folds = 0;
+  for (Phase &phase : info.phases)
+    folds += phase.reduces.size();
+  if (layout.team > warp && folds)
+    allocateShared(int64_t(folds) * warp);
+
+  for (Phase &phase : info.phases) {
+    evaluateScalars(phase, map);
+    if (!phase.hasLoop())
+      continue;
+    SmallVector<Value> partial;
+    for (exec::RowReduceOp reduce : phase.reduces)
+      partial.push_back(
+          e.splat(e.constantFloat(e.getNeutral(reduce.getKind())), width));
+    auto emitTrip = [&](IRMapping &lanes, Value index, Value valid,
+                        ValueRange sums) {
+      loadLanes(phase, lanes, bases, index, Value());
+      evaluateLanes(phase, lanes, index);
+      SmallVector<Value> next = foldTrip(phase, lanes, valid, sums);
+      if (phase.stores)
+        storeTrip(lanes, outBases, index, both(valid, rowIsValid));
+      return next;
+    };
+    if (layout.unrolled) {
+      for (int64_t i = 0; i < layout.trips; ++i) {
+        auto [index, valid] = locate(e.constant(i), i + 1 == layout.trips);
+        IRMapping &lanes = trips[size_t(i)];
+        for (auto [from, to] : map.getValueMap())
+          lanes.map(from, to);
+        partial = emitTrip(lanes, index, valid, partial);
+      }
+    } else {
+      scf::ForOp loop = emitFor(e.constant(0), e.constant(layout.trips), 1,
+                                partial, [&](Value trip, ValueRange sums) {
+                                  auto [index, valid] =
+                                      locate(trip, /*isLast=*/true);
+                                  IRMapping lanes = map;
+                                  return emitTrip(lanes, index, valid, sums);
+                                });
+      partial.assign(loop.result_begin(), loop.result_end());
+    }
+    for (auto [reduce, sum] : llvm::zip(phase.reduces, partial)) {
+      Value one = width ? e.combineLanes(reduce.getKind(), sum) : sum;
+      map.map(reduce.getResult(), foldTeam(reduce.getKind(), one, slot++));
+    }
+  }
+
+  bool hasScalars = llvm::any_of(
+      info.outputs, [](const Access &access) { return !access.column; });
+  if (!hasScalars)
+    return;
+  Value isFirst = arith::CmpIOp::create(b, e.loc, arith::CmpIPredicate::eq,
+                                        member, e.constant(0));
+  emitIf(both(isFirst, rowIsValid), [&] { storeScalars(map, outBases); });
+}
+
+//===----------------------------------------------------------------------===//
+// Flat mode
+//===----------------------------------------------------------------------===//
+
+void CudaEmitter::emitFlat() {
+  Phase &phase = info.phases.front();
+  evaluateScalars(phase, uniforms);
+  auto emitAt = [&](Value index) {
+    IRMapping lanes = uniforms;
+    loadLanes(phase, lanes, inputs, index, Value());
+    evaluateLanes(phase, lanes, index);
+    for (auto [i, value] : llvm::enumerate(info.getYield().getValues()))
+      storeLane(i, lanes.lookup(value), outputs[i], index, Value());
+  };
+  Value number = e.addIndex(e.mulIndex(block, layout.threads), thread);
+  int64_t whole = info.rows / layout.vector;
+  emitIf(e.isBelow(number, e.constant(whole)),
+         [&] { emitAt(e.mulIndex(number, layout.vector)); });
+  int64_t rest = info.rows % layout.vector;
+  if (!rest)
+    return;
+  // The next threads take the last elements one by one.
+  width = 0;
+  Value past = arith::SubIOp::create(b, e.loc, number, e.constant(whole));
+  Value isNext = arith::CmpIOp::create(b, e.loc, arith::CmpIPredicate::ult,
+                                       past, e.constant(rest));
+  emitIf(isNext, [&] { emitAt(e.addIndex(past, whole * layout.vector)); });
+}
+
+//===----------------------------------------------------------------------===//
+// Column mode
+//===----------------------------------------------------------------------===//
+
+void CudaEmitter::emitColumns() {
+  Phase &phase = info.phases.front();
+  int64_t vectors = info.columns / layout.vector;
+  int64_t warps = layout.threads / warp;
+  int64_t span = warp * layout.vector; // columns of a block
+  Value lane = arith::AndIOp::create(b, e.loc, thread, e.constant(warp - 1));
+  Value first =
+      arith::ShRUIOp::create(b, e.loc, thread, e.constant(llvm::Log2_64(warp)));
+  Value number = e.addIndex(e.mulIndex(block, warp), lane);
+  Value valid = e.isBelow(number, e.constant(vectors));
+  number = e.select(valid, number, e.constant(0));
+  Value column = e.mulIndex(number, layout.vector);
+
+  SmallVector<Value> zeros(outputs.size(), e.splat(e.constantFloat(0), width));
+  scf::ForOp loop = emitFor(
+      first, e.constant(info.rows), warps, zeros,
+      [&](Value row, ValueRange sums) {
+        IRMapping map = uniforms;
+        loadScalars(map, /*uniform=*/false, row);
+        evaluateScalars(phase, map);
+        SmallVector<Value> bases = getRowBases(info.inputs, inputs, row);
+        loadLanes(phase, map, bases, column, Value());
+        evaluateLanes(phase, map, column);
+        SmallVector<Value> next;
+        for (auto [value, sum] : llvm::zip(info.getYield().getValues(), sums))
+          next.push_back(e.addFloat(sum, e.splat(map.lookup(value), width)));
+        return next;
+      });
+
+  // shared[output][warp][column of the block]
+  int64_t outputStride = warps * span;
+  allocateShared(int64_t(outputs.size()) * outputStride);
+  Value local = e.mulIndex(lane, layout.vector);
+  auto slot = [&](size_t output, Value warpNumber) {
+    Value index = e.addIndex(e.mulIndex(warpNumber, span), local);
+    return sharedAddress(e.addIndex(index, int64_t(output) * outputStride));
+  };
+  int64_t bytes = 4 * layout.vector;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    e.store(loop.getResult(unsigned(i)), slot(i, first), b.getF32Type(), width,
+            Value(), bytes);
+  barrier();
+  Value isFirst = arith::CmpIOp::create(b, e.loc, arith::CmpIPredicate::eq,
+                                        first, e.constant(0));
+  Value stores = arith::AndIOp::create(b, e.loc, isFirst, valid);
+  emitIf(stores, [&] {
+    for (auto [i, access] : llvm::enumerate(info.outputs)) {
+      Value sum =
+          e.load(slot(i, e.constant(0)), b.getF32Type(), width, Value(), bytes);
+      for (int64_t other = 1; other < warps; ++other)
+        sum = e.addFloat(sum, e.load(slot(i, e.constant(other)), b.getF32Type(),
+                                     width, Value(), bytes));
+      Value base =
+          e.address(outputs[i], e.constant(access.offset), access.type);
+      storeLane(unsigned(i), sum, base, column, Value());
+    }
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Entry
+//===----------------------------------------------------------------------===//
+
+void CudaEmitter::emitPrologue() {
+  Block *entry = func.addEntryBlock(b);
+  b.setInsertionPointToStart(entry);
+  size_t inputCount = info.inputs.size();
+  size_t count = inputCount + info.outputs.size();
+  for (size_t i = 0; i < count; ++i)
+    (i < inputCount ? inputs : outputs)
+        .push_back(entry->getArgument(unsigned(i)));
+  setParameters([&] { return entry->getArgument(unsigned(count)); },
+                [&] { return entry->getArgument(unsigned(count) + 1); });
+  thread = getRegister("tid.x");
+  block = getRegister("ctaid.x");
+}
+
+void CudaEmitter::emit() {
+  emitPrologue();
+  loadScalars(uniforms, /*uniform=*/true, Value());
+  switch (info.mode) {
+  case exec::KernelMode::Row:
+    emitRows();
+    break;
+  case exec::KernelMode::Flat:
+    emitFlat();
+    break;
+  case exec::KernelMode::Column:
+    emitColumns();
+    break;
+  }
+  LLVM::ReturnOp::create(b, e.loc, ValueRange());
+}
+
+FailureOr<CudaLaunch> emit::emitCudaKernel(exec::KernelOp kernel) {
+  // Nothing is saved in memory: unrolled trips have it in registers, and a loop
+  // computes it again.
+  FailureOr<KernelInfo> info =
+      KernelInfo::prepare(kernel, /*forCuda=*/true, /*maxSavedBytes=*/0);
+  if (failed(info))
+    return failure();
+  Layout layout = getLayout(*info);
+  OpBuilder b(kernel);
+  MLIRContext *context = b.getContext();
+  size_t operands = info->inputs.size() + info->outputs.size();
+  SmallVector<Type> types(operands, LLVM::LLVMPointerType::get(context, 1));
+  types.append(2, b.getI64Type());
+  auto type =
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
+  auto func =
+      LLVM::LLVMFuncOp::create(b, kernel.getLoc(), kernel.getSymName(), type);
+  func.setCConv(LLVM::CConv::PTX_Kernel);
+  func.setPassthroughAttr(b.getArrayAttr(
+      {b.getStrArrayAttr({"nvvm.maxntid", std::to_string(layout.threads)})}));
+  CudaEmitter(*info, b, func, layout).emit();
+  CudaLaunch launch{kernel.getSymName().str(), unsigned(operands),
+                    unsigned(layout.blocks), unsigned(layout.threads)};
+  kernel.erase();
+  return launch;
+}

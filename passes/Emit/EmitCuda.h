@@ -1,0 +1,29 @@
+//===- EmitCuda.h - Kernels as NVPTX functions ----------------------------===//
+#ifndef CLEAVE_PASSES_EMIT_EMITCUDA_H
+#define CLEAVE_PASSES_EMIT_EMITCUDA_H
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "passes/Emit/KernelInfo.h"
+#include <string>
+
+namespace cleave::emit {
+
+/// How a CUDA kernel is launched. Its parameters are one 64-bit address per
+/// operand, inputs then outputs, then the shard index and the micro-batch
+/// index as 64-bit integers. One launch covers the whole space. Operands start
+/// at multiples of 16 bytes. Shared memory is static.
+struct CudaLaunch {
+  std::string symbol;
+  unsigned operands;
+  /// Thread blocks, and threads of a block; both one-dimensional.
+  unsigned blocks, threads;
+};
+
+/// Replaces `kernel` by an `llvm.func` of its name with the PTX kernel calling
+/// convention, whose body is of llvm, arith, math and scf ops and NVVM
+/// intrinsics. Emits an error and fails on a kernel that has no lowering.
+mlir::FailureOr<CudaLaunch> emitCudaKernel(exec::KernelOp kernel);
+
+} // namespace cleave::emit
+
+#endif // CLEAVE_PASSES_EMIT_EMITCUDA_H

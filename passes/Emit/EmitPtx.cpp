@@ -1,0 +1,141 @@
+//===- EmitPtx.cpp - Kernels as PTX and cubin -----------------------------===//
+#include "passes/Emit/EmitPtx.h"
+#include "passes/Emit/LowerToLLVM.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include <cstdlib>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::emit;
+
+//===----------------------------------------------------------------------===//
+// PTX
+//===----------------------------------------------------------------------===//
+
+static FailureOr<std::unique_ptr<llvm::TargetMachine>>
+createTargetMachine(ModuleOp module, const PtxOptions &options) {
+  static const bool initialized = [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    return true;
+  }();
+  (void)initialized;
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error;
+  const llvm::Target *target =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return module.emitError(error);
+  llvm::TargetOptions targetOptions;
+  // As on the CPU, only what the kernel says is one rounding is one.
+  targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+      triple, options.chip, options.features, targetOptions, std::nullopt,
+      std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+}
+
+FailureOr<std::unique_ptr<llvm::Module>>
+emit::emitCudaLLVM(ModuleOp kernels, const PtxOptions &options,
+                   llvm::LLVMContext &context,
+                   SmallVectorImpl<CudaLaunch> &launches) {
+  auto machine = createTargetMachine(kernels, options);
+  if (failed(machine))
+    return failure();
+  return lowerKernels(kernels, context, **machine,
+                      [&](exec::KernelOp kernel) -> LogicalResult {
+                        FailureOr<CudaLaunch> launch = emitCudaKernel(kernel);
+                        if (succeeded(launch))
+                          launches.push_back(std::move(*launch));
+                        return launch;
+                      });
+}
+
+FailureOr<PtxModule> emit::emitPtx(ModuleOp kernels,
+                                   const PtxOptions &options) {
+  PtxModule result;
+  llvm::LLVMContext context;
+  auto module = emitCudaLLVM(kernels, options, context, result.launches);
+  if (failed(module))
+    return failure();
+  auto machine = createTargetMachine(kernels, options);
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  if ((*machine)->addPassesToEmitFile(passes, stream, nullptr,
+                                      llvm::CodeGenFileType::AssemblyFile))
+    return kernels.emitError("cannot write PTX");
+  passes.run(**module);
+  result.text.assign(bytes.begin(), bytes.end());
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// ptxas
+//===----------------------------------------------------------------------===//
+
+std::optional<std::string> emit::findPtxas() {
+  auto tryPath = [](const char *root,
+                    StringRef rest) -> std::optional<std::string> {
+    if (!root)
+      return std::nullopt;
+    llvm::SmallString<128> path(root);
+    if (!rest.empty())
+      llvm::sys::path::append(path, rest);
+    if (!llvm::sys::fs::can_execute(path))
+      return std::nullopt;
+    return path.str().str();
+  };
+  if (auto path = tryPath(std::getenv("CLEAVE_PTXAS"), ""))
+    return path;
+  if (auto path = tryPath(std::getenv("CUDA_HOME"), "bin/ptxas"))
+    return path;
+  if (auto path = llvm::sys::findProgramByName("ptxas"))
+    return *path;
+  return tryPath("/usr/local/cuda", "bin/ptxas");
+}
+
+llvm::Expected<Cubin> emit::assemblePtx(StringRef ptx, StringRef chip,
+                                        StringRef ptxas) {
+  // Files are removed however this ends.
+  llvm::SmallString<64> paths[3];
+  const char *suffixes[] = {"ptx", "cubin", "txt"};
+  std::optional<llvm::FileRemover> removers[3];
+  for (int i = 0; i < 3; ++i) {
+    if (std::error_code error = llvm::sys::fs::createTemporaryFile(
+            "kernels", suffixes[i], paths[i]))
+      return llvm::createStringError(error, "cannot make a temporary file");
+    removers[i].emplace(paths[i]);
+  }
+  std::error_code error;
+  llvm::raw_fd_ostream(paths[0], error) << ptx;
+  if (error)
+    return llvm::createStringError(error, "cannot write " + paths[0]);
+  std::string arch = ("-arch=" + chip).str();
+  StringRef report(paths[2]);
+  int status = llvm::sys::ExecuteAndWait(
+      ptxas, {ptxas, arch, "-O3", "-v", "-o", paths[1], paths[0]}, std::nullopt,
+      {std::nullopt, report, report});
+  auto text = llvm::MemoryBuffer::getFile(paths[2]);
+  std::string said = text ? (*text)->getBuffer().str() : "";
+  if (status != 0)
+    return llvm::createStringError("ptxas refuses the kernels: " + said);
+  auto cubin = llvm::MemoryBuffer::getFile(paths[1]);
+  if (!cubin)
+    return llvm::createStringError(cubin.getError(), "ptxas wrote no cubin");
+  StringRef bytes = (*cubin)->getBuffer();
+  Cubin result;
+  result.bytes.assign(bytes.begin(), bytes.end());
+  result.report = std::move(said);
+  return result;
+}

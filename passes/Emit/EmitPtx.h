@@ -1,0 +1,58 @@
+//===- EmitPtx.h - Kernels as PTX and cubin -------------------------------===//
+#ifndef CLEAVE_PASSES_EMIT_EMITPTX_H
+#define CLEAVE_PASSES_EMIT_EMITPTX_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "passes/Emit/EmitCuda.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+#include <optional>
+
+namespace llvm {
+class LLVMContext;
+class Module;
+} // namespace llvm
+
+namespace cleave::emit {
+
+struct PtxOptions {
+  std::string chip = "sm_90";
+  /// PTX version 8.0, which drivers of CUDA 12.0 and later read.
+  std::string features = "+ptx80";
+};
+
+struct PtxModule {
+  std::string text;
+  llvm::SmallVector<CudaLaunch> launches;
+};
+
+/// Compiles every `exec.kernel` of `kernels` (left as it is) into one PTX
+/// module that refers to no other. Emits an error and fails where a kernel is
+/// not supported.
+mlir::FailureOr<PtxModule> emitPtx(mlir::ModuleOp kernels,
+                                   const PtxOptions &options);
+
+/// The same, stopping before code generation: LLVM IR with NVVM intrinsics,
+/// optimized.
+mlir::FailureOr<std::unique_ptr<llvm::Module>>
+emitCudaLLVM(mlir::ModuleOp kernels, const PtxOptions &options,
+             llvm::LLVMContext &context,
+             llvm::SmallVectorImpl<CudaLaunch> &launches);
+
+/// Where ptxas is: $CLEAVE_PTXAS, then $CUDA_HOME/bin, PATH,
+/// /usr/local/cuda/bin.
+std::optional<std::string> findPtxas();
+
+struct Cubin {
+  llvm::SmallVector<char, 0> bytes;
+  /// What `ptxas -v` says of registers, spills and shared memory.
+  std::string report;
+};
+
+/// Assembles PTX for the chip.
+llvm::Expected<Cubin> assemblePtx(llvm::StringRef ptx, llvm::StringRef chip,
+                                  llvm::StringRef ptxas);
+
+} // namespace cleave::emit
+
+#endif // CLEAVE_PASSES_EMIT_EMITPTX_H

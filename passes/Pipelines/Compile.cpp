@@ -1,0 +1,111 @@
+//===- Compile.cpp - From a model and a plan to an object file ------------===//
+#include "passes/Pipelines/Compile.h"
+#include "mlir/IR/Verifier.h"
+#include "passes/Emit/EmitObject.h"
+#include "passes/Emit/EmitProgram.h"
+#include "passes/Import/BuildModel.h"
+
+using namespace mlir;
+using namespace cleave;
+
+static llvm::Error getError(const char *what) {
+  return llvm::createStringError("%s failed", what);
+}
+
+/// Prints errors and, if asked for, remarks.
+static LogicalResult handleDiagnostic(Diagnostic &diagnostic, bool remarks) {
+  if (diagnostic.getSeverity() == DiagnosticSeverity::Remark && !remarks)
+    return success();
+  llvm::StringRef kind =
+      diagnostic.getSeverity() == DiagnosticSeverity::Error     ? "error"
+      : diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning"
+                                                                : "remark";
+  llvm::errs() << kind << ": ";
+  if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()))
+    llvm::errs() << name.getName().getValue() << ": ";
+  llvm::errs() << diagnostic << "\n";
+  for (Diagnostic &note : diagnostic.getNotes())
+    llvm::errs() << "note: " << note << "\n";
+  return success();
+}
+
+static LogicalResult runStages(ModuleOp module, const CompileOptions &options) {
+  for (const Stage &stage : getStages()) {
+    PassManager pm(module.getContext());
+    // The step is placed as the plan at hand says, not one from a file.
+    if (stage.name == "place") {
+      pm.addPass(createExpandCrossEntropyPass());
+      if (failed(pm.run(module)) || failed(placeTensors(module, options.plan)))
+        return failure();
+      PassManager check(module.getContext());
+      check.addPass(createVerifyPlacementsPass());
+      if (failed(check.run(module)))
+        return failure();
+    } else {
+      stage.addPasses(pm, options.stages);
+      if (failed(pm.run(module)))
+        return failure();
+    }
+    if (options.dump &&
+        (options.dumpAfter == stage.name || options.dumpAfter == "all")) {
+      *options.dump << "// after stage " << stage.name << "\n";
+      module.print(*options.dump);
+      *options.dump << "\n";
+    }
+  }
+  return success();
+}
+
+llvm::Expected<Compiled> cleave::compileModel(const Model &model,
+                                              CompileOptions options) {
+  MLIRContext context;
+  context.loadDialect<xf::XfDialect, dist::DistDialect, exec::ExecDialect,
+                      arith::ArithDialect, math::MathDialect>();
+  context.printOpOnDiagnostic(false);
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    return handleDiagnostic(diagnostic, options.remarks);
+  });
+
+  BuildOptions build;
+  build.batch = options.batch.globalBatch / options.plan.microBatches;
+  build.seqLen = options.batch.seqLen;
+  build.paddedVocab = options.plan.getPaddedVocab(model.vocab);
+  build.bf16 = options.bf16;
+  build.logits = options.logits;
+  llvm::Expected<OwningOpRef<ModuleOp>> module =
+      buildModel(&context, model, build);
+  if (!module)
+    return module.takeError();
+  options.stages.step.microBatches = options.plan.microBatches;
+  if (failed(mlir::verify(**module)))
+    return getError("verification of the imported model");
+  if (failed(runStages(**module, options)))
+    return getError("compilation");
+
+  emit::ProgramInfo info{model, options.plan, options.batch};
+  FailureOr<std::vector<uint8_t>> program = emit::emitProgram(**module, info);
+  if (failed(program))
+    return getError("emission of the program");
+  emit::ObjectOptions target;
+  target.cpu = options.cpu;
+  target.program = *program;
+  FailureOr<llvm::SmallVector<char, 0>> object =
+      emit::emitObject(**module, target);
+  if (failed(object))
+    return getError("code generation");
+
+  Compiled compiled;
+  compiled.object = std::move(*object);
+  auto source = *(*module)->getOps<exec::ProgramOp>().begin();
+  compiled.arenaBytes = source.getArenaBytes().value_or(0);
+  compiled.lowerBound = source.getLowerBound().value_or(0);
+  if (auto peak = source->getAttrOfType<DictionaryAttr>("peak"))
+    for (NamedAttribute entry : peak)
+      compiled.memory.emplace_back(
+          entry.getName().str(), cast<IntegerAttr>(entry.getValue()).getInt());
+  (*module)->walk([&](Operation *op) {
+    compiled.kernels += isa<exec::KernelOp>(op);
+    compiled.instructions += isa<exec::InstructionOpInterface>(op);
+  });
+  return compiled;
+}

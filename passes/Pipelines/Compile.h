@@ -1,0 +1,35 @@
+//===- Compile.h - From a model and a plan to an object file --------------===//
+#ifndef CLEAVE_PASSES_PIPELINES_COMPILE_H
+#define CLEAVE_PASSES_PIPELINES_COMPILE_H
+
+#include "cleave/Plan/Plan.h"
+#include "passes/Pipelines/Pipelines.h"
+
+namespace cleave {
+
+struct CompileOptions {
+  BatchShape batch;
+  Plan plan;
+  StageOptions stages;
+  bool bf16 = false;
+  bool logits = false;        ///< keep the logits as an output
+  std::string cpu = "native"; ///< that kernels are generated for
+  std::string dumpAfter;      ///< a stage whose IR goes to `dump`; "all": each
+  llvm::raw_ostream *dump = nullptr;
+  bool remarks = false; ///< say what the passes decided
+};
+
+struct Compiled {
+  llvm::SmallVector<char, 0> object; ///< defines runtime/abi/Kernel.h's symbols
+  int64_t arenaBytes = 0, lowerBound = 0;
+  std::vector<std::pair<std::string, int64_t>> memory; ///< at the peak
+  int64_t kernels = 0, instructions = 0;
+};
+
+/// Runs every stage. Diagnostics go to stderr; the error says what failed.
+llvm::Expected<Compiled> compileModel(const Model &model,
+                                      CompileOptions options);
+
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_PIPELINES_COMPILE_H

@@ -1,0 +1,65 @@
+//===- Pipelines.cpp - The stages of a compilation, in order --------------===//
+#include "passes/Pipelines/Pipelines.h"
+#include "mlir/Pass/PassRegistry.h"
+
+using namespace mlir;
+using namespace cleave;
+
+static void addGrad(OpPassManager &pm, const StageOptions &options) {
+  pm.addPass(createBuildStepPass(options.step));
+}
+
+static void addPlace(OpPassManager &pm, const StageOptions &options) {
+  // Before placements, since a whole cross-entropy would keep its vocabulary
+  // unsplit.
+  pm.addPass(createExpandCrossEntropyPass());
+  pm.addPass(createPlaceTensorsPass(options.place));
+  pm.addPass(createVerifyPlacementsPass());
+}
+
+static void addPartition(OpPassManager &pm, const StageOptions &) {
+  pm.addPass(createInsertCollectivesPass());
+  // While types are still global: this is the proof of the program.
+  pm.addPass(createVerifyPlacementsPass());
+  pm.addPass(createLocalizePass());
+}
+
+static void addKernels(OpPassManager &pm, const StageOptions &options) {
+  pm.addPass(createLowerToExecPass(options.kernels));
+}
+
+static void addMemory(OpPassManager &pm, const StageOptions &) {
+  pm.addPass(createPlanMemoryPass());
+  pm.addPass(createVerifyMemoryPass());
+}
+
+ArrayRef<Stage> cleave::getStages() {
+  static const Stage stages[] = {
+      {"grad", "forward graph to training step", addGrad},
+      {"place", "training step to placed step", addPlace},
+      {"partition", "placed step to one rank's", addPartition},
+      {"kernels", "tensors to instructions", addKernels},
+      {"memory", "buffers to one arena", addMemory},
+  };
+  return stages;
+}
+
+void cleave::registerAllPasses() {
+  registerGradPasses();
+  registerPlacePasses();
+  registerPartitionPasses();
+  registerKernelsPasses();
+  registerMemoryPasses();
+  for (const Stage &stage : getStages()) {
+    auto build = [&stage](OpPassManager &pm, StringRef text,
+                          function_ref<LogicalResult(const Twine &)> error) {
+      if (!text.empty())
+        return error("a stage takes no options; run its passes instead");
+      stage.addPasses(pm, StageOptions());
+      return success();
+    };
+    registerPassPipeline(
+        ("cleave-stage-" + stage.name).str(), stage.summary, build,
+        [](function_ref<void(const detail::PassOptions &)>) {});
+  }
+}

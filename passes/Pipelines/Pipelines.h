@@ -1,0 +1,36 @@
+//===- Pipelines.h - The stages of a compilation, in order ----------------===//
+#ifndef CLEAVE_PASSES_PIPELINES_PIPELINES_H
+#define CLEAVE_PASSES_PIPELINES_PIPELINES_H
+
+#include "mlir/Pass/PassManager.h"
+#include "passes/Grad/Passes.h"
+#include "passes/Kernels/Passes.h"
+#include "passes/Memory/Passes.h"
+#include "passes/Partition/Passes.h"
+#include "passes/Place/Passes.h"
+
+namespace cleave {
+
+struct StageOptions {
+  BuildStepPassOptions step;
+  PlaceTensorsPassOptions place;
+  LowerToExecPassOptions kernels;
+};
+
+/// A stage: a name, for `--dump-after-stage` and `--cleave-stage-NAME`, and its
+/// passes, the last of which verifies its contract.
+struct Stage {
+  llvm::StringLiteral name;
+  llvm::StringLiteral summary;
+  void (*addPasses)(mlir::OpPassManager &, const StageOptions &);
+};
+
+/// From the forward graph to instructions with offsets.
+llvm::ArrayRef<Stage> getStages();
+
+/// Registers every pass, and each stage as a pipeline `cleave-stage-NAME`.
+void registerAllPasses();
+
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_PIPELINES_PIPELINES_H

@@ -1,0 +1,48 @@
+//===- CommandLine.h - What the commands of cleave share ------------------===//
+#ifndef CLEAVE_TOOLS_CLEAVE_COMMANDLINE_H
+#define CLEAVE_TOOLS_CLEAVE_COMMANDLINE_H
+
+#include "cleave/Cluster/Cluster.h"
+#include "passes/Pipelines/Compile.h"
+#include <CLI/CLI.hpp>
+
+namespace cleave::tool {
+
+/// Prints `cleave: error: message` and returns the exit code for it.
+int fail(llvm::Error error);
+int fail(const llvm::Twine &message);
+
+/// The path of a model's config.json: `path` itself, or the one in that folder.
+std::string getConfigPath(llvm::StringRef path);
+
+/// What `compile`, `train` and `parity` are told of the layout.
+struct LayoutFlags {
+  Layout layout;
+  std::string planPath, cluster = "local", dtype = "f32";
+  int64_t microBatch = 0;
+
+  void add(CLI::App &app);
+  /// The plan that the flags or the plan file give, checked against the model
+  /// and the cluster. Fills in `batch.microBatch`.
+  llvm::Expected<Plan> getPlan(const Model &model, BatchShape &batch,
+                               const Cluster &cluster) const;
+};
+
+/// What they are told of the optimizer.
+void addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options);
+
+/// Compiles and links; writes the executable to `output`, or nothing.
+llvm::Expected<Compiled> buildExecutable(const Model &model,
+                                         const CompileOptions &options,
+                                         llvm::StringRef output);
+
+/// Links `object` with the runtime into the executable `output`.
+llvm::Error linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output);
+
+/// Each adds its command to `app`; `run` holds what to do once it is parsed.
+void addImportCommand(CLI::App &app, std::function<int()> &run);
+void addCompileCommand(CLI::App &app, std::function<int()> &run);
+
+} // namespace cleave::tool
+
+#endif // CLEAVE_TOOLS_CLEAVE_COMMANDLINE_H

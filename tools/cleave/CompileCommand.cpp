@@ -1,0 +1,118 @@
+//===- CompileCommand.cpp - cleave compile --------------------------------===//
+#include "CommandLine.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <chrono>
+
+using namespace cleave;
+
+llvm::Expected<Compiled> tool::buildExecutable(const Model &model,
+                                               const CompileOptions &options,
+                                               llvm::StringRef output) {
+  llvm::Expected<Compiled> compiled = compileModel(model, options);
+  if (!compiled)
+    return compiled;
+  if (llvm::Error error = linkExecutable(compiled->object, output))
+    return std::move(error);
+  return compiled;
+}
+
+namespace {
+struct CompileFlags {
+  std::string model, output;
+  tool::LayoutFlags layout;
+  CompileOptions options;
+  bool quiet = false;
+};
+} // namespace
+
+static void printSummary(const CompileFlags &flags, const Compiled &compiled,
+                         double seconds) {
+  const Plan &plan = flags.options.plan;
+  llvm::outs() << llvm::formatv(
+      "{0}: {1} ranks {2}, {3} micro-batches, {4} instructions, {5} kernels, "
+      "{6:F2} s\n",
+      flags.output, plan.mesh.getNumRanks(), plan.mesh.toString(),
+      plan.microBatches, compiled.instructions, compiled.kernels, seconds);
+  llvm::outs() << llvm::formatv(
+      "memory of a rank: {0:F1} MiB (at least {1:F1})\n",
+      compiled.arenaBytes / 1048576.0, compiled.lowerBound / 1048576.0);
+  for (const auto &[name, bytes] : compiled.memory)
+    llvm::outs() << llvm::formatv("  {0,-22} {1,10:F1} MiB\n", name,
+                                  bytes / 1048576.0);
+}
+
+static int runCompile(CompileFlags flags) {
+  auto start = std::chrono::steady_clock::now();
+  FrontendOptions frontend;
+  frontend.seqLen = flags.options.batch.seqLen;
+  llvm::Expected<Model> model =
+      loadModel(tool::getConfigPath(flags.model), frontend);
+  if (!model)
+    return tool::fail(model.takeError());
+  for (const std::string &note : model->notes)
+    llvm::errs() << "cleave: note: " << note << "\n";
+  llvm::Expected<Cluster> cluster = parseCluster(flags.layout.cluster);
+  if (!cluster)
+    return tool::fail(cluster.takeError());
+  llvm::Expected<Plan> plan =
+      flags.layout.getPlan(*model, flags.options.batch, *cluster);
+  if (!plan)
+    return tool::fail(plan.takeError());
+
+  CompileOptions &options = flags.options;
+  options.plan = *plan;
+  options.bf16 = flags.layout.dtype == "bf16";
+  options.cpu = cluster->cpu;
+  options.stages.kernels.threads =
+      cluster->getThreads(plan->mesh.getNumRanks());
+  options.dump = &llvm::outs();
+  llvm::Expected<Compiled> compiled =
+      tool::buildExecutable(*model, options, flags.output);
+  if (!compiled)
+    return tool::fail(compiled.takeError());
+  std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - start;
+  if (!flags.quiet)
+    printSummary(flags, *compiled, taken.count());
+  return 0;
+}
+
+void tool::addCompileCommand(CLI::App &app, std::function<int()> &run) {
+  auto flags = std::make_shared<CompileFlags>();
+  CompileOptions &options = flags->options;
+  CLI::App *command = app.add_subcommand(
+      "compile", "Compile a model into one executable that trains it");
+  command
+      ->add_option("model", flags->model,
+                   "config.json, or the folder that has it")
+      ->required();
+  command->add_option("-o,--output", flags->output, "executable to write")
+      ->required();
+  command->add_option("--seq-len", options.batch.seqLen, "tokens of a sample")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--global-batch", options.batch.globalBatch,
+                   "samples of a step, over all ranks")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  flags->layout.add(*command);
+  addOptimizerFlags(*command, options.stages.step);
+  command->add_flag("--keep-gradients", options.stages.step.gradients,
+                    "keep each gradient as an output, for --dump-outputs");
+  command->add_flag("--keep-logits", options.logits,
+                    "keep the logits as an output, for --dump-outputs");
+  command->add_flag("!--no-fusion", options.stages.kernels.fuse,
+                    "one kernel for each op");
+  command
+      ->add_option("--dump-after-stage", options.dumpAfter,
+                   "print the IR after a stage")
+      ->check(CLI::IsMember(
+          {"grad", "place", "partition", "kernels", "memory", "all"}));
+  command->add_flag("--remarks", options.remarks,
+                    "say what the passes decided, on stderr");
+  command->add_flag("-q,--quiet", flags->quiet, "print errors only");
+  command->callback(
+      [flags, &run] { run = [flags] { return runCompile(*flags); }; });
+}

@@ -1,0 +1,91 @@
+//===- ImportCommand.cpp - cleave import ----------------------------------===//
+#include "CommandLine.h"
+#include "mlir/IR/MLIRContext.h"
+#include "passes/Import/BuildModel.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+using namespace cleave;
+
+namespace {
+struct ImportFlags {
+  std::string config, output = "-";
+  bool summary = false;
+  BuildOptions build;
+  std::string dtype = "f32";
+};
+} // namespace
+
+static int runImport(ImportFlags flags) {
+  FrontendOptions frontend;
+  frontend.seqLen = flags.build.seqLen;
+  llvm::Expected<Model> model =
+      loadModel(tool::getConfigPath(flags.config), frontend);
+  if (!model)
+    return tool::fail(model.takeError());
+  for (const std::string &note : model->notes)
+    llvm::errs() << "cleave: note: " << note << "\n";
+
+  std::string text;
+  if (flags.summary) {
+    text = getModelSummary(*model);
+  } else {
+    if (flags.build.seqLen == 0)
+      flags.build.seqLen = std::min<int64_t>(
+          model->maxPositions ? model->maxPositions : 1024, 1024);
+    flags.build.bf16 = flags.dtype == "bf16";
+    mlir::MLIRContext context;
+    auto module = buildModel(&context, *model, flags.build);
+    if (!module)
+      return tool::fail(module.takeError());
+    llvm::raw_string_ostream stream(text);
+    (*module)->print(stream);
+  }
+  if (text.empty() || text.back() != '\n')
+    text += '\n';
+
+  std::error_code code;
+  llvm::ToolOutputFile file(flags.output, code, llvm::sys::fs::OF_Text);
+  if (code)
+    return tool::fail(flags.output + ": " + code.message());
+  file.os() << text;
+  file.os().flush();
+  if (file.os().has_error()) {
+    std::string reason = file.os().error().message();
+    file.os().clear_error();
+    return tool::fail(flags.output + ": " + reason);
+  }
+  file.keep();
+  return 0;
+}
+
+void tool::addImportCommand(CLI::App &app, std::function<int()> &run) {
+  auto flags = std::make_shared<ImportFlags>();
+  CLI::App *command = app.add_subcommand(
+      "import", "Turn a HuggingFace config.json into the forward graph");
+  command
+      ->add_option("config", flags->config,
+                   "config.json, or the folder that has it")
+      ->required();
+  command->add_option("-o,--output", flags->output, "file to write; -: stdout")
+      ->capture_default_str();
+  command->add_flag("--summary", flags->summary,
+                    "print model type, parameter count and tensors as JSON");
+  command
+      ->add_option("--seq-len", flags->build.seqLen,
+                   "tokens of a sample (default: the model's maximum, at "
+                   "most 1024)")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--batch", flags->build.batch, "samples")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--pad-vocab", flags->build.paddedVocab,
+                   "rows that the vocabulary is padded to; 0: none")
+      ->capture_default_str();
+  command->add_option("--dtype", flags->dtype, "compute type")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command->callback(
+      [flags, &run] { run = [flags] { return runImport(*flags); }; });
+}
