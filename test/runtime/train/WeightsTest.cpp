@@ -143,23 +143,27 @@ TEST(Weights, FillsEveryKind) {
     }
 }
 
+/// With the checkpoint that the entries point into.
+struct Matched : CheckpointMatch {
+  Checkpoint checkpoint;
+};
+
 /// What matchCheckpoint says of a checkpoint of these tensors.
-Status match(const std::vector<TensorSpec> &tensors, CheckpointMatch &result,
+Status match(const std::vector<TensorSpec> &tensors, Matched &result,
              const std::string &dtype = "F32") {
   TestFolder folder;
   std::string bytes = makeCheckpoint(tensors);
   if (size_t at = bytes.find("\"F32\""); dtype != "F32")
     bytes.replace(at, 5, "\"" + dtype + "\"");
   folder.write("model.safetensors", bytes);
-  Checkpoint checkpoint;
-  CLEAVE_RETURN_IF_ERROR(Checkpoint::open(folder.path, checkpoint));
+  CLEAVE_RETURN_IF_ERROR(Checkpoint::open(folder.path, result.checkpoint));
   Program program;
   CLEAVE_RETURN_IF_ERROR(makeToyProgram(1, 1).load(program));
-  return matchCheckpoint(program, checkpoint, true, result);
+  return matchCheckpoint(program, result.checkpoint, true, result);
 }
 
 TEST(Weights, AcceptsWhatIsHarmless) {
-  CheckpointMatch result;
+  Matched result;
   ASSERT_OK(match({{"transformer.toy.weight", {13, 12}}}, result));
   EXPECT_TRUE(result.notes.empty());
   // The bare model's names.
@@ -186,7 +190,7 @@ TEST(Weights, AcceptsWhatIsHarmless) {
 }
 
 TEST(Weights, NamesWhatDoesNotMatch) {
-  CheckpointMatch result;
+  Matched result;
   EXPECT_ERROR(match({{"other", {13, 12}}}, result),
                "tensor \"transformer.toy.weight\" is missing");
   EXPECT_ERROR(match({{"toy.weight", {12, 13}}}, result),
