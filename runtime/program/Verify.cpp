@@ -5,6 +5,7 @@
 #include "runtime/program/Program.h"
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <unordered_set>
 
 using namespace cleave::runtime;
@@ -26,6 +27,33 @@ std::string cleave::runtime::quoteName(std::string_view name) {
   return text + (name.size() > 100 ? "...\"" : "\"");
 }
 
+/// Whether the elements lie as their type asks; FlatBuffers' own verifier looks
+/// at the vector's length only.
+template <typename T> static bool isAligned(const flatbuffers::Vector<T> *v) {
+  using Element = std::remove_const_t<std::remove_pointer_t<T>>;
+  return !v ||
+         reinterpret_cast<uintptr_t>(v->Data()) % alignof(Element) == 0;
+}
+
+static bool areVectorsAligned(const fb::Program &program) {
+  if (program.states())
+    for (const fb::State *state : *program.states())
+      if (!isAligned(state->shape()) || !isAligned(state->logical()) ||
+          !isAligned(state->source_shape()) || !isAligned(state->view()) ||
+          !isAligned(state->starts()))
+        return false;
+  if (program.outputs())
+    for (const fb::Output *output : *program.outputs())
+      if (!isAligned(output->shape()) || !isAligned(output->logical()))
+        return false;
+  if (program.instructions())
+    for (const fb::Instruction *instruction : *program.instructions())
+      if (!isAligned(instruction->operands()) ||
+          !isAligned(instruction->ints()) || !isAligned(instruction->floats()))
+        return false;
+  return true;
+}
+
 Status cleave::runtime::verifyStructure(const void *buffer, size_t size) {
   auto damaged = [](const char *how) {
     return Status::error(std::string("the program is damaged: ") + how);
@@ -42,6 +70,8 @@ Status cleave::runtime::verifyStructure(const void *buffer, size_t size) {
     return damaged("the identifier in its FlatBuffer is not \"CLVE\"");
   if (!fb::VerifyProgramBuffer(verifier))
     return damaged("an offset in its FlatBuffer points outside of it");
+  if (!areVectorsAligned(*fb::GetProgram(buffer)))
+    return damaged("a vector in its FlatBuffer is not aligned");
   return {};
 }
 

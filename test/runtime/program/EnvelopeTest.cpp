@@ -1,4 +1,5 @@
 //===- EnvelopeTest.cpp - Damaged programs --------------------------------===//
+#include "runtime/program/Print.h"
 #include "test/runtime/program/SamplePrograms.h"
 #include <cstring>
 #include <gtest/gtest.h>
@@ -78,7 +79,8 @@ TEST(Envelope, EveryTruncationIsFound) {
 }
 
 /// Changes bytes of a good program, seals it again, and loads it: whatever the
-/// checksum would catch, the verifier must withstand by itself.
+/// checksum would catch, the verifier must withstand by itself, and the printer
+/// what the verifier accepts.
 TEST(Mutation, NoProgramCrashesTheVerifier) {
   std::mt19937 random(20240501);
   const std::vector<uint8_t> good = makeSample().pack();
@@ -114,8 +116,14 @@ TEST(Mutation, NoProgramCrashesTheVerifier) {
     }
     if (random() % 16 == 0)
       bytes.resize(random() % bytes.size());
-    Status status = load(sealProgram(bytes.data(), bytes.size()));
+    std::vector<uint8_t> sealed = sealProgram(bytes.data(), bytes.size());
+    Program program;
+    Status status =
+        Program::load(sealed.data(), sealed.size(), "mutant", program);
     ++(status.ok() ? accepted : refused);
+    if (status.ok()) {
+      EXPECT_FALSE(printProgram(program).empty());
+    }
     EXPECT_TRUE(status.ok() || !status.message().empty());
   }
   std::printf("%d mutated programs: %d refused, %d still legal\n",

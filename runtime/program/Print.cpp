@@ -1,0 +1,341 @@
+//===- Print.cpp ----------------------------------------------------------===//
+#include "runtime/program/Print.h"
+#include "runtime/program/Verify.h"
+#include <cstdarg>
+#include <cstdio>
+
+using namespace cleave::runtime;
+namespace fb = cleave::program;
+
+namespace {
+
+/// Names of an opcode's ints and floats, as in README.md; "type..." are DType.
+struct Fields {
+  std::vector<const char *> ints, floats;
+};
+
+Fields getFields(fb::Opcode opcode) {
+  switch (opcode) {
+  case fb::Opcode::Gemm:
+    return {{"m", "n", "k", "transA", "transB", "typeA", "typeB", "typeC",
+             "mode", "hasBias"},
+            {}};
+  case fb::Opcode::Attention:
+  case fb::Opcode::AttentionGrad:
+    return {{"batch", "seq", "heads", "kvHeads", "headDim", "window", "type"},
+            {"scale", "softcap"}};
+  case fb::Opcode::Embedding:
+    return {{"rows", "width", "tableRows", "typeTable", "typeOut"}, {}};
+  case fb::Opcode::EmbeddingGrad:
+    return {{"rows", "width", "tableRows", "typeDout", "typeDtable", "mode"},
+            {}};
+  case fb::Opcode::AllReduce:
+    return {{"elements", "type", "reduction"}, {}};
+  case fb::Opcode::AllGather:
+  case fb::Opcode::Slice:
+    return {{"outer", "inner", "type"}, {}};
+  case fb::Opcode::ReduceScatter:
+    return {{"outer", "inner", "type", "reduction"}, {}};
+  case fb::Opcode::AllToAll:
+    return {{"outer", "a", "mid", "b", "inner", "type", "concatFirst"}, {}};
+  case fb::Opcode::Schedule:
+    return {{"kind", "warmupSteps", "decaySteps", "stableSteps"},
+            {"lr", "minLr", "beta1", "beta2"}};
+  case fb::Opcode::LoopBegin:
+    return {{"count"}, {}};
+  case fb::Opcode::Launch:
+  case fb::Opcode::Fill:
+  case fb::Opcode::Copy:
+  case fb::Opcode::LoopEnd:
+    break;
+  }
+  return {};
+}
+
+const char *getName(fb::DType type) {
+  switch (type) {
+  case fb::DType::F32:
+    return "f32";
+  case fb::DType::BF16:
+    return "bf16";
+  case fb::DType::I32:
+    return "i32";
+  }
+  return "?";
+}
+
+std::string describeInt(const char *name, int64_t value) {
+  std::string_view field = name;
+  if (field.starts_with("type"))
+    return getName(fb::DType(value));
+  if (field == "reduction")
+    return value == 0 ? "sum" : "max";
+  static const char *const kinds[] = {"constant", "cosine", "linear",
+                                      "warm-up-stable-decay"};
+  if (field == "kind")
+    return kinds[value];
+  return std::to_string(value);
+}
+
+std::string formatNumber(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%g", value);
+  return text;
+}
+
+/// A name without its quotes, where it stands in a column of its own.
+std::string showName(std::string_view name) {
+  std::string quoted = quoteName(name);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+class Printer {
+public:
+  explicit Printer(const Program &program) : program(program) {}
+
+  void printSummary();
+  void printPlan();
+  void printMemory();
+  void printStates();
+  void printKernels();
+  void printInstructions();
+  std::string describeInstruction(const fb::Instruction &instruction) const;
+
+  std::string text;
+
+private:
+  __attribute__((format(printf, 2, 3))) void add(const char *format, ...);
+  std::string describeAxes(std::span<const uint8_t> axes) const;
+  std::string describePlacement(
+      const flatbuffers::Vector<flatbuffers::Offset<fb::DimAxes>> *dims,
+      std::span<const uint8_t> partial) const;
+  static std::string describeShape(std::span<const uint64_t> shape,
+                                   std::span<const uint64_t> logical);
+
+  const Program &program;
+};
+
+void Printer::add(const char *format, ...) {
+  std::va_list arguments, again;
+  va_start(arguments, format);
+  va_copy(again, arguments);
+  int size = std::vsnprintf(nullptr, 0, format, arguments);
+  va_end(arguments);
+  if (size > 0) {
+    size_t before = text.size();
+    text.resize(before + size_t(size) + 1);
+    std::vsnprintf(text.data() + before, size_t(size) + 1, format, again);
+    text.pop_back();
+  }
+  va_end(again);
+}
+
+std::string Printer::describeAxes(std::span<const uint8_t> axes) const {
+  std::string result = "{";
+  for (uint8_t axis : axes)
+    result += (result.size() > 1 ? ", " : "") +
+              showName(toView(program->axes()->Get(axis)->name()));
+  return result + "}";
+}
+
+std::string Printer::describePlacement(
+    const flatbuffers::Vector<flatbuffers::Offset<fb::DimAxes>> *dims,
+    std::span<const uint8_t> partial) const {
+  std::string result = "[";
+  for (size_t d = 0; d < getSize(dims); ++d)
+    result += (d ? ", " : "") +
+              describeAxes(toSpan(
+                  dims->Get(flatbuffers::uoffset_t(d))->axes()));
+  result += "]";
+  if (!partial.empty())
+    result += " partial " + describeAxes(partial);
+  return result;
+}
+
+std::string Printer::describeShape(std::span<const uint64_t> shape,
+                                   std::span<const uint64_t> logical) {
+  std::string result;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    result += (d ? "x" : "") + std::to_string(logical[d]);
+    if (shape[d] != logical[d])
+      result += "(" + std::to_string(shape[d]) + ")";
+  }
+  return result.empty() ? "scalar" : result;
+}
+
+void Printer::printSummary() {
+  add("program of format version %u\n", program->version());
+  add("mesh          ");
+  for (size_t i = 0; i < getSize(program->axes()); ++i) {
+    const fb::Axis *axis = program->axes()->Get(flatbuffers::uoffset_t(i));
+    add("%s%s=%llu", i ? " x " : "", showName(toView(axis->name())).c_str(),
+        static_cast<unsigned long long>(axis->size()));
+  }
+  add("%s%d rank%s of %u thread%s\n",
+      getSize(program->axes()) ? ", " : "", program.getWorldSize(),
+      program.getWorldSize() == 1 ? "" : "s", program->threads(),
+      program->threads() == 1 ? "" : "s");
+  add("batch         %llu sequences of %llu tokens, %llu micro-batch%s, split "
+      "over %s\n",
+      static_cast<unsigned long long>(program->global_batch()),
+      static_cast<unsigned long long>(program->seq_len()),
+      static_cast<unsigned long long>(program->micro_batches()),
+      program->micro_batches() == 1 ? "" : "es",
+      describeAxes(toSpan(program->batch_axes())).c_str());
+  add("vocabulary    %llu\n",
+      static_cast<unsigned long long>(program->vocab()));
+  add("arena         %llu bytes a rank, lower bound %llu\n",
+      static_cast<unsigned long long>(program->arena_bytes()),
+      static_cast<unsigned long long>(program->lower_bound_bytes()));
+  add("model FLOPs   %s a step\n",
+      formatNumber(program->flops_per_step()).c_str());
+  add("instructions  %zu, kernels %zu, states %zu, outputs %zu\n",
+      program.getInstructionCount(), getSize(program->kernels()),
+      getSize(program->states()), getSize(program->outputs()));
+}
+
+void Printer::printPlan() {
+  text += "\nplan\n";
+  std::string_view plan = toView(program->plan());
+  text.append(plan);
+  if (!plan.ends_with('\n'))
+    text += '\n';
+}
+
+void Printer::printMemory() {
+  text += "\nmemory at the peak\n         bytes   share  category\n";
+  for (size_t i = 0; i < getSize(program->memory()); ++i) {
+    const fb::Category *category =
+        program->memory()->Get(flatbuffers::uoffset_t(i));
+    add("%14llu  %5.1f%%  %s\n",
+        static_cast<unsigned long long>(category->bytes()),
+        100.0 * double(category->bytes()) / double(program->arena_bytes()),
+        showName(toView(category->name())).c_str());
+  }
+}
+
+void Printer::printStates() {
+  text += "\nstates\n        offset          bytes  type  what\n";
+  auto printRow = [&](const fb::Operand &operand, fb::DType type,
+                      const std::string &what) {
+    add("%14llu %14llu  %-4s  %s\n",
+        static_cast<unsigned long long>(operand.offset()),
+        static_cast<unsigned long long>(operand.bytes()), getName(type),
+        what.c_str());
+  };
+  for (size_t i = 0; i < getSize(program->states()); ++i) {
+    const fb::State *state = program->states()->Get(flatbuffers::uoffset_t(i));
+    printRow(*state->operand(), state->dtype(),
+             showName(toView(state->role())) + " " +
+                 showName(toView(state->name())) + " " +
+                 describeShape(toSpan(state->shape()),
+                               toSpan(state->logical())) +
+                 " " + describePlacement(state->dims(), {}));
+  }
+  text += "\noutputs\n        offset          bytes  type  what\n";
+  for (size_t i = 0; i < getSize(program->outputs()); ++i) {
+    const fb::Output *output =
+        program->outputs()->Get(flatbuffers::uoffset_t(i));
+    printRow(*output->operand(), output->dtype(),
+             showName(toView(output->name())) + " " +
+                 describeShape(toSpan(output->shape()),
+                               toSpan(output->logical())) +
+                 " " +
+                 describePlacement(output->dims(), toSpan(output->partial())));
+  }
+}
+
+void Printer::printKernels() {
+  std::vector<uint64_t> launches(getSize(program->kernels()));
+  for (size_t i = 0; i < program.getInstructionCount(); ++i)
+    if (program.getInstruction(i).opcode() == fb::Opcode::Launch)
+      ++launches[size_t(program.getInstruction(i).kernel())];
+  text += "\nkernels\n          rows     grain  launches  symbol\n";
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const fb::Kernel *kernel =
+        program->kernels()->Get(flatbuffers::uoffset_t(i));
+    add("%14llu %9llu %9llu  %s\n",
+        static_cast<unsigned long long>(kernel->rows()),
+        static_cast<unsigned long long>(kernel->grain()),
+        static_cast<unsigned long long>(launches[i]),
+        showName(toView(kernel->symbol())).c_str());
+  }
+}
+
+std::string
+Printer::describeInstruction(const fb::Instruction &instruction) const {
+  std::string line;
+  if (!toView(instruction.category()).empty())
+    line += showName(toView(instruction.category())) + " ";
+  line += fb::EnumNameOpcode(instruction.opcode());
+  if (instruction.opcode() == fb::Opcode::Launch)
+    line += " " + showName(toView(
+                      program->kernels()
+                          ->Get(flatbuffers::uoffset_t(instruction.kernel()))
+                          ->symbol()));
+  if (!toView(instruction.name()).empty())
+    line += " " + quoteName(toView(instruction.name()));
+  std::string separator = " (";
+  for (const fb::Operand &operand : toSpan(instruction.operands())) {
+    line += separator + std::to_string(operand.offset()) + "+" +
+            std::to_string(operand.bytes());
+    if (operand.stride() != 0)
+      line += "*" + std::to_string(operand.stride());
+    separator = ", ";
+  }
+  if (separator != " (")
+    line += ")";
+  Fields fields = getFields(instruction.opcode());
+  separator = " ";
+  auto ints = toSpan(instruction.ints());
+  for (size_t i = 0; i < ints.size(); ++i) {
+    line += separator + fields.ints[i] + "=" +
+            describeInt(fields.ints[i], ints[i]);
+    separator = ", ";
+  }
+  auto floats = toSpan(instruction.floats());
+  for (size_t i = 0; i < floats.size(); ++i)
+    line += separator + fields.floats[i] + "=" + formatNumber(floats[i]);
+  if (auto group = toSpan(instruction.group()); !group.empty())
+    line += " over " + describeAxes(group);
+  return line;
+}
+
+void Printer::printInstructions() {
+  text += "\ninstructions\n";
+  bool inLoop = false;
+  for (size_t i = 0; i < program.getInstructionCount(); ++i) {
+    const fb::Instruction &instruction = program.getInstruction(i);
+    if (instruction.opcode() == fb::Opcode::LoopEnd)
+      inLoop = false;
+    add("%6zu  %s%s\n", i, inLoop ? "  " : "",
+        describeInstruction(instruction).c_str());
+    if (instruction.opcode() == fb::Opcode::LoopBegin)
+      inLoop = true;
+  }
+}
+
+} // namespace
+
+std::string cleave::runtime::printProgram(const Program &program,
+                                          const PrintOptions &options) {
+  Printer printer(program);
+  if (options.summary)
+    printer.printSummary();
+  if (options.plan)
+    printer.printPlan();
+  if (options.memory)
+    printer.printMemory();
+  if (options.states)
+    printer.printStates();
+  if (options.kernels)
+    printer.printKernels();
+  if (options.instructions)
+    printer.printInstructions();
+  return std::move(printer.text);
+}
+
+std::string cleave::runtime::printInstruction(const Program &program,
+                                              size_t index) {
+  return Printer(program).describeInstruction(program.getInstruction(index));
+}

@@ -1,0 +1,32 @@
+//===- Print.h - A program as text ----------------------------------------===//
+#ifndef CLEAVE_RUNTIME_PROGRAM_PRINT_H
+#define CLEAVE_RUNTIME_PROGRAM_PRINT_H
+
+#include "runtime/program/Program.h"
+#include <string>
+
+namespace cleave::runtime {
+
+/// Which parts to print, in this order; all but the plan's file by default.
+struct PrintOptions {
+  bool summary = true;      ///< mesh, batch, arena, FLOPs
+  bool plan = false;        ///< plan.json, verbatim
+  bool memory = true;       ///< categories at the peak
+  bool states = true;       ///< states and outputs: shape, placement, bytes
+  bool kernels = true;
+  bool instructions = true; ///< one line each
+};
+
+/// Lines of plain text. Unprintable characters in names are escaped.
+std::string printProgram(const Program &program,
+                         const PrintOptions &options = {});
+
+/// One instruction, without its number, e.g.
+/// `forward Gemm "q_proj" (0+256*256, 512+256, 768+256, 1024+64) m=8, n=8,
+///  k=8, transA=0, transB=0, typeA=f32, typeB=f32, typeC=f32, mode=0,
+///  hasBias=0`. An operand is offset+bytes, and *stride where it has one.
+std::string printInstruction(const Program &program, size_t index);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_PROGRAM_PRINT_H

@@ -1,0 +1,77 @@
+//===- PrintTest.cpp - Programs as text -----------------------------------===//
+#include "runtime/program/Print.h"
+#include "test/runtime/program/SamplePrograms.h"
+#include <gtest/gtest.h>
+
+using namespace cleave::test;
+using namespace cleave::runtime;
+
+namespace {
+
+class Print : public testing::Test {
+protected:
+  Print() {
+    Status status = makeSample().load(program);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+  Program program;
+};
+
+TEST_F(Print, InstructionsNameTheirFields) {
+  auto print = [&](SampleIndex index) {
+    std::string line = printInstruction(program, index);
+    // Offsets depend on the sizes of the workspaces.
+    size_t open = line.find(" ("), close = line.find(')');
+    return open == std::string::npos ? line
+                                     : line.substr(0, open) +
+                                           line.substr(close + 1);
+  };
+  EXPECT_EQ(print(SampleSchedule),
+            "forward Schedule \"test Schedule\" kind=cosine, warmupSteps=2, "
+            "decaySteps=10, stableSteps=0, lr=0.001, minLr=0.0001, beta1=0.9, "
+            "beta2=0.95");
+  EXPECT_EQ(print(SampleGemm),
+            "forward Gemm \"test Gemm\" m=8, n=8, k=8, transA=0, transB=0, "
+            "typeA=f32, typeB=f32, typeC=f32, mode=0, hasBias=0");
+  EXPECT_EQ(print(SampleAllReduce),
+            "forward AllReduce \"test AllReduce\" elements=64, type=f32, "
+            "reduction=sum over {dp}");
+  EXPECT_EQ(print(SampleLaunch),
+            "forward Launch square \"test Launch\" over {tp}");
+  EXPECT_EQ(printInstruction(program, SampleEmbedding),
+            "forward Embedding \"test Embedding\" (0+32*32, 128+256, 512+256) "
+            "rows=8, width=8, tableRows=8, typeTable=f32, typeOut=f32 over "
+            "{tp}");
+}
+
+TEST_F(Print, SaysEverythingAsked) {
+  std::string text = printProgram(program);
+  for (const char *words :
+       {"program of format version 1\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
+        "8 sequences of 4 tokens, 2 micro-batches, split over {dp}\n",
+        "\nmemory at the peak\n", "100.0%  everything\n",
+        "parameter embedding.weight 15(16)x8 [{tp}, {}]\n",
+        "constant rope.cos 4x4 [{}, {}]\n", "hidden 32x8 [{dp, tp}, {}]\n",
+        "grad.embedding.weight 16x8 [{tp}, {}] partial {dp}\n",
+        "             8         1         1  square\n",
+        "     2  forward LoopBegin", "     3    forward Embedding",
+        "     9  forward LoopEnd"})
+    EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
+  EXPECT_EQ(text.find("\nplan\n"), std::string::npos);
+  PrintOptions options;
+  options.plan = true;
+  options.instructions = false;
+  text = printProgram(program, options);
+  EXPECT_NE(text.find("\nplan\n{}\n"), std::string::npos);
+  EXPECT_EQ(text.find("\ninstructions\n"), std::string::npos);
+}
+
+TEST_F(Print, EscapesNames) {
+  ProgramBuilder builder({});
+  builder.add(Opcode::Fill, {builder.allocate(64)}).name = "\x1b[31m%s\n";
+  ASSERT_TRUE(builder.load(program).ok());
+  EXPECT_EQ(printInstruction(program, 0),
+            "forward Fill \"\\x1b[31m%s\\x0a\" (0+64)");
+}
+
+} // namespace
