@@ -12,14 +12,16 @@ namespace fb = cleave::program;
 PhaseTimer::PhaseTimer(const Program &program) {
   for (size_t i = 0; i < program.getInstructionCount(); ++i) {
     const fb::Instruction &instruction = program.getInstruction(i);
+    fb::Opcode opcode = instruction.opcode();
     std::string name(toView(instruction.category()));
     if (name.empty())
       name = "other";
     auto it = std::find(names.begin(), names.end(), name);
     phaseOf.push_back(size_t(it - names.begin()));
-    if (it == names.end())
+    // The loop's own instructions are never timed.
+    if (it == names.end() && opcode != fb::Opcode::LoopBegin &&
+        opcode != fb::Opcode::LoopEnd)
       names.push_back(name);
-    fb::Opcode opcode = instruction.opcode();
     isCollective.push_back(
         opcode == fb::Opcode::AllReduce || opcode == fb::Opcode::AllGather ||
         opcode == fb::Opcode::ReduceScatter || opcode == fb::Opcode::AllToAll);

@@ -40,7 +40,9 @@ private:
   Status openOutputs();
   Status fillStates();
   void printHeader(const std::vector<std::string> &notes) const;
-  Status readScalar(const fb::Output &output, double &local, double &global);
+  double readLocal(const fb::Output &output);
+  Status readScalar(const fb::Output &output, double &value);
+  double getRankLoss();
   Status runStep(int64_t step);
   Status report(StepReport &report);
 
@@ -163,19 +165,28 @@ Status Run::prepare(KernelTable kernels) {
   return {};
 }
 
-Status Run::readScalar(const fb::Output &output, double &local,
-                       double &global) {
-  GlobalTensor tensor;
-  tensor.dtype = output.dtype();
+/// The value that this rank holds; its part where it is partial.
+double Run::readLocal(const fb::Output &output) {
   std::span<std::byte> bytes = executor->getBytes(output);
-  tensor.data.assign(bytes.begin(), bytes.end());
-  local = toFloats(tensor)[0];
-  global = local;
+  return toFloats({output.dtype(), {}, {bytes.begin(), bytes.end()}})[0];
+}
+
+Status Run::readScalar(const fb::Output &output, double &value) {
+  value = readLocal(output);
   if (toSpan(output.partial()).empty())
     return {};
+  GlobalTensor tensor;
   CLEAVE_RETURN_IF_ERROR(gatherOutput(*executor, output, tensor));
-  global = toFloats(tensor)[0];
+  value = toFloats(tensor)[0];
   return {};
+}
+
+/// The mean over the targets that this rank saw, where the program keeps it.
+double Run::getRankLoss() {
+  const fb::Output *sum = program.findOutput("local_loss_sum");
+  const fb::Output *tokens = program.findOutput("local_tokens");
+  return sum && tokens ? readLocal(*sum) / readLocal(*tokens)
+                       : readLocal(*loss);
 }
 
 Status Run::report(StepReport &report) {
@@ -215,11 +226,10 @@ Status Run::runStep(int64_t step) {
   trace.setStep(step);
   CLEAVE_RETURN_IF_ERROR(executor->runStep(step));
   StepReport result;
-  double local, norm = 0;
-  CLEAVE_RETURN_IF_ERROR(readScalar(*loss, local, result.loss));
-  result.rankLosses = {local};
+  CLEAVE_RETURN_IF_ERROR(readScalar(*loss, result.loss));
+  result.rankLosses = {getRankLoss()};
   if (gradNorm)
-    CLEAVE_RETURN_IF_ERROR(readScalar(*gradNorm, norm, result.gradNorm));
+    CLEAVE_RETURN_IF_ERROR(readScalar(*gradNorm, result.gradNorm));
   result.seconds = getSeconds(start);
 
   if (step == 0)
