@@ -59,8 +59,8 @@ def VerifyPlacementsPass : Pass<"cleave-verify-placements", "::mlir::ModuleOp"> 
     The contract at the end of this stage, and after the reshards are collectives:
     one mesh; every tensor has a placement whose axes are the mesh's and divide
     its dims; every op with tensors has a sharding rule or is one of the few that
-    move values (state, reshards, collectives, `xf.accumulate`). Op verifiers have
-    then checked the rules themselves.
+    move values (state, reshards, collectives, `xf.accumulate`). Op verifiers check
+    each rule by the names of the axes; this pass checks it again with their sizes.
   }];
 }
 

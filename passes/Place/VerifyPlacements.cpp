@@ -52,6 +52,9 @@ class VerifyPlacements
     bool hasTensors = op->getNumOperands() || op->getNumResults();
     if (hasTensors && !moves && !isa<xf::ShardingRuleOpInterface>(op))
       return op->emitOpError("has no sharding rule");
+    if (auto ruled = dyn_cast<xf::ShardingRuleOpInterface>(op))
+      if (failed(checkSizes(ruled)))
+        return failure();
     return checkReplicated(op);
   }
 
@@ -79,6 +82,23 @@ class VerifyPlacements
       return failure();
     Placement placement = dist::getPlacement(attr, mesh);
     if (llvm::Error error = placement.verify(mesh, tensor.getShape()))
+      return op->emitOpError(llvm::toString(std::move(error)));
+    return success();
+  }
+
+  /// The op's verifier has checked its rule, but not knowing the axes' sizes:
+  /// whether an axis splits key heads, or query heads within a key head, say,
+  /// depends on them.
+  LogicalResult checkSizes(xf::ShardingRuleOpInterface op) {
+    auto getPlacements = [&](TypeRange types) {
+      return llvm::map_to_vector(types, [&](Type type) {
+        return dist::getPlacement(dist::getPlacementAttr(type), mesh);
+      });
+    };
+    if (llvm::Error error =
+            checkRule(mesh, op.getShardingRule(),
+                      getPlacements(op->getOperandTypes()),
+                      getPlacements(op->getResultTypes())))
       return op->emitOpError(llvm::toString(std::move(error)));
     return success();
   }
