@@ -54,6 +54,38 @@ int main(int argc, char **argv) {
         return success();
       },
       registerDialects);
+  TranslateFromMLIRRegistration toPtx(
+      "kernels-to-ptx", "exec.kernel ops to PTX for sm_90",
+      [](Operation *op, raw_ostream &output) -> LogicalResult {
+        ModuleOp module = getModule(op);
+        if (!module)
+          return failure();
+        auto ptx = emit::emitPtx(module, {});
+        if (failed(ptx))
+          return failure();
+        output << ptx->text;
+        return success();
+      },
+      registerDialects);
+  TranslateFromMLIRRegistration toCubin(
+      "kernels-to-cubin", "exec.kernel ops to a cubin for sm_90, by ptxas",
+      [](Operation *op, raw_ostream &output) -> LogicalResult {
+        ModuleOp module = getModule(op);
+        if (!module)
+          return failure();
+        auto ptx = emit::emitPtx(module, {});
+        if (failed(ptx))
+          return failure();
+        std::optional<std::string> ptxas = emit::findPtxas();
+        if (!ptxas)
+          return op->emitError("ptxas not found; set CUDA_HOME");
+        auto cubin = emit::assemblePtx(ptx->text, "sm_90", *ptxas);
+        if (!cubin)
+          return op->emitError(llvm::toString(cubin.takeError()));
+        output.write(cubin->bytes.data(), cubin->bytes.size());
+        return success();
+      },
+      registerDialects);
   return failed(
       mlirTranslateMain(argc, argv, "Cleave kernels to target code\n"));
 }

@@ -31,6 +31,23 @@ struct LayoutFlags {
 /// What they are told of the optimizer.
 void addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options);
 
+/// What `compile` and `train` are told.
+struct CompileFlags {
+  std::string model, output;
+  LayoutFlags layout;
+  CompileOptions options;
+  bool quiet = false;
+
+  void add(CLI::App &app);
+};
+
+/// Compiles as the flags say, and prints a summary; returns the exit code.
+int runCompile(CompileFlags flags);
+
+/// Runs an executable to its end; returns its exit code.
+llvm::Expected<int> runExecutable(llvm::StringRef path,
+                                  llvm::ArrayRef<std::string> arguments);
+
 /// Compiles and links; writes the executable to `output`, or nothing.
 llvm::Expected<Compiled> buildExecutable(const Model &model,
                                          const CompileOptions &options,
@@ -42,6 +59,9 @@ llvm::Error linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output);
 /// Each adds its command to `app`; `run` holds what to do once it is parsed.
 void addImportCommand(CLI::App &app, std::function<int()> &run);
 void addCompileCommand(CLI::App &app, std::function<int()> &run);
+void addTrainCommand(CLI::App &app, std::function<int()> &run);
+void addParityCommand(CLI::App &app, std::function<int()> &run);
+void addInspectCommand(CLI::App &app, std::function<int()> &run);
 
 } // namespace cleave::tool
 

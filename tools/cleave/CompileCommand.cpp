@@ -17,17 +17,8 @@ llvm::Expected<Compiled> tool::buildExecutable(const Model &model,
   return compiled;
 }
 
-namespace {
-struct CompileFlags {
-  std::string model, output;
-  tool::LayoutFlags layout;
-  CompileOptions options;
-  bool quiet = false;
-};
-} // namespace
-
-static void printSummary(const CompileFlags &flags, const Compiled &compiled,
-                         double seconds) {
+static void printSummary(const tool::CompileFlags &flags,
+                         const Compiled &compiled, double seconds) {
   const Plan &plan = flags.options.plan;
   llvm::outs() << llvm::formatv(
       "{0}: {1} ranks {2}, {3} micro-batches, {4} instructions, {5} kernels, "
@@ -42,7 +33,7 @@ static void printSummary(const CompileFlags &flags, const Compiled &compiled,
                                   bytes / 1048576.0);
 }
 
-static int runCompile(CompileFlags flags) {
+int tool::runCompile(CompileFlags flags) {
   auto start = std::chrono::steady_clock::now();
   FrontendOptions frontend;
   frontend.seqLen = flags.options.batch.seqLen;
@@ -78,41 +69,40 @@ static int runCompile(CompileFlags flags) {
   return 0;
 }
 
-void tool::addCompileCommand(CLI::App &app, std::function<int()> &run) {
-  auto flags = std::make_shared<CompileFlags>();
-  CompileOptions &options = flags->options;
-  CLI::App *command = app.add_subcommand(
-      "compile", "Compile a model into one executable that trains it");
-  command
-      ->add_option("model", flags->model,
-                   "config.json, or the folder that has it")
+void tool::CompileFlags::add(CLI::App &app) {
+  app.add_option("model", model, "config.json, or the folder that has it")
       ->required();
-  command->add_option("-o,--output", flags->output, "executable to write")
-      ->required();
-  command->add_option("--seq-len", options.batch.seqLen, "tokens of a sample")
+  app.add_option("--seq-len", options.batch.seqLen, "tokens of a sample")
       ->required()
       ->check(CLI::PositiveNumber);
-  command
-      ->add_option("--global-batch", options.batch.globalBatch,
-                   "samples of a step, over all ranks")
+  app.add_option("--global-batch", options.batch.globalBatch,
+                 "samples of a step, over all ranks")
       ->required()
       ->check(CLI::PositiveNumber);
-  flags->layout.add(*command);
-  addOptimizerFlags(*command, options.stages.step);
-  command->add_flag("--keep-gradients", options.stages.step.gradients,
-                    "keep each gradient as an output, for --dump-outputs");
-  command->add_flag("--keep-logits", options.logits,
-                    "keep the logits as an output, for --dump-outputs");
-  command->add_flag("!--no-fusion", options.stages.kernels.fuse,
-                    "one kernel for each op");
-  command
-      ->add_option("--dump-after-stage", options.dumpAfter,
-                   "print the IR after a stage")
+  layout.add(app);
+  addOptimizerFlags(app, options.stages.step);
+  app.add_flag("--keep-gradients", options.stages.step.gradients,
+               "keep each gradient as an output, for --dump-outputs");
+  app.add_flag("--keep-logits", options.logits,
+               "keep the logits as an output, for --dump-outputs");
+  app.add_flag("!--no-fusion", options.stages.kernels.fuse,
+               "one kernel for each op");
+  app.add_option("--dump-after-stage", options.dumpAfter,
+                 "print the IR after a stage")
       ->check(CLI::IsMember(
           {"grad", "place", "partition", "kernels", "memory", "all"}));
-  command->add_flag("--remarks", options.remarks,
-                    "say what the passes decided, on stderr");
-  command->add_flag("-q,--quiet", flags->quiet, "print errors only");
+  app.add_flag("--remarks", options.remarks,
+               "say what the passes decided, on stderr");
+  app.add_flag("-q,--quiet", quiet, "print errors only");
+}
+
+void tool::addCompileCommand(CLI::App &app, std::function<int()> &run) {
+  auto flags = std::make_shared<CompileFlags>();
+  CLI::App *command = app.add_subcommand(
+      "compile", "Compile a model into one executable that trains it");
+  flags->add(*command);
+  command->add_option("-o,--output", flags->output, "executable to write")
+      ->required();
   command->callback(
       [flags, &run] { run = [flags] { return runCompile(*flags); }; });
 }

@@ -44,7 +44,7 @@ llvm::Error tool::linkExecutable(llvm::ArrayRef<char> object,
   };
   if (std::error_code code = create(".o", objectPath))
     return makeError(output + ": " + code.message());
-  auto cleanUp = llvm::make_scope_exit([&] {
+  llvm::scope_exit cleanUp([&] {
     llvm::sys::fs::remove(objectPath);
     if (!linkedPath.empty())
       llvm::sys::fs::remove(linkedPath);

@@ -11,6 +11,9 @@ int main(int argc, char **argv) {
   std::function<int()> run;
   tool::addImportCommand(app, run);
   tool::addCompileCommand(app, run);
+  tool::addTrainCommand(app, run);
+  tool::addParityCommand(app, run);
+  tool::addInspectCommand(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

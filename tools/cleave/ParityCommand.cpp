@@ -1,0 +1,346 @@
+//===- ParityCommand.cpp - cleave parity: a run against a reference -------===//
+//
+// A reference folder holds config.json, model.safetensors, case.json and
+// golden.safetensors: what another implementation computed from the same
+// weights and tokens. docs/formats.md describes the files and the bounds.
+//
+//===----------------------------------------------------------------------===//
+#include "CommandLine.h"
+#include "runtime/io/Safetensors.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include <cmath>
+
+using namespace cleave;
+using runtime::SafetensorsFile;
+using runtime::TensorInfo;
+namespace json = llvm::json;
+
+namespace {
+struct ParityFlags {
+  std::string folder;
+  tool::LayoutFlags layout;
+  bool json = false;
+};
+
+/// What case.json says of the run.
+struct Case {
+  BatchShape batch;
+  BuildStepPassOptions step;
+  int64_t steps = 0;
+};
+
+/// One deviation, beside its bound; `worst` names the tensor or step.
+struct Deviation {
+  std::string what, worst;
+  double value = 0, bound = 0;
+
+  bool holds() const { return value <= bound; }
+  void include(double other, const llvm::Twine &where) {
+    // A NaN is the worst of all.
+    if (worst.empty() || !(other <= value)) {
+      value = other;
+      worst = where.str();
+    }
+  }
+};
+
+class Parity {
+public:
+  explicit Parity(ParityFlags flags) : flags(std::move(flags)) {}
+  llvm::Expected<bool> run();
+
+private:
+  llvm::Error readCase();
+  llvm::Error runCase(llvm::StringRef dump);
+  llvm::Error compare(llvm::StringRef dump);
+  void print();
+
+  std::string getPath(llvm::StringRef name) const {
+    llvm::SmallString<256> path(flags.folder);
+    llvm::sys::path::append(path, name);
+    return path.str().str();
+  }
+
+  ParityFlags flags;
+  Case reference;
+  std::vector<Deviation> deviations;
+};
+} // namespace
+
+static llvm::Error toError(const runtime::Status &status) {
+  if (status.ok())
+    return llvm::Error::success();
+  return llvm::createStringError(status.message());
+}
+
+//===----------------------------------------------------------------------===//
+// case.json
+//===----------------------------------------------------------------------===//
+
+llvm::Error Parity::readCase() {
+  std::string path = getPath("case.json");
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return llvm::createStringError(path + ": " + buffer.getError().message());
+  llvm::Expected<json::Value> root = json::parse((*buffer)->getBuffer());
+  if (!root)
+    return llvm::createStringError(path + ": " +
+                                   llvm::toString(root.takeError()));
+  std::string problem;
+  auto number = [&](const json::Object *object, llvm::StringRef key) {
+    std::optional<double> value =
+        object ? object->getNumber(key) : std::nullopt;
+    if (!value && problem.empty())
+      problem = (path + ": key \"" + key + "\": expects a number").str();
+    return value.value_or(0);
+  };
+  const json::Object *top = root->getAsObject();
+  const json::Object *optimizer = top ? top->getObject("optimizer") : nullptr;
+  reference.batch.globalBatch = int64_t(number(top, "batch"));
+  reference.batch.seqLen = int64_t(number(top, "seq"));
+  BuildStepPassOptions &step = reference.step;
+  step.lr = number(optimizer, "lr");
+  step.minLr = number(optimizer, "min_lr");
+  step.warmupSteps = int64_t(number(optimizer, "warmup_steps"));
+  step.eps = number(optimizer, "eps");
+  step.weightDecay = number(optimizer, "weight_decay");
+  step.clip = number(optimizer, "clip_grad_norm");
+  reference.steps = int64_t(number(optimizer, "steps"));
+  step.decaySteps = reference.steps;
+  step.schedule = "cosine";
+  step.gradients = true;
+  const json::Array *betas = optimizer ? optimizer->getArray("betas") : nullptr;
+  if (!betas || betas->size() != 2)
+    return llvm::createStringError(path +
+                                   ": key \"betas\": expects two numbers");
+  step.beta1 = (*betas)[0].getAsNumber().value_or(0);
+  step.beta2 = (*betas)[1].getAsNumber().value_or(0);
+  if (!problem.empty())
+    return llvm::createStringError(problem);
+  if (reference.steps < 1 || reference.batch.globalBatch < 1 ||
+      reference.batch.seqLen < 1)
+    return llvm::createStringError(path + ": expects batch, seq and steps of "
+                                          "at least 1");
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// The run
+//===----------------------------------------------------------------------===//
+
+llvm::Error Parity::runCase(llvm::StringRef dump) {
+  FrontendOptions frontend;
+  frontend.seqLen = reference.batch.seqLen;
+  llvm::Expected<Model> model = loadModel(getPath("config.json"), frontend);
+  if (!model)
+    return model.takeError();
+  llvm::Expected<Cluster> cluster = parseCluster(flags.layout.cluster);
+  if (!cluster)
+    return cluster.takeError();
+  CompileOptions options;
+  options.batch = reference.batch;
+  llvm::Expected<Plan> plan =
+      flags.layout.getPlan(*model, options.batch, *cluster);
+  if (!plan)
+    return plan.takeError();
+  options.plan = *plan;
+  options.stages.step = reference.step;
+  options.stages.kernels.threads =
+      cluster->getThreads(plan->mesh.getNumRanks());
+  options.bf16 = flags.layout.dtype == "bf16";
+  options.logits = true;
+  options.cpu = cluster->cpu;
+
+  llvm::SmallString<128> path;
+  if (std::error_code code =
+          llvm::sys::fs::createTemporaryFile("cleave-parity", "", path))
+    return llvm::createStringError("temporary file: " + code.message());
+  llvm::scope_exit cleanUp([&] { llvm::sys::fs::remove(path); });
+  llvm::Expected<Compiled> compiled =
+      tool::buildExecutable(*model, options, path);
+  if (!compiled)
+    return compiled.takeError();
+  llvm::Expected<int> code = tool::runExecutable(
+      path, {"--tokens", getPath("golden.safetensors"), "--init", flags.folder,
+             "--steps", std::to_string(reference.steps), "--dump-outputs",
+             dump.str(), "--log-every", "0"});
+  if (!code)
+    return code.takeError();
+  if (*code != 0)
+    return llvm::createStringError("the run failed with exit code %d", *code);
+  return llvm::Error::success();
+}
+
+//===----------------------------------------------------------------------===//
+// The comparison
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A tensor's elements as f64.
+struct Elements {
+  const char *data;
+  const TensorInfo &info;
+
+  double operator[](uint64_t i) const {
+    if (info.dtype == "F64") {
+      double value;
+      std::memcpy(&value, data + i * 8, 8);
+      return value;
+    }
+    float value;
+    runtime::readAsFloat(data, info.dtype, i, 1, 1, &value);
+    return value;
+  }
+  double getNorm() const {
+    double sum = 0;
+    for (uint64_t i = 0; i < info.elements; ++i)
+      sum += (*this)[i] * (*this)[i];
+    return std::sqrt(sum);
+  }
+};
+} // namespace
+
+/// The tensor of both files under one name, with as many elements.
+static llvm::Expected<std::pair<Elements, Elements>>
+findPair(const SafetensorsFile &expected, const SafetensorsFile &actual,
+         const std::string &name) {
+  const TensorInfo *a = expected.find(name), *b = actual.find(name);
+  for (auto [file, info] : {std::pair(&expected, a), std::pair(&actual, b)})
+    if (!info)
+      return llvm::createStringError(file->getPath() + ": no tensor \"" + name +
+                                     "\"");
+  if (a->elements != b->elements)
+    return llvm::createStringError(actual.getPath() + ": tensor \"" + name +
+                                   "\" has " + std::to_string(b->elements) +
+                                   " elements, the reference " +
+                                   std::to_string(a->elements));
+  return std::pair(Elements{expected.getData(*a), *a},
+                   Elements{actual.getData(*b), *b});
+}
+
+llvm::Error Parity::compare(llvm::StringRef dump) {
+  SafetensorsFile golden, ours;
+  if (llvm::Error error =
+          toError(SafetensorsFile::open(getPath("golden.safetensors"), golden)))
+    return error;
+  if (llvm::Error error = toError(SafetensorsFile::open(dump.str(), ours)))
+    return error;
+
+  auto compareEach = [&](const std::string &name, const char *what,
+                         double bound, bool againstLargest) -> llvm::Error {
+    auto pair = findPair(golden, ours, name);
+    if (!pair)
+      return pair.takeError();
+    auto [expected, actual] = *pair;
+    double largest = 0;
+    for (uint64_t i = 0; i < expected.info.elements; ++i)
+      largest = std::max(largest, std::abs(expected[i]));
+    Deviation deviation{what, "", 0, bound};
+    for (uint64_t i = 0; i < expected.info.elements; ++i)
+      deviation.include(std::abs(actual[i] - expected[i]) /
+                            (againstLargest ? largest : std::abs(expected[i])),
+                        "element " + llvm::Twine(i));
+    deviations.push_back(deviation);
+    return llvm::Error::success();
+  };
+  if (llvm::Error error = compareEach("loss", "loss", 2e-6, false))
+    return error;
+  if (llvm::Error error = compareEach("logits", "logits", 1e-5, true))
+    return error;
+
+  double global = 0;
+  for (const TensorInfo &info : golden.getTensors())
+    if (llvm::StringRef(info.name).starts_with("grad."))
+      global =
+          std::hypot(global, Elements{golden.getData(info), info}.getNorm());
+  Deviation gradients{"gradients", "", 0, 2e-5};
+  for (const TensorInfo &info : golden.getTensors()) {
+    if (!llvm::StringRef(info.name).starts_with("grad."))
+      continue;
+    auto pair = findPair(golden, ours, info.name);
+    if (!pair)
+      return pair.takeError();
+    auto [expected, actual] = *pair;
+    double sum = 0;
+    for (uint64_t i = 0; i < info.elements; ++i)
+      sum += std::pow(actual[i] - expected[i], 2);
+    gradients.include(std::sqrt(sum) /
+                          std::max(expected.getNorm(), 1e-2 * global),
+                      llvm::StringRef(info.name).drop_front(5));
+  }
+  deviations.push_back(gradients);
+  if (llvm::Error error =
+          compareEach("trajectory.loss", "trajectory loss", 1e-5, false))
+    return error;
+  return compareEach("trajectory.grad_norm", "trajectory gradient norm", 1e-4,
+                     false);
+}
+
+void Parity::print() {
+  if (flags.json) {
+    json::Array rows;
+    bool holds = true;
+    for (const Deviation &each : deviations) {
+      rows.push_back(json::Object{{"what", each.what},
+                                  {"deviation", each.value},
+                                  {"bound", each.bound},
+                                  {"worst", each.worst},
+                                  {"holds", each.holds()}});
+      holds &= each.holds();
+    }
+    llvm::outs() << llvm::formatv(
+        "{0:2}\n", json::Value(json::Object{{"case", flags.folder},
+                                            {"holds", holds},
+                                            {"deviations", std::move(rows)}}));
+    return;
+  }
+  llvm::outs() << "what\tdeviation\tbound\tworst\n";
+  for (const Deviation &each : deviations)
+    llvm::outs() << llvm::formatv("{0}\t{1:e2}\t{2:e0}\t{3}{4}\n", each.what,
+                                  each.value, each.bound, each.worst,
+                                  each.holds() ? "" : "\tFAILS");
+}
+
+llvm::Expected<bool> Parity::run() {
+  if (llvm::Error error = readCase())
+    return std::move(error);
+  llvm::SmallString<128> dump;
+  if (std::error_code code =
+          llvm::sys::fs::createTemporaryFile("cleave-parity", "out", dump))
+    return llvm::createStringError("temporary file: " + code.message());
+  llvm::scope_exit cleanUp([&] { llvm::sys::fs::remove(dump); });
+  if (llvm::Error error = runCase(dump))
+    return std::move(error);
+  if (llvm::Error error = compare(dump))
+    return std::move(error);
+  print();
+  return llvm::all_of(deviations,
+                      [](const Deviation &each) { return each.holds(); });
+}
+
+void tool::addParityCommand(CLI::App &app, std::function<int()> &run) {
+  auto flags = std::make_shared<ParityFlags>();
+  CLI::App *command = app.add_subcommand(
+      "parity", "Run a reference case under a layout and print how far each "
+                "figure is from the reference");
+  command
+      ->add_option("folder", flags->folder,
+                   "config.json, model.safetensors, case.json, "
+                   "golden.safetensors")
+      ->required();
+  flags->layout.add(*command);
+  command->add_flag("--json", flags->json, "print JSON");
+  command->callback([flags, &run] {
+    run = [flags] {
+      llvm::Expected<bool> holds = Parity(*flags).run();
+      if (!holds)
+        return tool::fail(holds.takeError());
+      return *holds ? 0 : 1;
+    };
+  });
+}
