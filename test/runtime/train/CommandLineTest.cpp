@@ -102,8 +102,6 @@ TEST(CommandLine, NamesAWrongWorldSize) {
   TestFolder folder;
   folder.write("text", std::string(100, '\1'));
   std::string data = "--data " + (folder / "text") + " --steps 1 ";
-  const std::string mpirun =
-      CLEAVE_MPIRUN " --allow-run-as-root --oversubscribe --bind-to none ";
   ToyResult result = runToy(folder, data, getLayout(2, 1), mpirun + "-np 3 ");
   EXPECT_NE(result.exitCode, 0);
   size_t first = result.err.find("error: the launcher started 3 ranks, but the "

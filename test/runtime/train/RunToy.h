@@ -12,6 +12,12 @@ struct ToyResult {
   std::string out, err;
 };
 
+/// Starts N processes, as "... -np N " behind it. Open MPI's own leaks are not
+/// this project's.
+inline const std::string mpirun =
+    "env ASAN_OPTIONS=detect_leaks=0 " CLEAVE_MPIRUN
+    " --allow-run-as-root --oversubscribe --bind-to none ";
+
 /// `prefix`: a launcher, with blank behind it. `environment`: "TOY_DP=2 ...".
 inline ToyResult runToy(const TestFolder &folder, const std::string &arguments,
                         const std::string &environment = "",

@@ -168,8 +168,6 @@ TEST(Train, UnderMpirunToo) {
   if (std::string(CLEAVE_MPIRUN).empty())
     GTEST_SKIP() << "no Open MPI here";
   Case c;
-  const std::string mpirun =
-      CLEAVE_MPIRUN " --allow-run-as-root --oversubscribe --bind-to none ";
   checkRun(c, 2, 2, 2, mpirun + "-np 4 ");
   checkRun(c, 1, 1, 1, mpirun + "-np 1 ");
 }
