@@ -30,10 +30,10 @@ Array &Interpreter::make(Value result) {
 
 void Interpreter::run(Block &block) {
   for (Operation &op : block)
-    runOp(&op);
+    run(&op);
 }
 
-void Interpreter::runOp(Operation *op) {
+void Interpreter::run(Operation *op) {
   known = true;
   runForward(op);
   if (!known)

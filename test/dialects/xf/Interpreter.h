@@ -37,13 +37,13 @@ public:
 
   /// Runs the ops of a block. Fails the test on an op that it does not know.
   void run(mlir::Block &block);
+  void run(mlir::Operation *op);
 
   const Array &get(mlir::Value value) const {
     return values.at(value.getAsOpaquePointer());
   }
 
 private:
-  void runOp(mlir::Operation *op);
   void runForward(mlir::Operation *op);
   void runBackward(mlir::Operation *op);
   void runOptimizer(mlir::Operation *op);
