@@ -122,6 +122,13 @@ public:
   /// MPI_Abort, ncclCommAbort.
   virtual void abort(const Status &cause) = 0;
 
+  /// Whether some rank has failed, as far as this one can see without a call;
+  /// for work between collectives, which would otherwise go on to the next.
+  virtual bool isAborted() const { return false; }
+
+  /// Ranks that share this process, and with it its memory.
+  virtual int getRanksInProcess() const { return 1; }
+
   /// Whether agree() has failed: all ranks know, none needs to be stopped.
   bool hasAgreedToFail() const { return agreedToFail; }
 

@@ -63,6 +63,10 @@ public:
 
   Status getGroup(std::span<const uint8_t> axes, const Group *&group) override;
   void abort(const Status &cause) override { local.abort(getRank(), cause); }
+  bool isAborted() const override {
+    return local.aborted.load(std::memory_order_relaxed);
+  }
+  int getRanksInProcess() const override { return getWorldSize(); }
 
 private:
   Status doAllReduce(const Group &group, const void *in, void *out,

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 using namespace cleave::runtime;
@@ -19,7 +20,21 @@ Arena::~Arena() {
     ::munmap(mapping, mapped);
 }
 
-Status Arena::allocate(uint64_t bytes, Arena &arena) {
+/// RAM and swap of the machine.
+static uint64_t getMachineMemory() {
+  struct sysinfo info;
+  if (::sysinfo(&info) != 0)
+    return ~uint64_t(0); // not known: the system will say
+  return (uint64_t(info.totalram) + info.totalswap) * info.mem_unit;
+}
+
+Status Arena::allocate(uint64_t bytes, int arenas, Arena &arena) {
+  if (uint64_t machine = getMachineMemory(); bytes > machine / uint64_t(arenas))
+    return Status::error(std::to_string(arenas) + " rank" +
+                         (arenas == 1 ? "" : "s") + " of this process need " +
+                         std::to_string(bytes) +
+                         " bytes each, this machine has " +
+                         std::to_string(machine) + " bytes of memory");
   const uint64_t page = uint64_t(::sysconf(_SC_PAGESIZE));
   const uint64_t align = bytes >= hugePage ? hugePage : page;
   Arena result;

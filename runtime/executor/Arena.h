@@ -22,7 +22,9 @@ public:
   }
   ~Arena();
 
-  static Status allocate(uint64_t bytes, Arena &arena);
+  /// Fails where `arenas` such arenas are more than the machine's memory: the
+  /// system would grant them, and end the process when they are written.
+  static Status allocate(uint64_t bytes, int arenas, Arena &arena);
 
   std::byte *getData() const { return data; }
   uint64_t getSize() const { return size; }

@@ -29,7 +29,8 @@ Status Executor::create(const Program &program, Communicator &communicator,
   std::unique_ptr<Executor> result(
       new Executor(program, communicator, threads));
   CLEAVE_RETURN_IF_ERROR(
-      Arena::allocate(program->arena_bytes(), result->arena));
+      Arena::allocate(program->arena_bytes(),
+                      communicator.getRanksInProcess(), result->arena));
   // All bits set is a NaN in every float type.
   if (options.poison)
     std::memset(result->arena.getData(), 0xff, result->arena.getSize());
@@ -102,6 +103,8 @@ Status Executor::runStep(int64_t step) {
         microBatch = 0;
       continue;
     }
+    if (communicator.isAborted())
+      return Status::aborted("another rank failed");
     Status status = observer ? executeTimed(steps[i], i) : execute(steps[i]);
     if (status.getCode() == StatusCode::Failed)
       return Status::error(

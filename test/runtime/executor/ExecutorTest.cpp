@@ -313,8 +313,25 @@ TEST(Executor, RefusesWhatItCannotRun) {
   b.program.arena_bytes = uint64_t(1) << 46;
   EXPECT_NE(runProgram(b, nothing, kernels)
                 .message()
-                .find("cannot allocate the arena of 70368744177664 bytes"),
+                .find("2 ranks of this process need 70368744177664 bytes "
+                      "each, this machine has "),
             std::string::npos);
+}
+
+/// A rank whose program has no collective must stop too.
+TEST(Executor, StopsBetweenInstructions) {
+  ProgramBuilder b({{"dp", 2}});
+  b.add(Opcode::Fill, {b.allocate(64)});
+  Status status = runProgram(b, [](Executor &executor) -> Status {
+    if (executor.getCommunicator().getRank() == 1)
+      return Status::error("stop");
+    Status result;
+    for (int64_t step = 0; result.ok(); ++step)
+      result = executor.runStep(step);
+    EXPECT_EQ(result.getCode(), StatusCode::Aborted);
+    return result;
+  });
+  EXPECT_EQ(status.message(), "rank 1: stop");
 }
 
 TEST(Executor, AFailingRankIsNamedOnce) {
