@@ -44,9 +44,11 @@ struct CompileFlags {
 /// Compiles as the flags say, and prints a summary; returns the exit code.
 int runCompile(CompileFlags flags);
 
-/// Runs an executable to its end; returns its exit code.
+/// Runs an executable to its end, without its output if `silent`; returns its
+/// exit code.
 llvm::Expected<int> runExecutable(llvm::StringRef path,
-                                  llvm::ArrayRef<std::string> arguments);
+                                  llvm::ArrayRef<std::string> arguments,
+                                  bool silent = false);
 
 /// Compiles and links; writes the executable to `output`, or nothing.
 llvm::Expected<Compiled> buildExecutable(const Model &model,

@@ -166,9 +166,11 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
   if (!compiled)
     return compiled.takeError();
   llvm::Expected<int> code = tool::runExecutable(
-      path, {"--tokens", getPath("golden.safetensors"), "--init", flags.folder,
-             "--steps", std::to_string(reference.steps), "--dump-outputs",
-             dump.str(), "--log-every", "0"});
+      path,
+      {"--tokens", getPath("golden.safetensors"), "--init", flags.folder,
+       "--steps", std::to_string(reference.steps), "--dump-outputs", dump.str(),
+       "--log-every", "0"},
+      /*silent=*/true);
   if (!code)
     return code.takeError();
   if (*code != 0)

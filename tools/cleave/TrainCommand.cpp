@@ -14,12 +14,17 @@ struct TrainFlags {
 } // namespace
 
 llvm::Expected<int> tool::runExecutable(llvm::StringRef path,
-                                        llvm::ArrayRef<std::string> arguments) {
+                                        llvm::ArrayRef<std::string> arguments,
+                                        bool silent) {
   llvm::SmallVector<llvm::StringRef> all{path};
   all.append(arguments.begin(), arguments.end());
   std::string message;
-  int code =
-      llvm::sys::ExecuteAndWait(path, all, std::nullopt, {}, 0, 0, &message);
+  // An empty path is /dev/null.
+  llvm::SmallVector<std::optional<llvm::StringRef>, 3> redirects;
+  if (silent)
+    redirects = {std::nullopt, llvm::StringRef(), std::nullopt};
+  int code = llvm::sys::ExecuteAndWait(path, all, std::nullopt, redirects, 0, 0,
+                                       &message);
   if (!message.empty())
     return llvm::createStringError(path + ": " + message);
   return code;
