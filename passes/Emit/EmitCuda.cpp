@@ -24,7 +24,7 @@ using namespace cleave::emit;
 
 namespace {
 
-constexpr int64_t warp = 32, maxThreads = 1024, accessBytes = 16;
+constexpr int64_t warp = 32, accessBytes = 16;
 
 /// How threads are laid over a kernel's space.
 struct Layout {
@@ -124,14 +124,14 @@ static Layout getRowLayout(const KernelInfo &info) {
     layout.team = int64_t(llvm::PowerOf2Ceil(uint64_t(vectors)));
     layout.threads = 128;
   } else {
-    // Up to 8 trips of 256 threads; then as many threads as there can be.
-    int64_t threads = divideUp(vectors, 256) <= 8 ? 256 : maxThreads;
+    // Up to 8 trips of 256 threads; then more threads, of 128 registers.
+    int64_t threads = divideUp(vectors, 256) <= 8 ? 256 : 512;
     layout.trips = divideUp(vectors, std::min(threads, vectors));
     layout.team =
         int64_t(llvm::alignTo(uint64_t(divideUp(vectors, layout.trips)), warp));
     layout.threads = layout.team;
   }
-  // What a thread keeps must fit its registers: 255, or 64 in a full block.
+  // What a thread keeps must fit its registers, 128 or more.
   int64_t kept = 0;
   for (const Access &access : info.inputs)
     kept += access.column ? layout.trips * layout.vector : 0;
@@ -235,12 +235,22 @@ Value CudaEmitter::foldTeam(exec::ReduceKind kind, Value partial,
             0, Value());
   });
   barrier();
-  Value base = sharedAddress(first);
+  // The warps' folds, four at a time, then one by one.
+  auto read = [&](int64_t i, int64_t lanes) {
+    return e.load(sharedAddress(e.addIndex(first, i)), b.getF32Type(), lanes,
+                  Value(), lanes ? accessBytes : 0);
+  };
   Value whole;
-  for (int64_t i = 0; i < warps; ++i) {
-    Value value = e.load(e.address(base, e.constant(i), b.getF32Type()),
-                         b.getF32Type(), 0, Value());
-    whole = whole ? e.combine(kind, whole, value) : value;
+  int64_t done = 0;
+  for (; done + 4 <= warps; done += 4) {
+    Value four = read(done, 4);
+    whole = whole ? e.combine(kind, whole, four) : four;
+  }
+  if (whole)
+    whole = e.combineLanes(kind, whole);
+  for (; done < warps; ++done) {
+    Value one = read(done, 0);
+    whole = whole ? e.combine(kind, whole, one) : one;
   }
   return whole;
 }
@@ -314,8 +324,14 @@ void CudaEmitter::emitRows() {
     return !x ? y : !y ? x : Value(arith::AndIOp::create(b, e.loc, x, y));
   };
 
-  // Unrolled: what each trip knows, from phase to phase.
-  SmallVector<IRMapping> trips(layout.unrolled ? layout.trips : 0);
+  // Unrolled: what each trip knows, from phase to phase. All is read at once,
+  // so that no read waits for a fold.
+  SmallVector<IRMapping> trips(size_t(layout.unrolled ? layout.trips : 0), map);
+  for (auto [i, lanes] : llvm::enumerate(trips))
+    for (Phase &phase : info.phases)
+      loadLanes(phase, lanes, bases,
+                locate(e.constant(int64_t(i)), i + 1 == trips.size()).first,
+                Value());
   unsigned slot = 0;
   size_t folds = 0;
   for (Phase &phase : info.phases)
@@ -349,14 +365,26 @@ void CudaEmitter::emitRows() {
         partial = emitTrip(lanes, index, valid, partial);
       }
     } else {
-      scf::ForOp loop = emitFor(e.constant(0), e.constant(layout.trips), 1,
-                                partial, [&](Value trip, ValueRange sums) {
-                                  auto [index, valid] =
-                                      locate(trip, /*isLast=*/true);
-                                  IRMapping lanes = map;
-                                  return emitTrip(lanes, index, valid, sums);
+      // Whole trips, `group` at once; then those that are left.
+      int64_t whole = vectors / layout.team;
+      int64_t group = layout.vector == 1 ? 4 : 1;
+      int64_t grouped = whole / group * group;
+      auto emitOne = [&](Value trip, bool isWhole, ValueRange sums) {
+        auto [index, valid] = locate(trip, /*isLast=*/!isWhole);
+        IRMapping lanes = map;
+        return emitTrip(lanes, index, valid, sums);
+      };
+      scf::ForOp loop = emitFor(e.constant(0), e.constant(grouped), group,
+                                partial, [&](Value trip, ValueRange carried) {
+                                  SmallVector<Value> sums(carried);
+                                  for (int64_t i = 0; i < group; ++i)
+                                    sums = emitOne(e.addIndex(trip, i),
+                                                   /*isWhole=*/true, sums);
+                                  return sums;
                                 });
       partial.assign(loop.result_begin(), loop.result_end());
+      for (int64_t trip = grouped; trip < layout.trips; ++trip)
+        partial = emitOne(e.constant(trip), trip < whole, partial);
     }
     for (auto [reduce, sum] : llvm::zip(phase.reduces, partial)) {
       Value one = width ? e.combineLanes(reduce.getKind(), sum) : sum;

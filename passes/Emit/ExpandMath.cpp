@@ -130,7 +130,8 @@ Value Expander::exp(Value x, bool smallRange) {
   Value p;
   if (forCuda) {
     p = LLVM::CallIntrinsicOp::create(
-            b, loc, b.getF32Type(), b.getStringAttr("llvm.nvvm.ex2.approx.f"),
+            b, loc, b.getF32Type(),
+            b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f32"),
             ValueRange{mul(r, constant(std::numbers::log2e))})
             .getResult(0);
   } else {

@@ -1,6 +1,7 @@
 //===- KernelInfo.cpp - What an emitter knows of a kernel -----------------===//
 #include "passes/Emit/KernelInfo.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/IR/PatternMatch.h"
@@ -124,6 +125,20 @@ static void formMultiplyAdds(Block &body) {
   }
 }
 
+/// Divisions per lane become the hardware's of at most 2 units in the last
+/// place: the exact one branches to a subroutine.
+static void useFullRangeDivision(Block &body, const KernelInfo &info) {
+  for (auto op : llvm::make_early_inc_range(body.getOps<arith::DivFOp>())) {
+    if (!info.isVarying(op.getResult()))
+      continue;
+    OpBuilder b(op);
+    op->replaceAllUsesWith(LLVM::CallIntrinsicOp::create(
+        b, op.getLoc(), op.getType(), b.getStringAttr("llvm.nvvm.div.full"),
+        op->getOperands()));
+    op.erase();
+  }
+}
+
 static LogicalResult verifyTypes(exec::KernelOp kernel) {
   auto isKnown = [](Attribute attr) {
     Type type = cast<exec::AccessAttr>(attr).getType();
@@ -165,6 +180,10 @@ FailureOr<KernelInfo> KernelInfo::prepare(exec::KernelOp kernel, bool forCuda,
   formMultiplyAdds(info.getBody());
 
   info.findVarying();
+  if (forCuda) {
+    useFullRangeDivision(info.getBody(), info);
+    info.findVarying();
+  }
   for (auto [value, access] :
        llvm::zip(info.getYield().getValues(), info.outputs)) {
     bool perLane = info.mode == exec::KernelMode::Flat || access.column;
@@ -181,6 +200,7 @@ FailureOr<KernelInfo> KernelInfo::prepare(exec::KernelOp kernel, bool forCuda,
 //===----------------------------------------------------------------------===//
 
 void KernelInfo::findVarying() {
+  varying.clear();
   bool flat = mode == exec::KernelMode::Flat;
   Block &body = getBody();
   for (auto [arg, access] : llvm::zip(body.getArguments(), inputs))

@@ -6,6 +6,7 @@
 #include "passes/Emit/EmitObject.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cmath>
@@ -112,27 +113,36 @@ OwningOpRef<ModuleOp> test::parse(const std::vector<Sample> &samples,
   return module;
 }
 
-/// Links `object` into a shared library that may refer to nothing outside.
-static void *link(llvm::ArrayRef<char> object) {
-  llvm::SmallString<64> input, output;
+void test::linkObject(llvm::ArrayRef<char> object, const std::string &path,
+                      bool mayImport) {
+  llvm::SmallString<64> input;
   int descriptor;
-  if (llvm::sys::fs::createTemporaryFile("kernels", "o", descriptor, input) ||
-      llvm::sys::fs::createTemporaryFile("kernels", "so", output))
+  if (llvm::sys::fs::createTemporaryFile("kernels", "o", descriptor, input))
     llvm::report_fatal_error("no temporary file");
+  llvm::FileRemover remover(input);
   llvm::raw_fd_ostream(descriptor, /*shouldClose=*/true)
       .write(object.data(), object.size());
   auto linker = llvm::sys::findProgramByName(
       "ld.lld", {"/usr/lib/llvm-22/bin", "/usr/bin"});
   if (!linker)
     llvm::report_fatal_error("ld.lld not found");
-  if (llvm::sys::ExecuteAndWait(*linker, {"ld.lld", "-shared", "--no-undefined",
-                                          input, "-o", output}))
+  if (llvm::sys::ExecuteAndWait(
+          *linker,
+          {"ld.lld", "-shared",
+           mayImport ? "--unresolved-symbols=ignore-all" : "--no-undefined",
+           input, "-o", path}))
     llvm::report_fatal_error("linking failed");
-  void *library = dlopen(output.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+void *test::loadObject(llvm::ArrayRef<char> object, bool mayImport) {
+  llvm::SmallString<64> path;
+  if (llvm::sys::fs::createTemporaryFile("kernels", "so", path))
+    llvm::report_fatal_error("no temporary file");
+  llvm::FileRemover remover(path);
+  linkObject(object, path.str().str(), mayImport);
+  void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
     llvm::report_fatal_error(dlerror());
-  llvm::sys::fs::remove(input);
-  llvm::sys::fs::remove(output);
   return library;
 }
 
@@ -144,7 +154,7 @@ CompiledSamples::CompiledSamples(std::vector<Sample> list,
   auto object = emit::emitObject(*module, {cpu, program});
   if (failed(object))
     llvm::report_fatal_error("samples do not compile");
-  library = link(*object);
+  library = loadObject(*object, /*mayImport=*/false);
 }
 
 CompiledSamples::~CompiledSamples() { dlclose(library); }

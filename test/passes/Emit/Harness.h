@@ -52,6 +52,13 @@ private:
   void *library = nullptr;
 };
 
+/// Links an ELF object into the shared library `path`. It may not refer to
+/// anything outside itself, or, with `mayImport`, to what a program exports.
+void linkObject(llvm::ArrayRef<char> object, const std::string &path,
+                bool mayImport);
+/// Links an ELF object into this process.
+void *loadObject(llvm::ArrayRef<char> object, bool mayImport);
+
 /// The samples as one module.
 mlir::OwningOpRef<mlir::ModuleOp> parse(const std::vector<Sample> &samples,
                                         mlir::MLIRContext &context);
