@@ -74,7 +74,7 @@ constexpr size_t gemmWorkspaceBytes(int64_t m, int64_t n, int64_t k,
 /// How attention is cut: query rows and keys of one tile of scores.
 namespace attention_block {
 constexpr int64_t queries = 64;
-constexpr int64_t keys = 64;
+constexpr int64_t keys = 128;
 constexpr int64_t lane = 16; ///< head dims are padded to this in scratch
 } // namespace attention_block
 
@@ -91,20 +91,19 @@ constexpr size_t attentionWorkspaceBytes(int64_t /*batch*/, int64_t /*seq*/,
   return size_t(floats * 4 * threads);
 }
 
-/// Bytes of an AttentionGrad's workspace: per thread, tiles of q, dout, K^T,
-/// V^T, k, dk, dv, two of scores; delta of each query row of a head group; and
-/// where dq is narrower than f32, a head group's dq in f32.
+/// Bytes of an AttentionGrad's workspace: per thread, tiles of q, dout, dq,
+/// K^T, V^T, k, dk, dv, two of scores; a number for each query of a head group;
+/// and where dq is narrower than f32, a head group's dq in f32.
 constexpr size_t attentionGradWorkspaceBytes(int64_t /*batch*/, int64_t seq,
                                              int64_t heads, int64_t kvHeads,
                                              int64_t headDim, int64_t type,
                                              int64_t threads) {
   using namespace attention_block;
   int64_t d = roundUp(headDim, lane);
-  int64_t group = heads / kvHeads;
   int64_t floats = 3 * queries * d + 5 * keys * d + 2 * queries * keys +
-                   roundUp(group * seq, lane);
+                   roundUp(heads / kvHeads * seq, lane);
   if (ElementType(type) != ElementType::F32)
-    floats += roundUp(group * seq * headDim, lane);
+    floats += roundUp(heads / kvHeads * seq * headDim, lane);
   return size_t(floats * 4 * threads);
 }
 

@@ -142,11 +142,11 @@ inline void multiplyByScoresT(int64_t keys, int64_t cols, int64_t diagonal,
 
 CLEAVE_INLINE Vec loadLanes(const float *p, int64_t n) { return vload(p, n); }
 CLEAVE_INLINE Vec loadLanes(const uint16_t *p, int64_t n) {
-  return vloadBf16(p, n);
+  return n == W ? vloadBf16(p) : vloadBf16(p, n);
 }
 CLEAVE_INLINE void storeLanes(float *p, Vec v, int64_t n) { vstore(p, v, n); }
 CLEAVE_INLINE void storeLanes(uint16_t *p, Vec v, int64_t n) {
-  vstoreBf16(p, v, n);
+  n == W ? vstoreBf16(p, v) : vstoreBf16(p, v, n);
 }
 
 /// One head of a [batch, seq, heads, headDim] tensor: row i is at
@@ -179,7 +179,8 @@ void storeRows(const Head<T> &head, int64_t first, int64_t rows, int64_t dim,
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < dim; j += W)
       storeLanes(head.data + (first + i) * head.ld + j,
-                 vload(from + i * padded + j), smaller(dim - j, W));
+                 vload(from + i * padded + j, smaller(dim - j, W)),
+                 smaller(dim - j, W));
 }
 
 /// Keys (or values) [first, first + keys) of a head, transposed, to
@@ -220,6 +221,12 @@ CLEAVE_INLINE VecI getSeenLanes(Seen seen, int64_t j) {
 
 CLEAVE_INLINE Vec applySoftcap(Vec score, float cap) {
   return vset(cap) * vtanh(score / vset(cap));
+}
+
+/// Block number `turn` of `blocks`, where early blocks and late ones, which see
+/// few and many others, take turns: any range of turns is about average.
+CLEAVE_INLINE int64_t getAlternating(int64_t turn, int64_t blocks) {
+  return turn % 2 ? blocks - 1 - turn / 2 : turn / 2;
 }
 
 /// Cuts a thread's workspace into tiles.

@@ -114,15 +114,13 @@ void computeQueries(const AttentionArgs &args, int64_t batch, int64_t head,
   storeRows(headOut, first, rows, dim, sum, padded);
 }
 
-/// Units are (batch, head, query block); early and late blocks, which see few
-/// and many keys, alternate, so that any range of units is about average.
+/// Units are (batch, head, query block).
 inline void attentionUnits(const AttentionArgs &args, int64_t begin,
                            int64_t end, char *workspace) {
   const AttentionShape &s = args.shape;
   int64_t blocks = ceilDiv(s.seq, queryBlock);
   for (int64_t unit = begin; unit < end; ++unit) {
-    int64_t turn = unit % blocks;
-    int64_t block = turn % 2 ? blocks - 1 - turn / 2 : turn / 2;
+    int64_t block = getAlternating(unit % blocks, blocks);
     int64_t head = unit / blocks % s.heads;
     int64_t batch = unit / blocks / s.heads;
     if (s.type == ElementType::F32)

@@ -18,14 +18,19 @@ using GemmKernel = void (*)(const GemmArgs &args, GemmRect rect,
 /// Units [begin, end) of an attention, by one thread with its own workspace.
 using AttentionKernel = void (*)(const AttentionArgs &args, int64_t begin,
                                  int64_t end, char *workspace);
+
+/// What a unit of an attention's gradient computes: all gradients of a (batch,
+/// key head); dk and dv of a (batch, key head, key block); or dq of a (batch,
+/// head, query block).
+enum class GradPass { All, Keys, Queries };
 using AttentionGradKernel = void (*)(const AttentionGradArgs &args,
-                                     int64_t begin, int64_t end,
+                                     GradPass pass, int64_t begin, int64_t end,
                                      char *workspace);
 
 struct Variant {
   GemmKernel gemm;
-  AttentionKernel attention;         ///< unit: batch, head, query block
-  AttentionGradKernel attentionGrad; ///< unit: batch, key head
+  AttentionKernel attention; ///< unit: batch, head, query block
+  AttentionGradKernel attentionGrad;
 };
 
 extern const Variant portableVariant;

@@ -128,21 +128,27 @@ TEST_P(AttentionTest, LargeScoresStayFinite) {
 
 TEST_P(AttentionTest, SameBitsWhateverTheThreads) {
   UseIsa use(GetParam());
-  for (ElementType type : {F32, BF16}) {
-    AttentionShape s = getShape(140, 40);
-    s.batch = 2;
-    s.heads = 6;
-    s.kvHeads = 3;
-    s.type = type;
-    Problem one(s);
-    one.run(1);
-    for (int threads : {2, 3, 4, 7}) {
-      Problem many(s);
-      many.run(threads);
-      EXPECT_TRUE(many.out == one.out && many.lse == one.lse);
-      EXPECT_TRUE(many.dq == one.dq && many.dk == one.dk && many.dv == one.dv);
+  // Many key heads a thread, and fewer than threads: one pass or two backward.
+  for (auto [batch, heads, kvHeads, window] :
+       {std::array<int64_t, 4>{2, 6, 3, 0}, {1, 3, 1, 0}, {1, 4, 2, 70}})
+    for (ElementType type : {F32, BF16}) {
+      AttentionShape s = getShape(270, 40);
+      s.batch = batch;
+      s.heads = heads;
+      s.kvHeads = kvHeads;
+      s.window = window;
+      s.type = type;
+      Problem one(s);
+      one.run(1);
+      one.check();
+      for (int threads : {2, 3, 4, 7}) {
+        Problem many(s);
+        many.run(threads);
+        EXPECT_TRUE(many.out == one.out && many.lse == one.lse);
+        EXPECT_TRUE(many.dq == one.dq && many.dk == one.dk && many.dv == one.dv)
+            << kvHeads << " key heads, threads " << threads;
+      }
     }
-  }
 }
 
 TEST_P(AttentionTest, FutureKeysDoNotMatter) {

@@ -36,9 +36,8 @@ protected:
     return out[0];
   }
 };
-INSTANTIATE_TEST_SUITE_P(
-    Isa, VectorTest, testing::ValuesIn(getIsas()),
-    [](const auto &info) { return getName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Isa, VectorTest, testing::ValuesIn(getIsas()),
+                         [](const auto &info) { return getName(info.param); });
 
 TEST_P(VectorTest, ExpIsAccurate) {
   Unary fn = getFunctions().exp;
