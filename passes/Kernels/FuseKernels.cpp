@@ -91,12 +91,14 @@ static bool tryFit(const KernelGroup &group, Operation *op,
   return op->getAttr("phase") == group.getLast()->getAttr("phase");
 }
 
-SmallVector<KernelGroup> cleave::groupKernels(Block &block, bool fuse) {
+SmallVector<KernelGroup>
+cleave::groupKernels(Block &block, bool fuse,
+                     llvm::function_ref<bool(Operation *)> isKernel) {
   SmallVector<KernelGroup> groups;
   bool open = false;
   for (Operation &op : block) {
     auto kernel = dyn_cast<xf::KernelOpInterface>(op);
-    if (!kernel) {
+    if (!kernel || !isKernel(&op)) {
       open = false;
       continue;
     }

@@ -22,8 +22,10 @@ struct KernelGroup {
 /// Partitions the kernel ops of a block: maximal runs of neighbours that walk
 /// the same rows and columns and read each other's values only at the element
 /// that they compute; ops on one element a row may join as well. With `fuse`
-/// unset each op is its own group.
-llvm::SmallVector<KernelGroup> groupKernels(mlir::Block &block, bool fuse);
+/// unset each op is its own group. Ops that `isKernel` denies are not there.
+llvm::SmallVector<KernelGroup>
+groupKernels(mlir::Block &block, bool fuse,
+             llvm::function_ref<bool(mlir::Operation *)> isKernel);
 
 } // namespace cleave
 

@@ -92,9 +92,17 @@ private:
     built->setLoc(from->getLoc());
     return built;
   }
+  /// How a value meets what its buffer holds; see exec.kernel.
   StringRef getAccumulate(Value value) {
-    return sums.contains(value) && count > 1 ? "after_first" : "never";
+    auto it = sums.find(value);
+    return it == sums.end() ? "never" : it->second;
   }
+  /// The same as the program format's mode.
+  int64_t getMode(Value value) {
+    StringRef accumulate = getAccumulate(value);
+    return accumulate == "always" ? 1 : accumulate == "after_first" ? 2 : 0;
+  }
+  void placeSum(Value value, Value buffer, StringRef accumulate);
   void launch(FlatSymbolRefAttr kernel, ValueRange inputs, ValueRange outputs,
               Operation *from);
 
@@ -108,7 +116,8 @@ private:
   int64_t count = 1;
   llvm::DenseMap<Value, Value> buffers;
   llvm::StringMap<Value> states;
-  llvm::DenseSet<Value> sums; ///< values written by adding to a sum
+  llvm::DenseMap<Value, StringRef> sums; ///< values that are added to a sum
+  llvm::DenseSet<Operation *> added;     ///< adds whose parts are
 };
 } // namespace
 
@@ -178,7 +187,8 @@ void Lowering::planWrites() {
 LogicalResult Lowering::lowerBlock(Block &block) {
   llvm::DenseMap<Operation *, KernelGroup> groups;
   llvm::DenseSet<Operation *> grouped;
-  for (KernelGroup &group : groupKernels(block, fuse)) {
+  auto isKernel = [&](Operation *op) { return !added.contains(op); };
+  for (KernelGroup &group : groupKernels(block, fuse, isKernel)) {
     for (KernelGroup::Member &member : group.members)
       grouped.insert(member.op);
     Operation *last = group.getLast();
@@ -187,7 +197,8 @@ LogicalResult Lowering::lowerBlock(Block &block) {
   for (Operation &op : block) {
     if (auto it = groups.find(&op); it != groups.end())
       lowerGroup(it->second);
-    else if (!grouped.contains(&op) && failed(lower(op)))
+    else if (!grouped.contains(&op) && !added.contains(&op) &&
+             failed(lower(op)))
       return failure();
   }
   return success();
@@ -221,10 +232,7 @@ LogicalResult Lowering::lower(Operation &op) {
     xf::InstructionSite site;
     site.inputs = inputs;
     site.outputs = outputs;
-    site.mode = op.getNumResults() == 1 &&
-                        getAccumulate(op.getResult(0)) == "after_first"
-                    ? 2
-                    : 0;
+    site.mode = op.getNumResults() == 1 ? getMode(op.getResult(0)) : 0;
     site.threads = threads;
     mark(library.buildInstruction(b, site), &op);
     return success();
@@ -306,25 +314,47 @@ void Lowering::lowerOutput(xf::OutputOp op) {
                          op.getStateAttr());
 }
 
+/// True if an instruction can add `value` to what its buffer holds.
+static bool canAdd(Value value) {
+  return value.hasOneUse() &&
+         isa_and_nonnull<xf::LinearWeightGradOp, xf::EmbeddingGradOp,
+                         xf::NormWeightGradOp, xf::ReduceLeadingOp, xf::SumOp>(
+             value.getDefiningOp());
+}
+
+/// Decides that `value` is computed where its sum lies, if it can be: a value
+/// that is only added, the parts of such a value one by one, or any value if
+/// there is nothing to add it to.
+void Lowering::placeSum(Value value, Value buffer, StringRef accumulate) {
+  auto sum = value.getDefiningOp<xf::AddOp>();
+  if (sum && value.hasOneUse() && llvm::all_of(sum.getInputs(), canAdd)) {
+    SmallVector<Value> parts(sum.getInputs());
+    llvm::sort(parts, [](Value a, Value b) {
+      return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
+    });
+    for (Value part : parts) {
+      buffers[part] = buffer;
+      sums[part] = accumulate;
+      accumulate = "always";
+    }
+    buffers[value] = buffer;
+    added.insert(sum);
+  } else if (canAdd(value) || accumulate == "never") {
+    buffers[value] = buffer;
+    sums[value] = accumulate;
+  }
+}
+
 LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
   Block &body = op.getBody().front();
   count = op.getCount();
   for (Value result : op.getResults())
     buffers[result] = addBuffer("gradients", getBytes(result.getType()));
 
-  // A value that is only added is computed where the sum lies.
   auto yield = cast<xf::YieldOp>(body.getTerminator());
-  for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults())) {
-    Operation *producer = value.getDefiningOp();
-    bool canAdd =
-        producer && producer->getBlock() == &body && value.hasOneUse() &&
-        isa<xf::LinearWeightGradOp, xf::EmbeddingGradOp, xf::NormWeightGradOp,
-            xf::ReduceLeadingOp, xf::SumOp>(producer);
-    if (canAdd) {
-      sums.insert(value);
-      buffers[value] = buffers[result];
-    }
-  }
+  for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults()))
+    if (value.getParentBlock() == &body)
+      placeSum(value, buffers[result], count > 1 ? "after_first" : "never");
 
   loop = exec::LoopOp::create(b, op.getLoc(), count);
   Block &inner = loop.getBody().emplaceBlock();
