@@ -4,7 +4,8 @@
 //
 // For an op with a sharding rule:
 //  1. A bias that would be added more than once, and partial operands of an add
-//     that would be reduced one by one, become ops of their own.
+//     that would be reduced one by one, become ops of their own. What has been
+//     reduced for an op before is read as that.
 //  2. Axes go to factors: from pinned operands (parameters, in the placement
 //     that ops compute with) and pinned results (gradients of parameters), then
 //     from the other operands, then from the residual stream's placement where
@@ -54,6 +55,7 @@ private:
   void placeParameter(xf::GetOp op);
 
   xf::AddOp splitBias(xf::LinearOp op);
+  void readWholes(Operation &op);
   void groupPartials(xf::AddOp op);
   FactorAxes claimAxes(Operation &op, const ShardingRule &rule);
 
@@ -68,6 +70,12 @@ private:
   void setReplicated(Value value) {
     setPlacement(value, Placement::getReplicated(
                             cast<RankedTensorType>(value.getType()).getRank()));
+  }
+  /// `value`, which is partial, made whole for an earlier op of the block.
+  Value getWhole(Value value, Operation *user) {
+    Value whole = wholes.lookup(value);
+    return whole && whole.getParentBlock() == user->getBlock() ? whole
+                                                               : Value();
   }
   /// `value` under `placement`, where `builder` stands.
   Value reshard(Value value, const Placement &placement, Operation *user);
@@ -93,6 +101,9 @@ private:
   llvm::DenseMap<Value, Placement> computedAs;
   /// Reshards of this phase, by value and placement.
   llvm::DenseMap<std::pair<Value, Type>, Value> reshards;
+  /// Of partial values: the first reshard that made them whole. A later phase
+  /// reads that one; it would gather a value again, but not reduce it again.
+  llvm::DenseMap<Value, Value> wholes;
   Attribute phase;
 };
 } // namespace
@@ -128,8 +139,11 @@ void Placer::addMesh() {
 void Placer::placeStates() {
   for (auto state : module.getOps<xf::StateOp>()) {
     RankedTensorType type = state.getTensorType();
+    // Constants are small, and read in every micro-batch.
+    bool isConstant = state.getRole() == xf::StateRole::Constant;
     Placement placement =
-        plan.getKept(getDimNames(state), type.getShape(), plan.optimizerAxes);
+        plan.getKept(getDimNames(state), type.getShape(),
+                     isConstant ? AxisList() : plan.optimizerAxes);
     state.setType(dist::withPlacement(
         type, dist::getPlacementAttr(meshName, mesh, placement)));
   }
@@ -273,6 +287,8 @@ Value Placer::reshard(Value value, const Placement &placement,
                           dist::getPlacementAttr(meshName, mesh, placement));
   if (type == value.getType())
     return value;
+  if (Value whole = getWhole(value, user); whole && !placement.isPartial())
+    return reshard(whole, placement, user);
   Value &known = reshards[{value, type}];
   if (known && known.getParentBlock() == user->getBlock())
     return known;
@@ -280,6 +296,8 @@ Value Placer::reshard(Value value, const Placement &placement,
   auto op = dist::ReshardOp::create(b, value.getLoc(), type, value);
   if (Attribute attr = user->getAttr("phase"))
     op->setAttr("phase", attr);
+  if (getPlacement(value).isPartial() && !placement.isPartial())
+    wholes.try_emplace(value, op);
   return known = op;
 }
 
@@ -307,6 +325,15 @@ xf::AddOp Placer::splitBias(xf::LinearOp op) {
   op.getResult().replaceAllUsesExcept(sum.getResult(), sum);
   op.getBiasMutable().clear();
   return sum;
+}
+
+/// An op that lets a partial operand pass gives a partial result, which is
+/// reduced in its turn. An operand that another op needed whole is read whole:
+/// of a residual stream, only what a layer adds is reduced.
+void Placer::readWholes(Operation &op) {
+  for (OpOperand &operand : op.getOpOperands())
+    if (Value whole = getWhole(operand.get(), &op))
+      operand.set(whole);
 }
 
 /// In an add of partial and whole operands, those that are partial over the
@@ -410,6 +437,7 @@ LogicalResult Placer::placeByRule(Operation &op) {
   xf::AddOp biasAdd;
   if (auto linear = dyn_cast<xf::LinearOp>(op))
     biasAdd = splitBias(linear);
+  readWholes(op);
   if (auto add = dyn_cast<xf::AddOp>(op))
     groupPartials(add);
 
