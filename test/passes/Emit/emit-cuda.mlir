@@ -1,0 +1,83 @@
+// RUN: cleave-translate --kernels-to-ptx %s | FileCheck %s
+// RUN: cleave-translate --kernels-to-ptx %s | FileCheck %s --check-prefix=NONE
+
+// Nothing from elsewhere, nothing spilt.
+// NONE-NOT: .extern
+// NONE-NOT: .local
+// NONE-NOT: call
+
+// CHECK: .target sm_90
+
+// A block per row, 16 bytes per thread: x is read once, though used twice.
+// CHECK-LABEL: .visible .entry rms_norm(
+// CHECK: .maxntid 256
+// CHECK-COUNT-2: ld.global.v4.b32
+// CHECK: shfl.sync.bfly.b32
+// CHECK: st.shared.b32
+// CHECK: bar.sync
+// CHECK: ld.shared.v4.b32
+// CHECK: sqrt.rn.f32
+// CHECK-NOT: ld.global
+// CHECK: st.global.v4.b32
+exec.kernel @rms_norm mode = row, rows = 256, columns = 1024,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 1024), col = 1>,
+              #exec.access<f32, offset = 0, row = (1, 1, 0), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 1024), col = 1>] {
+^bb0(%x: f32, %w: f32):
+  %xx = arith.mulf %x, %x : f32
+  %sum = exec.row_reduce sum %xx : f32
+  %n = arith.constant 1024.0 : f32
+  %mean = arith.divf %sum, %n : f32
+  %r = math.rsqrt %mean : f32
+  %xr = arith.mulf %x, %r : f32
+  %y = arith.mulf %xr, %w : f32
+  exec.yield %y : f32
+}
+
+// Eight threads share a row of 64 bf16: no shared memory, three shuffles.
+// CHECK-LABEL: .visible .entry row_max(
+// CHECK: .maxntid 128
+// CHECK-NOT: .shared
+// CHECK: ld.global.v4.b32
+// CHECK-COUNT-3: shfl.sync.bfly.b32
+// CHECK-NOT: shfl
+// CHECK: st.global.b32
+exec.kernel @row_max mode = row, rows = 256, columns = 64,
+    inputs = [#exec.access<bf16, offset = 0, row = (1, 0, 64), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 1), col = 0>] {
+^bb0(%x: f32):
+  %max = exec.row_reduce max %x : f32
+  exec.yield %max : f32
+}
+
+// CHECK-LABEL: .visible .entry silu(
+// CHECK: ld.global.v4.b32
+// CHECK: ex2.approx.ftz.f32
+// CHECK: div.full.f32
+// CHECK: st.global.v4.b32
+exec.kernel @silu mode = flat, rows = 65536, columns = 1,
+    inputs = [#exec.access<bf16, offset = 0, row = (1, 0, 1), col = 0>],
+    outputs = [#exec.access<bf16, offset = 0, row = (1, 0, 1), col = 0>] {
+^bb0(%x: f32):
+  %minus = arith.negf %x : f32
+  %e = math.exp %minus : f32
+  %one = arith.constant 1.0 : f32
+  %d = arith.addf %e, %one : f32
+  %y = arith.divf %x, %d : f32
+  exec.yield %y : f32
+}
+
+// Warps share the rows; the sums of each are added in order.
+// CHECK-LABEL: .visible .entry bias_grad(
+// CHECK: .maxntid 512
+// CHECK: ld.global
+// CHECK: st.shared
+// CHECK: bar.sync
+// CHECK-COUNT-16: ld.shared
+// CHECK: st.global
+exec.kernel @bias_grad mode = column, rows = 64, columns = 4096,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 4096), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 1, 0), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
