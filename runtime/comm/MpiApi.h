@@ -8,6 +8,8 @@
 #define CLEAVE_RUNTIME_COMM_MPIAPI_H
 
 #include "runtime/base/Status.h"
+// The C++ bindings of old Open MPI would need libmpi at link time.
+#define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
 #ifndef OPEN_MPI

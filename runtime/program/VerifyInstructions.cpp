@@ -416,25 +416,28 @@ Status InstructionVerifier::verify() {
 } // namespace
 
 Status cleave::runtime::verifyInstructions(const fb::Program &program) {
-  std::optional<size_t> loop; // its LoopBegin
+  bool inLoop = false;
+  size_t loop = 0; // its LoopBegin
   auto bad = [](size_t i, const char *how) {
     return Status::error("instruction " + std::to_string(i) + " " + how);
   };
   for (size_t i = 0; i < getSize(program.instructions()); ++i) {
     fb::Opcode opcode =
         program.instructions()->Get(flatbuffers::uoffset_t(i))->opcode();
-    if (opcode == fb::Opcode::LoopBegin && loop)
+    if (opcode == fb::Opcode::LoopBegin && inLoop)
       return bad(i, "begins a loop inside another");
-    if (opcode == fb::Opcode::LoopEnd && !loop)
+    if (opcode == fb::Opcode::LoopEnd && !inLoop)
       return bad(i, "ends a loop that did not begin");
-    uint64_t repeats = loop ? program.micro_batches() : 1;
+    uint64_t repeats = inLoop ? program.micro_batches() : 1;
     CLEAVE_RETURN_IF_ERROR(InstructionVerifier(program, i, repeats).verify());
-    if (opcode == fb::Opcode::LoopBegin)
+    if (opcode == fb::Opcode::LoopBegin) {
+      inLoop = true;
       loop = i;
-    else if (opcode == fb::Opcode::LoopEnd)
-      loop.reset();
+    } else if (opcode == fb::Opcode::LoopEnd) {
+      inLoop = false;
+    }
   }
-  if (loop)
-    return bad(*loop, "begins a loop that does not end");
+  if (inLoop)
+    return bad(loop, "begins a loop that does not end");
   return {};
 }
