@@ -211,6 +211,14 @@ KernelSpace PadRowsOp::getKernelSpace() {
   return builder.space;
 }
 
+KernelSpace MaskRowsOp::getKernelSpace() {
+  SpaceBuilder builder(*this, getX(), lastDim(getX()));
+  builder.full(getX());
+  builder.perRow(getIds());
+  builder.full(getResult());
+  return builder.space;
+}
+
 KernelSpace RowMaxOp::getKernelSpace() {
   SpaceBuilder builder(*this, getX(), lastDim(getX()));
   builder.full(getX());
@@ -524,6 +532,13 @@ SmallVector<Value> SumExpOp::buildBody(OpBuilder &b, ValueRange args) {
   Value exp = s.exp(s.sub(args[0], args[1]));
   return {
       s.sumRow(s.select(isInVocab(s, getX(), getVocab()), exp, s.constant(0)))};
+}
+
+SmallVector<Value> MaskRowsOp::buildBody(OpBuilder &b, ValueRange args) {
+  Scalars s{b, getLoc()};
+  Value hit =
+      s.compare(arith::CmpIPredicate::eq, args[1], s.constantInt(getId()));
+  return {s.select(hit, s.constant(0), args[0])};
 }
 
 SmallVector<Value> PickOp::buildBody(OpBuilder &b, ValueRange args) {

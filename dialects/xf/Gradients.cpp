@@ -20,9 +20,14 @@ static RankedTensorType toF32(RankedTensorType type) {
 void EmbeddingOp::buildGradient(OpBuilder &b, ValueRange grads,
                                 ArrayRef<bool> wanted,
                                 MutableArrayRef<Value> out) {
-  if (wanted[1])
-    out[1] = EmbeddingGradOp::create(b, getLoc(), toF32(typeOf(getTable())),
-                                     getIds(), grads[0]);
+  if (!wanted[1])
+    return;
+  Value dy = grads[0];
+  if (getPadding())
+    dy = MaskRowsOp::create(b, getLoc(), dy.getType(), dy, getIds(),
+                            getPaddingAttr());
+  out[1] = EmbeddingGradOp::create(b, getLoc(), toF32(typeOf(getTable())),
+                                   getIds(), dy);
 }
 
 void LinearOp::buildGradient(OpBuilder &b, ValueRange grads,

@@ -264,6 +264,14 @@ ShardingRule EmbeddingGradOp::getShardingRule() {
                     clause("reduce", l) + " | pass 1");
 }
 
+ShardingRule MaskRowsOp::getShardingRule() {
+  RuleSpelling rule;
+  std::string l = rule.dims('l', shapeOf(getIds()));
+  std::string h =
+      rule.dims('h', shapeOf(getX()).drop_front(shapeOf(getIds()).size()));
+  return rule.parse(l + h + ", " + l + " -> " + l + h + " | pass 0");
+}
+
 ShardingRule LinearWeightGradOp::getShardingRule() {
   RuleSpelling rule;
   std::string l = rule.dims('l', shapeOf(getX()).take_front(getLeading()));

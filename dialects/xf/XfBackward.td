@@ -19,6 +19,18 @@ def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Library, Xf_
   let results = (outs Xf_Tensor:$result);
 }
 
+def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+  let summary = "x, with zeros in the rows of one id";
+  let description = [{
+    ```mlir
+    %y = xf.mask_rows %x, %ids {id = 0 : i64}
+        : (tensor<2x8x64xf32>, tensor<2x8xi32>) -> tensor<2x8x64xf32>
+    ```
+  }];
+  let arguments = (ins Xf_Tensor:$x, Xf_Ids:$ids, I64Attr:$id);
+  let results = (outs Xf_Tensor:$result);
+}
+
 def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Library, Xf_Flops]> {
   let summary = "dy^T x over the leading dims";
   let description = [{

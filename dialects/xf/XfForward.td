@@ -12,6 +12,7 @@ def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Library, Xf_Gradient,
   let description = [{
     `[b, s], [v, h] -> [b, s, h]`; an id whose row another rank holds gives
     zero, so the result is partial over the axes that split the table's rows.
+    Looking up the id `padding` sends no gradient to its row.
 
     ```mlir
     %y = xf.embedding %ids, %table
@@ -21,7 +22,8 @@ def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Library, Xf_Gradient,
     Constraints:
     1. The result's shape is that of the ids and the table's width.
   }];
-  let arguments = (ins Xf_Ids:$ids, Xf_Tensor:$table);
+  let arguments = (ins Xf_Ids:$ids, Xf_Tensor:$table,
+                       OptionalAttr<I64Attr>:$padding);
   let results = (outs Xf_Tensor:$result);
   let hasVerifier = 1;
 }

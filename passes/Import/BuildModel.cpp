@@ -288,10 +288,13 @@ Value ModelBuilder::buildLayer(const LayerSpec &layer, Value x) {
 
 Value ModelBuilder::buildEmbedding(Value ids) {
   Value table = getWeight(model.embedding, {"vocab", "hidden"});
+  IntegerAttr padding;
+  if (model.paddingToken)
+    padding = b.getI64IntegerAttr(*model.paddingToken);
   Value x = xf::EmbeddingOp::create(
       b, at("embedding"),
       tensor({options.batch, options.seqLen, model.hidden}, compute), ids,
-      table);
+      table, padding);
   x = scale(x, model.embeddingScale);
   if (!model.positions)
     return x;
