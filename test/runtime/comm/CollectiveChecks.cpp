@@ -346,12 +346,12 @@ Status cleave::test::computeDigest(Communicator &comm, uint64_t elements,
 }
 
 std::vector<std::vector<int>> cleave::test::getAllMeshes(int ranks) {
-  std::vector<std::vector<int>> meshes;
-  for (int a = 1; a <= ranks; ++a) {
+  std::vector<std::vector<int>> meshes = {{1}, {1, 3}, {4, 1}, {2, 1, 2}};
+  for (int a = 2; a <= ranks; ++a) {
     meshes.push_back({a});
-    for (int b = 1; a * b <= ranks; ++b) {
+    for (int b = 2; a * b <= ranks; ++b) {
       meshes.push_back({a, b});
-      for (int c = 1; a * b * c <= ranks; ++c)
+      for (int c = 2; a * b * c <= ranks; ++c)
         meshes.push_back({a, b, c});
     }
   }

@@ -26,7 +26,8 @@ runtime::Status computeDigest(runtime::Communicator &communicator,
                               uint64_t elements, runtime::ElementType type,
                               uint64_t &digest);
 
-/// Every mesh of up to three axes with at most `ranks` ranks.
+/// Every mesh with at most `ranks` ranks and no axis of size 1, and some meshes
+/// with one.
 std::vector<std::vector<int>> getAllMeshes(int ranks);
 
 } // namespace cleave::test

@@ -33,7 +33,7 @@ TEST(Local, EveryCollectiveOnEveryGroupOfEveryMesh) {
   }
   std::printf("%zu meshes, %lld collectives checked on a rank\n",
               meshes.size(), static_cast<long long>(checks.load()));
-  EXPECT_GT(checks.load(), 100000);
+  EXPECT_GT(checks.load(), 50000);
 }
 
 TEST(Local, HostCalls) {
@@ -101,7 +101,7 @@ TEST(Local, OneRanksFailureStopsAll) {
 /// rank fails at some point, and buffers die with the ranks.
 TEST(Local, NoBufferIsReadAfterItsRankStopped) {
   std::mt19937 random(7);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 100; ++round) {
     int failing = int(random() % 8), when = int(random() % 6);
     Status status = run({8}, [&](Communicator &comm) -> Status {
       const Group *world;
