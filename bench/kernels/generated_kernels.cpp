@@ -24,6 +24,10 @@ void loopRmsNorm(const float *x, const float *w, float *y, float *rstd,
 void loopSoftmax(const float *x, float *y, int64_t rows, int64_t columns);
 void loopSwiglu(const float *gate, const float *up, float *y, int64_t count);
 void loopGelu(const float *x, float *y, int64_t count);
+void loopLayerNorm(const float *x, const float *w, const float *b, float *y,
+                   float *means, float *rstds, int64_t rows, int64_t columns);
+void loopAdamW(float *w, float *m, float *v, const float *g, float clip,
+               float lr, int64_t count);
 void loopColumnSum(const float *x, float *y, int64_t rows, int64_t columns);
 }
 
@@ -46,7 +50,7 @@ struct Contest {
 static float *allocate(size_t count) {
   auto *data = static_cast<float *>(std::aligned_alloc(64, count * 4));
   for (size_t i = 0; i < count; ++i)
-    data[i] = float(i % 1013) / 512 - 1;
+    data[i] = float(i % 1013 + 1) / 512;
   return data;
 }
 
@@ -55,10 +59,12 @@ int main() {
   std::vector<Sample> samples = makeRowSamples(rows, columns, "f32");
   llvm::append_range(samples, makeFlatSamples(count, "f32", "never"));
   llvm::append_range(samples, makeColumnSamples(rows, columns, "f32", "never"));
+  llvm::append_range(samples, makeRowSamples(rows, 768, "f32"));
   CompiledSamples compiled(samples, "native");
 
   float *a = allocate(count), *b = allocate(count), *y = allocate(count);
-  float *w = allocate(columns), *r = allocate(rows);
+  float *c = allocate(count), *w = allocate(columns);
+  float *r = allocate(rows), *s = allocate(rows);
   auto kernel = [&](const char *name, std::vector<void *> buffers,
                     int64_t range) -> std::function<void()> {
     CleaveKernelFn function = compiled.getFunction(name);
@@ -77,11 +83,17 @@ int main() {
        [&] { loopSwiglu(a, b, y, count); }, 2 * full, full},
       {"gelu_tanh", kernel("gelu_tanh_1048576x1_f32_never", {a, y}, count),
        [&] { loopGelu(a, y, count); }, full, full},
+      {"adamw",
+       kernel("adamw_1048576x1_f32_never", {a, b, c, y, w, w, a, b, c}, count),
+       [&] { loopAdamW(a, b, c, y, w[0], w[2], count); }, 4 * full, 3 * full},
+      {"ln 768", kernel("layer_norm_256x768_f32", {a, w, w, y, r, s}, rows),
+       [&] { loopLayerNorm(a, w, w, y, r, s, rows, 768); }, full * 768 / 4096,
+       full * 768 / 4096},
       {"bias_grad", kernel("bias_grad_256x4096_f32_never", {a, w}, columns),
        [&] { loopColumnSum(a, w, rows, columns); }, full, 0},
   };
-  char *from = reinterpret_cast<char *>(allocate(2 * count));
-  char *to = reinterpret_cast<char *>(allocate(2 * count));
+  char *from = reinterpret_cast<char *>(allocate(4 * count));
+  char *to = reinterpret_cast<char *>(allocate(4 * count));
   printf("%-10s %9s %9s %9s   %s\n", "256x4096", "ours us", "loop us",
          "memcpy us", "ours / slower of the two");
   for (const Contest &contest : contests) {
