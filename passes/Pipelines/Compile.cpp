@@ -59,8 +59,10 @@ static LogicalResult runStages(ModuleOp module, const CompileOptions &options) {
 llvm::Expected<Compiled> cleave::compileModel(const Model &model,
                                               CompileOptions options) {
   MLIRContext context;
-  context.loadDialect<xf::XfDialect, dist::DistDialect, exec::ExecDialect,
-                      arith::ArithDialect, math::MathDialect>();
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  context.appendDialectRegistry(registry);
+  context.loadAllAvailableDialects();
   context.printOpOnDiagnostic(false);
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     return handleDiagnostic(diagnostic, options.remarks);

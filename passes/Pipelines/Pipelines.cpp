@@ -1,5 +1,6 @@
 //===- Pipelines.cpp - The stages of a compilation, in order --------------===//
 #include "passes/Pipelines/Pipelines.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassRegistry.h"
 
 using namespace mlir;
@@ -42,6 +43,11 @@ ArrayRef<Stage> cleave::getStages() {
       {"memory", "buffers to one arena", addMemory},
   };
   return stages;
+}
+
+void cleave::registerAllDialects(DialectRegistry &registry) {
+  registry.insert<xf::XfDialect, dist::DistDialect, exec::ExecDialect,
+                  func::FuncDialect, arith::ArithDialect, math::MathDialect>();
 }
 
 void cleave::registerAllPasses() {

@@ -28,6 +28,9 @@ struct Stage {
 /// From the forward graph to instructions with offsets.
 llvm::ArrayRef<Stage> getStages();
 
+/// Our dialects, and those that our IR is written in.
+void registerAllDialects(mlir::DialectRegistry &registry);
+
 /// Registers every pass, and each stage as a pipeline `cleave-stage-NAME`.
 void registerAllPasses();
 

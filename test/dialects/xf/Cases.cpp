@@ -45,12 +45,12 @@ static Case rmsNorm(std::string name, std::string x, std::string w,
 
 static Case rope(std::string name, int depth, std::string more) {
   std::string x = "tensor<2x3x2x" + std::to_string(depth) + "xf32>";
-  return {name,
-          function("%x: " + x + ", %c: tensor<3x2xf32> {func.constant}, "
-                                "%s: tensor<3x2xf32> {func.constant}",
-                   x,
-                   "%y = xf.rope %x, %c, %s " + more + " : (" + x +
-                       ", tensor<3x2xf32>, tensor<3x2xf32>) -> " + x)};
+  return {name, function("%x: " + x +
+                             ", %c: tensor<3x2xf32> {func.constant}, "
+                             "%s: tensor<3x2xf32> {func.constant}",
+                         x,
+                         "%y = xf.rope %x, %c, %s " + more + " : (" + x +
+                             ", tensor<3x2xf32>, tensor<3x2xf32>) -> " + x)};
 }
 
 std::vector<Case> cleave::xf::getDifferentiable() {
@@ -111,13 +111,12 @@ std::vector<Case> cleave::xf::getDifferentiable() {
                   "%y = xf.glu %g, %u" + attribute + "(" + x + ", " + x +
                       ") -> " + x)});
   }
-  add({"add",
-       function("%a: tensor<2x3x4xf32>, %b: tensor<2x3x4xf32>, "
-                "%c: tensor<3x4xf32>, %d: tensor<4xf32>",
-                "tensor<2x3x4xf32>",
-                "%y = xf.add %a, %b, %c, %d : (tensor<2x3x4xf32>, "
-                "tensor<2x3x4xf32>, tensor<3x4xf32>, tensor<4xf32>) -> "
-                "tensor<2x3x4xf32>")});
+  add({"add", function("%a: tensor<2x3x4xf32>, %b: tensor<2x3x4xf32>, "
+                       "%c: tensor<3x4xf32>, %d: tensor<4xf32>",
+                       "tensor<2x3x4xf32>",
+                       "%y = xf.add %a, %b, %c, %d : (tensor<2x3x4xf32>, "
+                       "tensor<2x3x4xf32>, tensor<3x4xf32>, tensor<4xf32>) -> "
+                       "tensor<2x3x4xf32>")});
   // One value twice: its gradient is twice that of the sum.
   add({"add_twice",
        function("%a: tensor<2x3xf32>", "tensor<2x3xf32>",
@@ -133,18 +132,16 @@ std::vector<Case> cleave::xf::getDifferentiable() {
   add({"slice_rows", function("%x: tensor<6x4xf32>", "tensor<3x4xf32>",
                               "%y = xf.slice_rows %x {start = 2 : i64} : "
                               "(tensor<6x4xf32>) -> tensor<3x4xf32>")});
-  std::string entropy =
-      "%y, %l = xf.cross_entropy %x, %t {vocab = 5 : i64} : "
-      "(tensor<2x4x6xf32>, tensor<2x4xi32>) -> "
-      "(tensor<f32>, tensor<2x4xf32>)";
+  std::string entropy = "%y, %l = xf.cross_entropy %x, %t {vocab = 5 : i64} : "
+                        "(tensor<2x4x6xf32>, tensor<2x4xi32>) -> "
+                        "(tensor<f32>, tensor<2x4xf32>)";
   std::string arguments = "%x: tensor<2x4x6xf32>, %t: tensor<2x4xi32>";
   add({"cross_entropy", function(arguments, "tensor<f32>", entropy), 5});
   add({"cross_entropy_ignored", function(arguments, "tensor<f32>", entropy), 5,
        true});
   // A value that several ops read gets the sum of their gradients.
-  add({"shared",
-       function("%x: tensor<2x3x4xf32>, %w: tensor<4x4xf32>",
-                "tensor<2x3x4xf32>", R"(
+  add({"shared", function("%x: tensor<2x3x4xf32>, %w: tensor<4x4xf32>",
+                          "tensor<2x3x4xf32>", R"(
     %a = xf.linear %x, %w {contract = 1 : i64}
         : (tensor<2x3x4xf32>, tensor<4x4xf32>) -> tensor<2x3x4xf32>
     %b = xf.activation %a {kind = 3 : i32}
@@ -180,6 +177,12 @@ std::vector<Case> cleave::xf::getOthers() {
                 "%z = xf.scale %x {factor = 0.0 : f64} : (tensor<f32>) -> "
                 "tensor<f32>\n%y = xf.reciprocal %z : (tensor<f32>) -> "
                 "tensor<f32>")});
+  add({"padding",
+       function("%x: tensor<2x4x6xf32>, %t: tensor<2x4xi32>",
+                "tensor<2x4x6xf32>",
+                "%y = xf.mask_rows %x, %t {id = 2 : i64} : (tensor<2x4x6xf32>, "
+                "tensor<2x4xi32>) -> tensor<2x4x6xf32>"),
+       5, true});
   // Bounds above and below the norm, and none.
   for (const char *bound : {"0.3", "1000.0", "0.0"})
     add({std::string("clip_") + bound,

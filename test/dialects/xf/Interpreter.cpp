@@ -163,7 +163,8 @@ void Interpreter::runForward(Operation *operation) {
         double c = cos.data[position * n + i], s = sin.data[position * n + i];
         if (op.getInverse())
           s = -s;
-        double low = x.data[row * depth + i], high = x.data[row * depth + n + i];
+        double low = x.data[row * depth + i],
+               high = x.data[row * depth + n + i];
         y.data[row * depth + i] = low * c - high * s;
         y.data[row * depth + n + i] = high * c + low * s;
       }
@@ -228,6 +229,12 @@ void Interpreter::runForward(Operation *operation) {
     for (int64_t r = 0; r < y.size(); ++r)
       if (targets.data[r] >= 0)
         y.data[r] = x.data[r * x.shape.back() + int64_t(targets.data[r])];
+  } else if (auto op = dyn_cast<MaskRowsOp>(operation)) {
+    const Array &x = get(op.getX()), &ids = get(op.getIds());
+    Array &y = make(op.getResult());
+    for (int64_t i = 0; i < y.size(); ++i)
+      if (int64_t(ids.data[i / x.shape.back()]) != int64_t(op.getId()))
+        y.data[i] = x.data[i];
   } else if (auto op = dyn_cast<TokenLossOp>(operation)) {
     const Array &max = get(op.getMax()), &sum = get(op.getSumExp()),
                 &picked = get(op.getPicked()), &targets = get(op.getTargets());
@@ -325,8 +332,8 @@ void Interpreter::runAttentionGrad(AttentionGradOp op) {
           if (!s.reads(i, j))
             continue;
           Dual score = s.score(q, k, b, i, j, h);
-          double p = std::exp(score.value -
-                              lse.data[(b * s.heads + h) * s.seq + i]);
+          double p =
+              std::exp(score.value - lse.data[(b * s.heads + h) * s.seq + i]);
           double dp = 0, pull = 0;
           for (int64_t d = 0; d < s.depth; ++d) {
             double grad = dout.data[s.atQuery(b, i, h) + d];
@@ -528,8 +535,8 @@ void Interpreter::runAccumulate(AccumulateOp op) {
     for (auto [argument, input] :
          llvm::zip(body.getArguments(), op.getInputs())) {
       Array whole = get(input);
-      Array slice = Array::zeros(
-          cast<RankedTensorType>(argument.getType()).getShape());
+      Array slice =
+          Array::zeros(cast<RankedTensorType>(argument.getType()).getShape());
       for (int64_t i = 0; i < slice.size(); ++i)
         slice.data[i] = whole.data[n * slice.size() + i];
       value(argument) = slice;
