@@ -259,9 +259,12 @@ LogicalResult Placer::placeAccumulate(xf::AccumulateOp op) {
 
   for (OpOperand &operand : yield->getOpOperands()) {
     // A gradient stays partial unless the plan splits it further.
-    auto it = kept.find(operand.get());
+    // It is moved where it is made: so only one is held whole at a time.
+    Value value = operand.get();
+    auto it = kept.find(value);
     if (it != kept.end())
-      operand.set(reshard(operand.get(), it->second, yield));
+      operand.set(
+          reshard(value, it->second, value.getDefiningOp()->getNextNode()));
   }
   for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults()))
     result.setType(cast<RankedTensorType>(value.getType()));
@@ -318,12 +321,21 @@ xf::AddOp Placer::splitBias(xf::LinearOp op) {
                              : dims.take_back(op.getContract());
   if (llvm::all_of(dims, [](const AxisList &axes) { return axes.empty(); }))
     return {};
+  // An add that reads the result, as that of a residual stream does, adds the
+  // bias too; then it can add partial results before it reduces them.
+  Value bias = op.getBias();
+  op.getBiasMutable().clear();
+  if (op.getResult().hasOneUse())
+    if (auto user = dyn_cast<xf::AddOp>(*op.getResult().user_begin());
+        user && user.getType().getShape() == op.getType().getShape()) {
+      user.getInputsMutable().append(bias);
+      return {};
+    }
   b.setInsertionPointAfter(op);
-  SmallVector<Value> parts{op.getResult(), op.getBias()};
+  SmallVector<Value> parts{op.getResult(), bias};
   auto sum = xf::AddOp::create(b, op.getLoc(), op.getResult().getType(), parts);
   sum->setAttr("phase", op->getAttr("phase"));
   op.getResult().replaceAllUsesExcept(sum.getResult(), sum);
-  op.getBiasMutable().clear();
   return sum;
 }
 

@@ -44,9 +44,10 @@ class VerifyPlacements
           if (failed(checkType(op, argument.getType())))
             return failure();
     if (auto state = dyn_cast<xf::StateOp>(op))
-      return checkType(op, state.getType());
+      if (failed(checkType(op, state.getType())))
+        return failure();
     bool moves =
-        isa<dist::DistDialect>(op->getDialect()) ||
+        isa_and_nonnull<dist::DistDialect>(op->getDialect()) ||
         isa<xf::GetOp, xf::SetOp, xf::OutputOp, xf::ScheduleOp,
             xf::AccumulateOp, xf::YieldOp, func::FuncOp, func::ReturnOp>(op);
     bool hasTensors = op->getNumOperands() || op->getNumResults();
