@@ -56,6 +56,33 @@ RankedTensorType dist::withPlacement(RankedTensorType type, OnAttr attr) {
   return RankedTensorType::get(type.getShape(), type.getElementType(), attr);
 }
 
+LogicalResult dist::verifyPlaced(Operation *op, Type type, StringRef name,
+                                 const Mesh &mesh) {
+  OnAttr attr = getPlacementAttr(type);
+  if (!attr)
+    return op->emitOpError("expects a placement on ") << type;
+  if (attr.getMesh().getValue() != name)
+    return op->emitOpError("expects the mesh @")
+           << name << ", got " << attr.getMesh();
+  auto verifyNames = [&](ArrayAttr names) -> LogicalResult {
+    for (auto axis : names.getAsValueRange<StringAttr>())
+      if (!mesh.getAxisIndex(axis))
+        return op->emitOpError("expects axes of ")
+               << mesh.toString() << ", got \"" << axis << "\"";
+    return success();
+  };
+  for (auto dim : attr.getDims().getAsRange<ArrayAttr>())
+    if (failed(verifyNames(dim)))
+      return failure();
+  if (failed(verifyNames(attr.getPartial())))
+    return failure();
+  Placement placement = getPlacement(attr, mesh);
+  if (llvm::Error error =
+          placement.verify(mesh, cast<RankedTensorType>(type).getShape()))
+    return op->emitOpError(llvm::toString(std::move(error)));
+  return success();
+}
+
 Mesh dist::getNominalMesh(TypeRange types) {
   SmallVector<MeshAxis> axes;
   auto add = [&](ArrayAttr names) {

@@ -19,6 +19,11 @@ OnAttr getPlacementAttr(mlir::FlatSymbolRefAttr name, const Mesh &mesh,
 /// `type` under another placement.
 mlir::RankedTensorType withPlacement(mlir::RankedTensorType type, OnAttr attr);
 
+/// Checks that a tensor type is placed on `mesh`, called `name`: its axes are
+/// the mesh's and divide its dims. Emits an error at `op`.
+mlir::LogicalResult verifyPlaced(mlir::Operation *op, mlir::Type type,
+                                 llvm::StringRef name, const Mesh &mesh);
+
 /// A mesh of the axes that these types name, each of size 1: enough to check
 /// an op on its own, where sizes do not matter.
 Mesh getNominalMesh(mlir::TypeRange types);

@@ -35,6 +35,9 @@ class InsertCollectives
 
   LogicalResult expand(dist::ReshardOp op) {
     auto type = cast<RankedTensorType>(op.getInput().getType());
+    for (Type side : {Type(type), Type(op.getType())})
+      if (failed(dist::verifyPlaced(op, side, meshName.getValue(), mesh)))
+        return failure();
     Placement from = dist::getPlacement(dist::getPlacementAttr(type), mesh);
     Placement to =
         dist::getPlacement(dist::getPlacementAttr(op.getType()), mesh);

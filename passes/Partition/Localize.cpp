@@ -20,6 +20,13 @@ class Localize : public cleave::impl::LocalizePassBase<Localize> {
       return signalPassFailure();
     }
     mesh = op.getMesh();
+    name = op.getSymName();
+    WalkResult result = getOperation().walk([&](Operation *inner) {
+      return succeeded(check(inner)) ? WalkResult::advance()
+                                     : WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       // What depends on placements is written down before they go.
       function.walk([&](Operation *inner) { recordShard(inner); });
@@ -32,6 +39,21 @@ class Localize : public cleave::impl::LocalizePassBase<Localize> {
           FunctionType::get(&getContext(), local(function.getArgumentTypes()),
                             local(function.getResultTypes())));
     }
+  }
+
+  /// A local program has no reshards, and its shapes follow from placements.
+  LogicalResult check(Operation *op) {
+    if (isa<dist::ReshardOp>(op))
+      return op->emitOpError("expects collectives in place of reshards");
+    SmallVector<Type> types(op->getResultTypes());
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        llvm::append_range(types, block.getArgumentTypes());
+    for (Type type : types)
+      if (isa<RankedTensorType>(type) &&
+          failed(dist::verifyPlaced(op, type, name, mesh)))
+        return failure();
+    return success();
   }
 
   /// Notes the axes that split the dim by which `op` tells its shard.
@@ -64,6 +86,7 @@ class Localize : public cleave::impl::LocalizePassBase<Localize> {
         tensor.getElementType());
   }
 
+  StringRef name;
   Mesh mesh;
 };
 } // namespace

@@ -60,31 +60,9 @@ class VerifyPlacements
   }
 
   LogicalResult checkType(Operation *op, Type type) {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    if (!tensor)
-      return success();
-    dist::OnAttr attr = dist::getPlacementAttr(type);
-    if (!attr)
-      return op->emitOpError("expects a placement on ") << type;
-    if (attr.getMesh().getValue() != name)
-      return op->emitOpError("expects the mesh @")
-             << name << ", got " << attr.getMesh();
-    auto checkNames = [&](ArrayAttr names) -> LogicalResult {
-      for (auto axis : names.getAsValueRange<StringAttr>())
-        if (!mesh.getAxisIndex(axis))
-          return op->emitOpError("expects axes of ")
-                 << mesh.toString() << ", got \"" << axis << "\"";
-      return success();
-    };
-    for (auto dim : attr.getDims().getAsRange<ArrayAttr>())
-      if (failed(checkNames(dim)))
-        return failure();
-    if (failed(checkNames(attr.getPartial())))
-      return failure();
-    Placement placement = dist::getPlacement(attr, mesh);
-    if (llvm::Error error = placement.verify(mesh, tensor.getShape()))
-      return op->emitOpError(llvm::toString(std::move(error)));
-    return success();
+    return isa<RankedTensorType>(type)
+               ? dist::verifyPlaced(op, type, name, mesh)
+               : success();
   }
 
   /// The op's verifier has checked its rule, but not knowing the axes' sizes:
