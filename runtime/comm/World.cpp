@@ -1,5 +1,6 @@
 //===- World.cpp ----------------------------------------------------------===//
 #include "runtime/comm/World.h"
+#include "runtime/base/Log.h"
 #include "runtime/comm/Local.h"
 #include "runtime/comm/Mpi.h"
 #include <cstdlib>
@@ -64,23 +65,32 @@ static Status runLocal(const Mesh &mesh, const WorldOptions &options,
                        cause.message());
 }
 
+/// A failure that all processes know of. Rank 0 says it before any process
+/// ends, since the launcher stops all when one ends with an error: MPI_Finalize,
+/// which follows, waits for all.
+static Status sayOnce(int rank, const std::string &message) {
+  if (rank == 0)
+    logError(message);
+  return Status::aborted(message);
+}
+
 static Status runMpi(const Mesh &mesh, const WorldOptions &options,
                      const std::function<Status(Communicator &)> &body) {
   std::unique_ptr<MpiWorld> world;
   CLEAVE_RETURN_IF_ERROR(MpiWorld::start(options.threadsPerRank, world));
-  if (world->getSize() != mesh.getWorldSize()) {
-    std::string message =
-        "the launcher started " + std::to_string(world->getSize()) +
-        " ranks, but the program was compiled for " +
-        std::to_string(mesh.getWorldSize());
-    return world->getRank() == 0 ? Status::error(message)
-                                 : Status::aborted(message);
-  }
+  int rank = world->getRank();
+  if (world->getSize() != mesh.getWorldSize())
+    return sayOnce(rank, "the launcher started " +
+                             std::to_string(world->getSize()) +
+                             " ranks, but the program was compiled for " +
+                             std::to_string(mesh.getWorldSize()));
   std::unique_ptr<Communicator> communicator = world->makeCommunicator(mesh);
   Status status = runBody(body, *communicator);
-  if (!status.ok() && !communicator->hasAgreedToFail())
+  if (status.ok())
+    return status;
+  if (!communicator->hasAgreedToFail())
     communicator->abort(status); // does not return
-  return status;
+  return sayOnce(rank, status.message());
 }
 
 Status cleave::runtime::runRanks(

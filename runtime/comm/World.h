@@ -24,9 +24,9 @@ struct WorldOptions {
 /// Runs `body` once for each rank that lives in this process, and returns when
 /// all have. When a body fails, all ranks stop.
 ///
-/// Returns the cause, to be printed, where this process should print it; an
-/// Aborted status where another does or did. Fails, naming both numbers, when
-/// the launcher made another number of ranks than the mesh has.
+/// Returns the cause, to be printed; an Aborted status where it already is, by
+/// this process or another. Fails, naming both numbers, when the launcher made
+/// another number of ranks than the mesh has.
 Status runRanks(const Mesh &mesh, const WorldOptions &options,
                 const std::function<Status(Communicator &)> &body);
 
