@@ -90,7 +90,7 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
   if (!plan)
     return plan.takeError();
   if (llvm::Error error = checkPlan(*plan, model, batch))
-    return std::move(error);
+    return error;
   int64_t ranks = plan->mesh.getNumRanks();
   if (where.getNumRanks() && where.getNumRanks() != ranks)
     return makeError(

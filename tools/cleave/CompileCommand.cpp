@@ -13,7 +13,7 @@ llvm::Expected<Compiled> tool::buildExecutable(const Model &model,
   if (!compiled)
     return compiled;
   if (llvm::Error error = linkExecutable(compiled->object, output))
-    return std::move(error);
+    return error;
   return compiled;
 }
 

@@ -310,16 +310,16 @@ void Parity::print() {
 
 llvm::Expected<bool> Parity::run() {
   if (llvm::Error error = readCase())
-    return std::move(error);
+    return error;
   llvm::SmallString<128> dump;
   if (std::error_code code =
           llvm::sys::fs::createTemporaryFile("cleave-parity", "out", dump))
     return llvm::createStringError("temporary file: " + code.message());
   llvm::scope_exit cleanUp([&] { llvm::sys::fs::remove(dump); });
   if (llvm::Error error = runCase(dump))
-    return std::move(error);
+    return error;
   if (llvm::Error error = compare(dump))
-    return std::move(error);
+    return error;
   print();
   return llvm::all_of(deviations,
                       [](const Deviation &each) { return each.holds(); });
