@@ -14,8 +14,15 @@ struct Reference {
   /// subtracted: where they cancel, what is left is rounding of this size.
   double dqSize = 0, dkSize = 0;
 
-  Reference(const AttentionShape &s, const Buffer &q, const Buffer &k,
-            const Buffer &v, const Buffer &dout)
+  Reference(const AttentionShape &s, const Buffer &bufferQ,
+            const Buffer &bufferK, const Buffer &bufferV,
+            const Buffer &bufferDout)
+      : Reference(s, bufferQ.decode(), bufferK.decode(), bufferV.decode(),
+                  bufferDout.decode()) {}
+
+  Reference(const AttentionShape &s, const std::vector<double> &q,
+            const std::vector<double> &k, const std::vector<double> &v,
+            const std::vector<double> &dout)
       : out(q.size()), lse(s.batch * s.heads * s.seq), dq(q.size()),
         dk(k.size()), dv(k.size()) {
     int64_t d = s.headDim;
@@ -38,8 +45,9 @@ struct Reference {
             if (!sees(j))
               continue;
             double dot = 0;
+            int64_t keyAt = keyRow(j);
             for (int64_t c = 0; c < d; ++c)
-              dot += q[row + c] * k[keyRow(j) + c];
+              dot += q[row + c] * k[keyAt + c];
             dot *= s.scale;
             double t = s.softcap > 0 ? std::tanh(dot / s.softcap) : 0;
             score[j] = s.softcap > 0 ? s.softcap * t : dot;
@@ -54,10 +62,11 @@ struct Reference {
             if (!sees(j))
               continue;
             prob[j] /= total;
+            int64_t keyAt = keyRow(j);
             for (int64_t c = 0; c < d; ++c) {
-              out[row + c] += prob[j] * v[keyRow(j) + c];
-              dprob[j] += dout[row + c] * v[keyRow(j) + c];
-              dv[keyRow(j) + c] += prob[j] * dout[row + c];
+              out[row + c] += prob[j] * v[keyAt + c];
+              dprob[j] += dout[row + c] * v[keyAt + c];
+              dv[keyAt + c] += prob[j] * dout[row + c];
             }
             delta += prob[j] * dprob[j];
           }
@@ -66,13 +75,14 @@ struct Reference {
               continue;
             double dscore =
                 prob[j] * (dprob[j] - delta) * slope[j] * double(s.scale);
+            int64_t keyAt = keyRow(j);
             double size = std::abs(prob[j] * slope[j] * double(s.scale)) *
                           (std::abs(dprob[j]) + std::abs(delta));
             for (int64_t c = 0; c < d; ++c) {
-              dqTerms[row + c] += size * std::abs(k[keyRow(j) + c]);
-              dkTerms[keyRow(j) + c] += size * std::abs(q[row + c]);
-              dq[row + c] += dscore * k[keyRow(j) + c];
-              dk[keyRow(j) + c] += dscore * q[row + c];
+              dqTerms[row + c] += size * std::abs(k[keyAt + c]);
+              dkTerms[keyAt + c] += size * std::abs(q[row + c]);
+              dq[row + c] += dscore * k[keyAt + c];
+              dk[keyAt + c] += dscore * q[row + c];
             }
           }
         }

@@ -52,6 +52,7 @@ public:
   /// Of a large result, every `stride`-th element and all of the last row and
   /// column; the stride is prime, so it visits every row and column.
   void check(const Buffer &out) const {
+    std::vector<double> valuesA = a.decode(), valuesB = b.decode();
     int64_t stride = c.m * c.n * c.k > 4 << 20 ? 13 : 1;
     for (int64_t i = 0; i < c.m; ++i)
       for (int64_t j = 0; j < c.n; ++j) {
@@ -59,8 +60,8 @@ public:
           continue;
         double want = 0, magnitude = 0;
         for (int64_t s = 0; s < c.k; ++s) {
-          double x = a[c.transA ? s * c.m + i : i * c.k + s] *
-                     b[c.transB ? j * c.k + s : s * c.n + j];
+          double x = valuesA[c.transA ? s * c.m + i : i * c.k + s] *
+                     valuesB[c.transB ? j * c.k + s : s * c.n + j];
           want += x;
           magnitude += std::abs(x);
         }

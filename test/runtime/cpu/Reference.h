@@ -56,6 +56,12 @@ public:
     uint16_t x = toBf16(value);
     memcpy(bytes.data() + i * 2, &x, 2);
   }
+  std::vector<double> decode() const {
+    std::vector<double> values(count);
+    for (size_t i = 0; i < count; ++i)
+      values[i] = (*this)[i];
+    return values;
+  }
   bool operator==(const Buffer &other) const { return bytes == other.bytes; }
 
 private:
