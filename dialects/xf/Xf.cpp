@@ -1,5 +1,5 @@
 //===- Xf.cpp - The training-graph dialect and its verifiers --------------===//
-#include "dialects/xf/Xf.h"
+#include "dialects/xf/Shapes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -34,38 +34,10 @@ void XfDialect::initialize() {
 // Shapes
 //===----------------------------------------------------------------------===//
 
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
-
-static std::string format(ArrayRef<int64_t> shape) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  stream << "[";
-  llvm::interleaveComma(shape, stream);
-  stream << "]";
-  return text;
-}
-
-/// Checks that `value`, called `what`, has `expected` shape.
-static LogicalResult expectShape(Operation *op, StringRef what, Value value,
-                                 ArrayRef<int64_t> expected) {
-  if (shapeOf(value) == expected)
-    return success();
-  return op->emitOpError("expects ") << what << " of shape " << format(expected)
-                                     << ", got " << format(shapeOf(value));
-}
-
-static SmallVector<int64_t> concat(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
-  SmallVector<int64_t> all(a);
-  all.append(b.begin(), b.end());
-  return all;
-}
-
 LogicalResult EmbeddingOp::verify() {
   if (shapeOf(getTable()).size() != 2)
     return emitOpError("expects a table of 2 dims, got ")
-           << format(shapeOf(getTable()));
+           << formatShape(shapeOf(getTable()));
   return expectShape(*this, "a result", getResult(),
                      concat(shapeOf(getIds()), shapeOf(getTable())[1]));
 }
@@ -84,28 +56,17 @@ LogicalResult LinearOp::verify() {
       getInputsFirst() ? w.drop_front(contract) : w.drop_back(contract);
   if (shapeOf(getX()).take_back(contract) != ins)
     return emitOpError("expects x to end in the weight's input dims ")
-           << format(ins) << ", got " << format(shapeOf(getX()));
+           << formatShape(ins) << ", got " << formatShape(shapeOf(getX()));
   if (getBias() && failed(expectShape(*this, "a bias", getBias(), outs)))
     return failure();
   return expectShape(*this, "a result", getResult(),
                      concat(shapeOf(getX()).drop_back(contract), outs));
 }
 
-/// Returns x's dims before the normalized ones of `weight`.
-static FailureOr<ArrayRef<int64_t>> getNormRows(Operation *op, Value x,
-                                                Value weight) {
-  size_t rank = shapeOf(weight).size();
-  if (rank == 0 || rank > shapeOf(x).size() ||
-      shapeOf(x).take_back(rank) != shapeOf(weight))
-    return op->emitOpError("expects a weight with the trailing dims of x, ")
-           << format(shapeOf(x)) << ", got " << format(shapeOf(weight));
-  return shapeOf(x).drop_back(rank);
-}
-
 LogicalResult RMSNormOp::verify() {
   FailureOr<ArrayRef<int64_t>> rows = getNormRows(*this, getX(), getWeight());
   if (failed(rows) ||
-      failed(expectShape(*this, "a result", getResult(), shapeOf(getX()))))
+      failed(expectLike(*this, "a result", getResult(), getX())))
     return failure();
   return expectShape(*this, "rstd", getRstd(), *rows);
 }
@@ -114,7 +75,7 @@ LogicalResult LayerNormOp::verify() {
   FailureOr<ArrayRef<int64_t>> rows = getNormRows(*this, getX(), getWeight());
   if (failed(rows) ||
       failed(expectShape(*this, "a bias", getBias(), shapeOf(getWeight()))) ||
-      failed(expectShape(*this, "a result", getResult(), shapeOf(getX()))) ||
+      failed(expectLike(*this, "a result", getResult(), getX())) ||
       failed(expectShape(*this, "a mean", getMean(), *rows)))
     return failure();
   return expectShape(*this, "rstd", getRstd(), *rows);
@@ -127,24 +88,14 @@ LogicalResult RopeOp::verify() {
   if (cos[0] != x[1] || 2 * cos[1] > x[3])
     return emitOpError("expects tables of ")
            << x[1] << " rows and at most " << x[3] / 2 << " columns, got "
-           << format(cos);
-  return expectShape(*this, "a result", getResult(), x);
+           << formatShape(cos);
+  return expectLike(*this, "a result", getResult(), getX());
 }
 
 LogicalResult AttentionOp::verify() {
-  ArrayRef<int64_t> q = shapeOf(getQ()), k = shapeOf(getK());
-  if (q.size() != 4 || k.size() != 4 || q[0] != k[0] || q[1] != k[1] ||
-      q[3] != k[3])
-    return emitOpError("expects q [b, s, heads, d] and k [b, s, kv_heads, d], "
-                       "got ")
-           << format(q) << " and " << format(k);
-  if (k[2] < 1 || q[2] % k[2] != 0)
-    return emitOpError("expects kv heads (")
-           << k[2] << ") to divide heads (" << q[2] << ")";
-  if (failed(expectShape(*this, "v", getV(), k)) ||
-      failed(expectShape(*this, "a result", getResult(), q)))
+  if (failed(verifyHeads(*this, getQ(), getK(), getV(), getLse())))
     return failure();
-  return expectShape(*this, "lse", getLse(), {q[0], q[2], q[1]});
+  return expectLike(*this, "a result", getResult(), getQ());
 }
 
 LogicalResult AddOp::verify() {
@@ -157,8 +108,8 @@ LogicalResult AddOp::verify() {
     if (shapeOf(input).size() > shape.size() ||
         shape.take_back(shapeOf(input).size()) != shapeOf(input))
       return emitOpError("expects operand ")
-             << i << " to have the trailing dims of " << format(shape)
-             << ", got " << format(shapeOf(input));
+             << i << " to have the trailing dims of " << formatShape(shape)
+             << ", got " << formatShape(shapeOf(input));
   return success();
 }
 

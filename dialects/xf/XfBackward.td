@@ -14,9 +14,13 @@ def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Library, Xf_
     %dt = xf.embedding_grad %ids, %dy
         : (tensor<2x8xi32>, tensor<2x8x64xf32>) -> tensor<100x64xf32>
     ```
+
+    Constraints:
+    1. The result has 2 dims; dy has the dims of the ids and its width.
   }];
   let arguments = (ins Xf_Ids:$ids, Xf_Tensor:$dy);
   let results = (outs Xf_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
@@ -26,9 +30,13 @@ def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
     %y = xf.mask_rows %x, %ids {id = 0 : i64}
         : (tensor<2x8x64xf32>, tensor<2x8xi32>) -> tensor<2x8x64xf32>
     ```
+
+    Constraints:
+    1. x begins with the dims of the ids; the result has x's type.
   }];
   let arguments = (ins Xf_Tensor:$x, Xf_Ids:$ids, I64Attr:$id);
   let results = (outs Xf_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Library, Xf_Flops]> {
@@ -41,10 +49,15 @@ def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Libra
     %dw = xf.linear_weight_grad %x, %dy {leading = 2 : i64}
         : (tensor<2x8x64xf32>, tensor<2x8x32xf32>) -> tensor<32x64xf32>
     ```
+
+    Constraints:
+    1. x and dy agree in their first `leading` dims.
+    2. The result has dy's other dims and x's, or x's and dy's.
   }];
   let arguments = (ins Xf_Tensor:$x, Xf_Tensor:$dy, I64Attr:$leading,
                        UnitAttr:$inputs_first);
   let results = (outs Xf_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
@@ -53,9 +66,13 @@ def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Kernel, Xf_C
     ```mlir
     %db = xf.reduce_leading %dy : (tensor<2x8x64xf32>) -> tensor<64xf32>
     ```
+
+    Constraints:
+    1. The result's shape is the trailing part of x's.
   }];
   let arguments = (ins Xf_Tensor:$x);
   let results = (outs Xf_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
@@ -68,11 +85,16 @@ def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost
         : (tensor<2x8x64xf32>, tensor<64xf32>, tensor<2x8xf32>,
            tensor<2x8x64xf32>) -> tensor<2x8x64xf32>
     ```
+
+    Constraints:
+    1. The weight's shape is the trailing part of x's, that of rstd the rest.
+    2. dy has x's shape, the result x's type.
   }];
   let arguments = (ins Xf_Tensor:$x, Xf_Tensor:$weight, Xf_F32Tensor:$rstd,
                        Xf_Tensor:$dy,
                        DefaultValuedAttr<F64Attr, "0.0">:$offset);
   let results = (outs Xf_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
@@ -85,10 +107,16 @@ def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Kernel, Xf_
         : (tensor<2x8x64xf32>, tensor<64xf32>, tensor<2x8xf32>,
            tensor<2x8xf32>, tensor<2x8x64xf32>) -> tensor<2x8x64xf32>
     ```
+
+    Constraints:
+    1. The weight's shape is the trailing part of x's, those of the mean and
+       rstd the rest.
+    2. dy has x's shape, the result x's type.
   }];
   let arguments = (ins Xf_Tensor:$x, Xf_Tensor:$weight, Xf_F32Tensor:$mean,
                        Xf_F32Tensor:$rstd, Xf_Tensor:$dy);
   let results = (outs Xf_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
@@ -101,10 +129,16 @@ def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Kernel, X
         : (tensor<2x8x64xf32>, tensor<2x8xf32>, tensor<2x8x64xf32>)
        -> tensor<64xf32>
     ```
+
+    Constraints:
+    1. The result's shape is the trailing part of x's, those of rstd and the
+       mean the rest.
+    2. dy has x's shape.
   }];
   let arguments = (ins Xf_Tensor:$x, Xf_F32Tensor:$rstd, Xf_Tensor:$dy,
                        Optional<Xf_F32Tensor>:$mean);
   let results = (outs Xf_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Library, Xf_Flops]> {
@@ -117,12 +151,17 @@ def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Library, Xf_
            tensor<2x8x4x16xf32>, tensor<2x4x8xf32>, tensor<2x8x4x16xf32>)
        -> (tensor<2x8x4x16xf32>, tensor<2x8x2x16xf32>, tensor<2x8x2x16xf32>)
     ```
+
+    Constraints:
+    1. q, k, v and lse are as in `xf.attention`.
+    2. out and dout have q's shape; dq, dk and dv the types of q, k and v.
   }];
   let arguments = (ins Xf_Tensor:$q, Xf_Tensor:$k, Xf_Tensor:$v, Xf_Tensor:$out,
                        Xf_F32Tensor:$lse, Xf_Tensor:$dout, F64Attr:$scale,
                        DefaultValuedAttr<I64Attr, "0">:$window,
                        DefaultValuedAttr<F64Attr, "0.0">:$softcap);
   let results = (outs Xf_Tensor:$dq, Xf_Tensor:$dk, Xf_Tensor:$dv);
+  let hasVerifier = 1;
 }
 
 def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Kernel, Xf_Cost,
@@ -162,9 +201,13 @@ def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
     %t = xf.pad_rows %x {start = 2 : i64}
         : (tensor<48x64xf32>) -> tensor<130x64xf32>
     ```
+
+    Constraints:
+    1. The operand's rows lie in the result; other dims are the same.
   }];
   let arguments = (ins Xf_Tensor:$x, I64Attr:$start);
   let results = (outs Xf_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
@@ -179,10 +222,16 @@ def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kerne
         : (tensor<2x8x104xf32>, tensor<2x8xf32>, tensor<2x8xi32>, tensor<f32>)
        -> tensor<2x8x104xf32>
     ```
+
+    Constraints:
+    1. lse and the targets have the logits' leading dims, dloss none.
+    2. The result has the logits' type.
+    3. 1 <= vocab.
   }];
   let arguments = (ins Xf_Tensor:$logits, Xf_F32Tensor:$lse, Xf_Ids:$targets,
                        Xf_F32Tensor:$dloss, I64Attr:$vocab);
   let results = (outs Xf_Tensor:$result);
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -224,9 +273,13 @@ def Xf_SquareSumOp : Xf_TensorOp<"square_sum", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
     ```mlir
     %s = xf.square_sum %g : (tensor<32x64xf32>) -> tensor<f32>
     ```
+
+    Constraints:
+    1. The result is a scalar.
   }];
   let arguments = (ins Xf_Tensor:$x);
   let results = (outs Xf_F32Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_ClipFactorOp : Xf_TensorOp<"clip_factor", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
@@ -239,9 +292,13 @@ def Xf_ClipFactorOp : Xf_TensorOp<"clip_factor", [Xf_Rule, Xf_Kernel, Xf_Cost]> 
     %norm, %factor = xf.clip_factor %s {max_norm = 1.0 : f64}
         : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
     ```
+
+    Constraints:
+    1. Operand and results are scalars.
   }];
   let arguments = (ins Xf_F32Tensor:$x, F64Attr:$max_norm);
   let results = (outs Xf_F32Tensor:$norm, Xf_F32Tensor:$factor);
+  let hasVerifier = 1;
 }
 
 def Xf_ScheduleKind : I32EnumAttr<"ScheduleKind", "shape of the learning rate", [
@@ -265,12 +322,16 @@ def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Library]> {
         warmup_steps = 5 : i64, decay_steps = 20 : i64, stable_steps = 0 : i64,
         beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<4xf32>
     ```
+
+    Constraints:
+    1. The result has 4 elements.
   }];
   let arguments = (ins Xf_ScheduleKind:$kind, F64Attr:$lr, F64Attr:$min_lr,
       I64Attr:$warmup_steps, I64Attr:$decay_steps, I64Attr:$stable_steps,
       F64Attr:$beta1, F64Attr:$beta2);
   let results = (outs Xf_F32Tensor:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
+  let hasVerifier = 1;
 }
 
 def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
@@ -289,12 +350,17 @@ def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
            tensor<f32>, tensor<4xf32>)
        -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>)
     ```
+
+    Constraints:
+    1. w, m, v, the gradient and the results have one shape.
+    2. clip is a scalar, the schedule has 4 elements.
   }];
   let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$v,
       Xf_F32Tensor:$grad, Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$decay);
   let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m,
                       Xf_F32Tensor:$new_v);
+  let hasVerifier = 1;
 }
 
 #endif

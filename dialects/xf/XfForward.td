@@ -297,9 +297,14 @@ def Xf_RowMaxOp : Xf_TensorOp<"row_max", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardI
     %m = xf.row_max %x {vocab = 100 : i64}
         : (tensor<2x8x104xf32>) -> tensor<2x8xf32>
     ```
+
+    Constraints:
+    1. The result has x's dims but the last.
+    2. 1 <= vocab.
   }];
   let arguments = (ins Xf_Tensor:$x, I64Attr:$vocab);
   let results = (outs Xf_F32Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_SumExpOp : Xf_TensorOp<"sum_exp", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
@@ -309,9 +314,14 @@ def Xf_SumExpOp : Xf_TensorOp<"sum_exp", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardI
     %z = xf.sum_exp %x, %m {vocab = 100 : i64}
         : (tensor<2x8x104xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
     ```
+
+    Constraints:
+    1. The maximum and the result have x's dims but the last.
+    2. 1 <= vocab.
   }];
   let arguments = (ins Xf_Tensor:$x, Xf_F32Tensor:$max, I64Attr:$vocab);
   let results = (outs Xf_F32Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_PickOp : Xf_TensorOp<"pick", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
@@ -321,9 +331,13 @@ def Xf_PickOp : Xf_TensorOp<"pick", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]
     %t = xf.pick %x, %targets
         : (tensor<2x8x104xf32>, tensor<2x8xi32>) -> tensor<2x8xf32>
     ```
+
+    Constraints:
+    1. The targets and the result have x's dims but the last.
   }];
   let arguments = (ins Xf_Tensor:$x, Xf_Ids:$targets);
   let results = (outs Xf_F32Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_TokenLossOp : Xf_TensorOp<"token_loss", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
@@ -337,10 +351,14 @@ def Xf_TokenLossOp : Xf_TensorOp<"token_loss", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
         : (tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xf32>, tensor<2x8xi32>)
        -> (tensor<2x8xf32>, tensor<2x8xf32>)
     ```
+
+    Constraints:
+    1. All operands and results have one shape.
   }];
   let arguments = (ins Xf_F32Tensor:$max, Xf_F32Tensor:$sum_exp,
                        Xf_F32Tensor:$picked, Xf_Ids:$targets);
   let results = (outs Xf_F32Tensor:$loss, Xf_F32Tensor:$lse);
+  let hasVerifier = 1;
 }
 
 def Xf_SumOp : Xf_TensorOp<"sum", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
@@ -349,9 +367,13 @@ def Xf_SumOp : Xf_TensorOp<"sum", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
     ```mlir
     %s = xf.sum %x : (tensor<2x8xf32>) -> tensor<f32>
     ```
+
+    Constraints:
+    1. The result is a scalar.
   }];
   let arguments = (ins Xf_F32Tensor:$x);
   let results = (outs Xf_F32Tensor:$result);
+  let hasVerifier = 1;
 }
 
 def Xf_CountTokensOp : Xf_TensorOp<"count_tokens", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
@@ -360,9 +382,13 @@ def Xf_CountTokensOp : Xf_TensorOp<"count_tokens", [Xf_Rule, Xf_Kernel, Xf_Cost]
     ```mlir
     %n = xf.count_tokens %targets : (tensor<4x2x8xi32>) -> tensor<f32>
     ```
+
+    Constraints:
+    1. The result is a scalar.
   }];
   let arguments = (ins Xf_Ids:$targets);
   let results = (outs Xf_F32Tensor:$result);
+  let hasVerifier = 1;
 }
 
 #endif
