@@ -1,10 +1,10 @@
 //===- Cluster.cpp - What a program runs on -------------------------------===//
 #include "cleave/Cluster/Cluster.h"
+#include "cleave/Json/Json.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Threading.h"
+#include "llvm/TargetParser/X86TargetParser.h"
 
 using namespace cleave;
 namespace json = llvm::json;
@@ -19,16 +19,25 @@ int64_t Cluster::getThreads(int64_t ranks) const {
   return std::max<int64_t>(cores / here, 1);
 }
 
+/// Whether kernels can be generated for it.
+static bool isSupportedCpu(llvm::StringRef name) {
+  if (name == "native")
+    return true;
+  if (llvm::X86::parseArchX86(name, /*Only64Bit=*/true) == llvm::X86::CK_None)
+    return false;
+  llvm::SmallVector<llvm::StringRef> features;
+  llvm::X86::getFeaturesForCPU(name, features);
+  return llvm::is_contained(features, "avx2") &&
+         llvm::is_contained(features, "fma");
+}
+
 static llvm::Expected<Cluster> parseFile(llvm::StringRef path) {
   auto fail = [&](const llvm::Twine &message) {
     return llvm::createStringError(path + ": " + message);
   };
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return fail(buffer.getError().message());
-  llvm::Expected<json::Value> root = json::parse((*buffer)->getBuffer());
+  llvm::Expected<json::Value> root = loadJson(path);
   if (!root)
-    return fail(llvm::toString(root.takeError()));
+    return root.takeError();
   const json::Object *object = root->getAsObject();
   if (!object)
     return fail("expects an object");
@@ -39,19 +48,22 @@ static llvm::Expected<Cluster> parseFile(llvm::StringRef path) {
   struct Count {
     llvm::StringRef key;
     int64_t &value;
+    int64_t most;
   };
-  const Count counts[] = {{"version", version},
-                          {"nodes", cluster.nodes},
-                          {"devices_per_node", cluster.devicesPerNode},
-                          {"threads_per_device", cluster.threadsPerDevice}};
+  const Count counts[] = {
+      {"version", version, 1},
+      {"nodes", cluster.nodes, maxRanks},
+      {"devices_per_node", cluster.devicesPerNode, maxRanks},
+      {"threads_per_device", cluster.threadsPerDevice, 1024}};
   for (const auto &entry : *object) {
     llvm::StringRef key = entry.first;
     const json::Value &value = entry.second;
     if (key == "cpu") {
       std::optional<llvm::StringRef> name = value.getAsString();
-      if (!name || name->empty())
-        return fail(llvm::formatv("key \"cpu\": got {0}, expects a CPU as LLVM "
-                                  "names it, or \"native\"",
+      if (!name || !isSupportedCpu(*name))
+        return fail(llvm::formatv("key \"cpu\": got {0}, expects \"native\" or "
+                                  "an x86-64 CPU with AVX2 and FMA, as LLVM "
+                                  "names it",
                                   value));
       cluster.cpu = name->str();
       continue;
@@ -64,14 +76,14 @@ static llvm::Expected<Cluster> parseFile(llvm::StringRef path) {
                         "devices_per_node, threads_per_device, cpu",
                         key));
     std::optional<int64_t> number = value.getAsInteger();
-    if (!number || *number < 1 || *number > maxRanks)
-      return fail(llvm::formatv("key \"{0}\": got {1}, expects an integer "
-                                "between 1 and {2}",
-                                key, value, maxRanks));
+    if (!number || *number < 1 || *number > count->most)
+      return fail(llvm::formatv("key \"{0}\": got {1}, expects an integer in "
+                                "1..{2}",
+                                key, value, count->most));
     count->value = *number;
   }
   if (version != 1)
-    return fail("key \"version\": expects 1");
+    return fail("key \"version\" is missing, expects 1");
   return cluster;
 }
 

@@ -10,6 +10,22 @@ static llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(message.str());
 }
 
+/// The degrees that divide every one of `sizes`.
+static std::string getLegalDegrees(llvm::ArrayRef<int64_t> sizes) {
+  int64_t common = 0;
+  for (int64_t size : sizes)
+    common = std::gcd(common, size);
+  std::vector<std::string> legal, large;
+  for (int64_t degree = 1; degree * degree <= common; ++degree)
+    if (common % degree == 0) {
+      legal.push_back(std::to_string(degree));
+      if (degree * degree != common)
+        large.push_back(std::to_string(common / degree));
+    }
+  legal.insert(legal.end(), large.rbegin(), large.rend());
+  return llvm::join(legal, ", ");
+}
+
 AxisList Plan::getAxes(llvm::StringRef dim) const {
   auto it = dims.find(dim.str());
   return it == dims.end() ? AxisList() : it->second;
@@ -26,11 +42,16 @@ Placement Plan::getKept(llvm::ArrayRef<std::string> names,
                         llvm::ArrayRef<int64_t> shape,
                         const AxisList &axes) const {
   Placement placement = getCompute(names);
-  if (axes.empty())
-    return placement;
+  // Axes that split the tensor already cannot split it further.
+  AxisList further;
+  for (Axis axis : axes)
+    if (llvm::none_of(placement.dims, [&](const AxisList &dim) {
+          return llvm::is_contained(dim, axis);
+        }))
+      further.push_back(axis);
   for (auto [dim, size] : llvm::zip(placement.dims, shape))
-    if (size % (mesh.getSize(dim) * mesh.getSize(axes)) == 0) {
-      dim.append(axes.begin(), axes.end());
+    if (size % (mesh.getSize(dim) * mesh.getSize(further)) == 0) {
+      dim.append(further.begin(), further.end());
       return placement;
     }
   return placement;
@@ -48,8 +69,13 @@ llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
   if (layout.zero < 0 || layout.zero > 3)
     return makeError(
         llvm::formatv("--zero {0}: legal stages are 0, 1, 2, 3", layout.zero));
-  int64_t samples = batch.microBatch * layout.dp;
-  if (samples < 1 || batch.globalBatch % samples != 0)
+  if (batch.microBatch == 0 && batch.globalBatch % layout.dp != 0)
+    return makeError(llvm::formatv(
+        "global batch {0} is not divisible by dp {1}; legal degrees are {2}",
+        batch.globalBatch, layout.dp, getLegalDegrees({batch.globalBatch})));
+  int64_t samples =
+      batch.microBatch ? batch.microBatch * layout.dp : batch.globalBatch;
+  if (batch.globalBatch % samples != 0)
     return makeError(llvm::formatv(
         "global batch {0} is not divisible by micro-batch {1} x dp {2} = {3}",
         batch.globalBatch, batch.microBatch, layout.dp, samples));
@@ -76,18 +102,6 @@ llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
   return plan;
 }
 
-/// The degrees that divide every one of `sizes`.
-static std::string getLegalDegrees(llvm::ArrayRef<int64_t> sizes) {
-  int64_t common = 0;
-  for (int64_t size : sizes)
-    common = std::gcd(common, size);
-  llvm::SmallVector<std::string> legal;
-  for (int64_t degree = 1; degree <= common; ++degree)
-    if (common % degree == 0)
-      legal.push_back(std::to_string(degree));
-  return llvm::join(legal, ", ");
-}
-
 llvm::Error cleave::checkPlan(const Plan &plan, const Model &model,
                               const BatchShape &batch) {
   if (llvm::Error error = plan.mesh.verify())
@@ -105,6 +119,7 @@ llvm::Error cleave::checkPlan(const Plan &plan, const Model &model,
   const int64_t model3[] = {model.heads, model.kvHeads, model.intermediate};
   const int64_t samples[] = {batch.globalBatch / plan.microBatches};
   const int64_t seq[] = {batch.seqLen};
+  const int64_t hidden[] = {model.hidden}, headDim[] = {model.headDim};
   if (llvm::Error error =
           check("heads", "attention heads", model.heads, model3))
     return error;
@@ -113,6 +128,10 @@ llvm::Error cleave::checkPlan(const Plan &plan, const Model &model,
     return error;
   if (llvm::Error error = check("intermediate", "intermediate size",
                                 model.intermediate, model3))
+    return error;
+  if (llvm::Error error = check("hidden", "hidden size", hidden[0], hidden))
+    return error;
+  if (llvm::Error error = check("head_dim", "head size", headDim[0], headDim))
     return error;
   if (llvm::Error error = check("sequence", "sequence length", seq[0], seq))
     return error;

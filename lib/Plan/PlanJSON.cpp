@@ -7,10 +7,10 @@
 //   "keep": {"optimizer": ["dp"], "gradients": [], "parameters": []} }
 //
 //===----------------------------------------------------------------------===//
+#include "cleave/Json/Json.h"
 #include "cleave/Plan/Plan.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 
 using namespace cleave;
 namespace json = llvm::json;
@@ -18,6 +18,16 @@ namespace json = llvm::json;
 static const llvm::StringRef dimNames[] = {
     "batch", "sequence", "vocab",    "hidden",
     "heads", "kv_heads", "head_dim", "intermediate"};
+
+static constexpr int64_t maxCount = std::numeric_limits<int32_t>::max();
+
+/// Dims that tensors have together: parameters, and the residual stream.
+static const llvm::SmallVector<llvm::StringRef> dimsOfTensors[] = {
+    {"vocab", "hidden"},
+    {"hidden", "heads", "head_dim"},
+    {"hidden", "kv_heads", "head_dim"},
+    {"hidden", "intermediate"},
+    {"batch", "sequence"}};
 
 std::string Plan::toJSON() const {
   auto names = [&](const AxisList &axes) {
@@ -49,12 +59,8 @@ class PlanReader {
 public:
   PlanReader(llvm::StringRef file) : file(file) {}
 
-  llvm::Expected<Plan> read(llvm::StringRef text) {
-    llvm::Expected<json::Value> root = json::parse(text);
-    if (!root)
-      return llvm::createStringError(file + ": " +
-                                     llvm::toString(root.takeError()));
-    const json::Object *object = root->getAsObject();
+  llvm::Expected<Plan> read(const json::Value &root) {
+    const json::Object *object = root.getAsObject();
     if (!object)
       return llvm::createStringError(file + ": expects an object");
     Plan plan;
@@ -65,6 +71,7 @@ public:
   }
 
 private:
+  /// Keeps the first problem.
   void fail(const llvm::Twine &message) {
     if (problem.empty())
       problem = message.str();
@@ -93,10 +100,34 @@ private:
       return 1;
     }
     std::optional<int64_t> count = value->getAsInteger();
-    if (count && *count >= 1 && *count <= (int64_t(1) << 31))
+    if (count && *count >= 1 && *count <= maxCount)
       return *count;
-    failAt(shown, *value, "an integer of at least 1");
+    failAt(shown, *value,
+           llvm::formatv("an integer in 1..{0}", maxCount).str());
     return 1;
+  }
+
+  /// The object under `key`, or null if there is none.
+  const json::Object *readObject(const json::Object &root,
+                                 llvm::StringRef key) {
+    const json::Value *value = root.get(key);
+    if (value && !value->getAsObject())
+      failAt(key, *value, "an object");
+    return value ? value->getAsObject() : nullptr;
+  }
+
+  /// An axis splits at most one of the dims that a tensor has.
+  void checkTogether(const Plan &plan) {
+    for (llvm::ArrayRef<llvm::StringRef> names : dimsOfTensors)
+      for (size_t i = 0; i < names.size(); ++i)
+        for (size_t j = 0; j < i; ++j)
+          for (Axis axis : plan.getAxes(names[i]))
+            if (llvm::is_contained(plan.getAxes(names[j]), axis))
+              fail(
+                  llvm::formatv("key \"dims\": axis \"{0}\" splits both "
+                                "\"{1}\" and \"{2}\" of one tensor, expects it "
+                                "to split one of them",
+                                plan.mesh.getName(axis), names[j], names[i]));
   }
 
   AxisList readAxes(const json::Value &value, llvm::StringRef key,
@@ -122,6 +153,13 @@ private:
     return axes;
   }
 
+  /// Whether IR and reports can show the name as it is.
+  static bool isAxisName(llvm::StringRef name) {
+    return !name.empty() && !llvm::isDigit(name[0]) &&
+           llvm::all_of(name,
+                        [](char c) { return llvm::isAlnum(c) || c == '_'; });
+  }
+
   void readMesh(const json::Object &root, Plan &plan) {
     const json::Array *list = root.getArray("mesh");
     if (!list)
@@ -131,8 +169,9 @@ private:
       const json::Object *axis = entry.getAsObject();
       std::optional<llvm::StringRef> name =
           axis ? axis->getString("name") : std::nullopt;
-      if (!name)
-        return failAt("mesh", entry, "{\"name\": string, \"size\": integer}");
+      if (!name || !isAxisName(*name))
+        return failAt("mesh", entry,
+                      "{\"name\": letters, digits and _, \"size\": integer}");
       expectKeys(*axis, "mesh", {"name", "size"});
       axes.push_back({name->str(), readCount(*axis, "size", "mesh.size")});
     }
@@ -145,12 +184,14 @@ private:
     expectKeys(root, "the plan",
                {"version", "mesh", "micro_batches", "dims", "keep"});
     if (readCount(root, "version", "version") != Plan::currentVersion)
-      fail(llvm::formatv("key \"version\": expects {0}", Plan::currentVersion));
+      failAt("version", *root.get("version"),
+             std::to_string(Plan::currentVersion));
     readMesh(root, plan);
     if (!problem.empty())
       return;
-    plan.microBatches = readCount(root, "micro_batches", "micro_batches");
-    if (const json::Object *dims = root.getObject("dims")) {
+    if (root.get("micro_batches"))
+      plan.microBatches = readCount(root, "micro_batches", "micro_batches");
+    if (const json::Object *dims = readObject(root, "dims")) {
       expectKeys(*dims, "dims", dimNames);
       for (const auto &entry : *dims) {
         AxisList axes =
@@ -159,7 +200,8 @@ private:
           plan.dims[llvm::StringRef(entry.first).str()] = axes;
       }
     }
-    if (const json::Object *keep = root.getObject("keep")) {
+    checkTogether(plan);
+    if (const json::Object *keep = readObject(root, "keep")) {
       expectKeys(*keep, "keep", {"optimizer", "gradients", "parameters"});
       auto read = [&](llvm::StringRef key, AxisList &axes) {
         if (const json::Value *value = keep->get(key))
@@ -178,5 +220,15 @@ private:
 
 llvm::Expected<Plan> cleave::parsePlan(llvm::StringRef text,
                                        llvm::StringRef file) {
-  return PlanReader(file).read(text);
+  llvm::Expected<json::Value> root = parseJson(text, file);
+  if (!root)
+    return root.takeError();
+  return PlanReader(file).read(*root);
+}
+
+llvm::Expected<Plan> cleave::loadPlan(llvm::StringRef path) {
+  llvm::Expected<json::Value> root = loadJson(path);
+  if (!root)
+    return root.takeError();
+  return PlanReader(path).read(*root);
 }

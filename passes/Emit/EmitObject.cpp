@@ -49,8 +49,9 @@ createTargetMachine(ModuleOp module, StringRef cpu) {
     return module.emitError(error);
   bool native = cpu == "native";
   std::string name = native ? llvm::sys::getHostCPUName().str() : cpu.str();
+  // Asked of a generic CPU, since LLVM prints a message if it knows not one.
   std::unique_ptr<llvm::MCSubtargetInfo> subtarget(
-      target->createMCSubtargetInfo(triple, name, ""));
+      target->createMCSubtargetInfo(triple, "", ""));
   if (!subtarget || !subtarget->isCPUStringValid(name))
     return module.emitError("unknown x86-64 CPU \"") << name << "\"";
   llvm::TargetOptions options;

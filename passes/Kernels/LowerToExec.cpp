@@ -49,6 +49,7 @@ public:
   size_t getNumKernels() const { return kernels.size(); }
 
 private:
+  LogicalResult verifySizes();
   void declareStates();
   void planWrites();
   LogicalResult lowerBlock(Block &block);
@@ -121,7 +122,38 @@ private:
 };
 } // namespace
 
+/// Whether the bytes of a type can be counted.
+static bool isCountable(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor)
+    return true;
+  int64_t bytes = (tensor.getElementTypeBitWidth() + 7) / 8;
+  for (int64_t size : tensor.getShape())
+    if (llvm::MulOverflow(bytes, size, bytes))
+      return false;
+  return true;
+}
+
+LogicalResult Lowering::verifySizes() {
+  auto verify = [](Operation *op, TypeRange types) -> LogicalResult {
+    for (Type type : types)
+      if (!isCountable(type))
+        return op->emitOpError("expects less than 2^63 bytes, got ") << type;
+    return success();
+  };
+  for (auto state : module.getOps<xf::StateOp>())
+    if (failed(verify(state, state.getTensorType())))
+      return failure();
+  WalkResult result = step.walk([&](Operation *op) {
+    return failed(verify(op, op->getResultTypes())) ? WalkResult::interrupt()
+                                                    : WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 LogicalResult Lowering::run() {
+  if (failed(verifySizes()))
+    return failure();
   auto program = exec::ProgramOp::create(b, step.getLoc(), "program", threads,
                                          IntegerAttr(), IntegerAttr());
   b.setInsertionPointToStart(&program.getBody().emplaceBlock());

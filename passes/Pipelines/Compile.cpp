@@ -8,26 +8,39 @@
 using namespace mlir;
 using namespace cleave;
 
-static llvm::Error getError(const char *what) {
-  return llvm::createStringError("%s failed", what);
-}
+namespace {
+/// Prints warnings and, if asked for, remarks; keeps errors.
+class DiagnosticCollector {
+public:
+  explicit DiagnosticCollector(bool remarks) : remarks(remarks) {}
 
-/// Prints errors and, if asked for, remarks.
-static LogicalResult handleDiagnostic(Diagnostic &diagnostic, bool remarks) {
-  if (diagnostic.getSeverity() == DiagnosticSeverity::Remark && !remarks)
+  LogicalResult handle(Diagnostic &diagnostic) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()))
+      stream << name.getName().getValue() << ": ";
+    stream << diagnostic;
+    for (Diagnostic &note : diagnostic.getNotes())
+      stream << "; " << note;
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      errors += (errors.empty() ? ": " : "; ") + text;
+    else if (diagnostic.getSeverity() == DiagnosticSeverity::Warning)
+      llvm::errs() << "warning: " << text << "\n";
+    else if (remarks)
+      llvm::errs() << "remark: " << text << "\n";
     return success();
-  llvm::StringRef kind =
-      diagnostic.getSeverity() == DiagnosticSeverity::Error     ? "error"
-      : diagnostic.getSeverity() == DiagnosticSeverity::Warning ? "warning"
-                                                                : "remark";
-  llvm::errs() << kind << ": ";
-  if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()))
-    llvm::errs() << name.getName().getValue() << ": ";
-  llvm::errs() << diagnostic << "\n";
-  for (Diagnostic &note : diagnostic.getNotes())
-    llvm::errs() << "note: " << note << "\n";
-  return success();
-}
+  }
+
+  /// `what` failed, and why.
+  llvm::Error getError(const char *what) const {
+    return llvm::createStringError("%s failed%s", what, errors.c_str());
+  }
+
+private:
+  bool remarks;
+  std::string errors;
+};
+} // namespace
 
 static LogicalResult runStages(ModuleOp module, const CompileOptions &options) {
   for (const Stage &stage : getStages()) {
@@ -64,8 +77,9 @@ llvm::Expected<Compiled> cleave::compileModel(const Model &model,
   context.appendDialectRegistry(registry);
   context.loadAllAvailableDialects();
   context.printOpOnDiagnostic(false);
+  DiagnosticCollector collector(options.remarks);
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    return handleDiagnostic(diagnostic, options.remarks);
+    return collector.handle(diagnostic);
   });
 
   BuildOptions build;
@@ -80,21 +94,21 @@ llvm::Expected<Compiled> cleave::compileModel(const Model &model,
     return module.takeError();
   options.stages.step.microBatches = options.plan.microBatches;
   if (failed(mlir::verify(**module)))
-    return getError("verification of the imported model");
+    return collector.getError("verification of the imported model");
   if (failed(runStages(**module, options)))
-    return getError("compilation");
+    return collector.getError("compilation");
 
   emit::ProgramInfo info{model, options.plan, options.batch};
   FailureOr<std::vector<uint8_t>> program = emit::emitProgram(**module, info);
   if (failed(program))
-    return getError("emission of the program");
+    return collector.getError("emission of the program");
   emit::ObjectOptions target;
   target.cpu = options.cpu;
   target.program = *program;
   FailureOr<llvm::SmallVector<char, 0>> object =
       emit::emitObject(**module, target);
   if (failed(object))
-    return getError("code generation");
+    return collector.getError("code generation");
 
   Compiled compiled;
   compiled.object = std::move(*object);

@@ -26,7 +26,8 @@ struct Compiled {
   int64_t kernels = 0, instructions = 0;
 };
 
-/// Runs every stage. Diagnostics go to stderr; the error says what failed.
+/// Runs every stage. Warnings and remarks go to stderr; the error says what
+/// failed, and why.
 llvm::Expected<Compiled> compileModel(const Model &model,
                                       CompileOptions options);
 

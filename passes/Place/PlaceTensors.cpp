@@ -26,7 +26,6 @@
 #include "passes/Place/Passes.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SetVector.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_PLACETENSORSPASS
@@ -495,10 +494,7 @@ class PlaceTensors : public cleave::impl::PlaceTensorsPassBase<PlaceTensors> {
       single.mesh = Mesh({{"dp", 1}, {"tp", 1}});
       return single;
     }
-    auto buffer = llvm::MemoryBuffer::getFile(plan);
-    if (!buffer)
-      return llvm::createStringError(plan + ": " + buffer.getError().message());
-    return parsePlan((*buffer)->getBuffer(), plan);
+    return loadPlan(plan);
   }
 };
 } // namespace

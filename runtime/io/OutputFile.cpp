@@ -45,6 +45,9 @@ Status OutputFile::create(const std::string &path, uint64_t size,
   std::error_code error;
   if (fs::is_directory(path, error))
     return Status::error(path + ": is a folder");
+  // A rename would put a file in the place of a device.
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error))
+    return Status::error(path + ": is not a regular file");
   OutputFile result;
   result.temporaryPath = path + ".tmp-" + std::to_string(getpid());
   result.fd = ::open(result.temporaryPath.c_str(),

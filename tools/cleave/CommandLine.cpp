@@ -1,9 +1,10 @@
 //===- CommandLine.cpp - What the commands of cleave share ----------------===//
 #include "CommandLine.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include <cmath>
 
 using namespace cleave;
 
@@ -23,16 +24,56 @@ std::string tool::getConfigPath(llvm::StringRef path) {
   return config.str().str();
 }
 
+/// Refuses values that are not `legal`, which says it in words.
+static CLI::Validator makeCheck(const std::string &shown,
+                                const std::string &legal,
+                                std::function<bool(llvm::StringRef)> isLegal) {
+  return CLI::Validator(
+      [=](std::string &text) {
+        return isLegal(text) ? "" : "\"" + text + "\" is not " + legal;
+      },
+      shown, "");
+}
+
+static CLI::Validator makeIntegerCheck(const std::string &shown,
+                                       int64_t least) {
+  std::string legal =
+      llvm::formatv("an integer in {0}..{1}", least, tool::maxCount);
+  return makeCheck(shown, legal, [=](llvm::StringRef text) {
+    int64_t value;
+    return !text.getAsInteger(10, value) && value >= least &&
+           value <= tool::maxCount;
+  });
+}
+
+static CLI::Validator makeNumberCheck(const std::string &shown,
+                                      const std::string &legal,
+                                      std::function<bool(double)> isLegal) {
+  return makeCheck(shown, legal, [=](llvm::StringRef text) {
+    double value;
+    return llvm::to_float(text, value) && std::isfinite(value) &&
+           isLegal(value);
+  });
+}
+
+CLI::Validator tool::makePositiveCheck() {
+  return makeIntegerCheck("POSITIVE", 1);
+}
+
+CLI::Validator tool::makeCountCheck() {
+  return makeIntegerCheck("NONNEGATIVE", 0);
+}
+
 void tool::LayoutFlags::add(CLI::App &app) {
   auto *dp = app.add_option("--dp", layout.dp, "data-parallel degree")
-                 ->check(CLI::PositiveNumber);
+                 ->check(makePositiveCheck());
   auto *tp = app.add_option("--tp", layout.tp, "tensor-parallel degree")
-                 ->check(CLI::PositiveNumber);
+                 ->check(makePositiveCheck());
   auto *zero =
       app.add_option("--zero", layout.zero,
                      "ZeRO stage: 1 splits optimizer state over dp, 2 also "
                      "gradients, 3 also parameters")
-          ->check(CLI::Range(0, 3));
+          ->check(CLI::IsMember({"0", "1", "2", "3"}));
   auto *sp = app.add_flag("--sequence-parallel", layout.sequenceParallel,
                           "split activations outside of attention and MLP "
                           "along the sequence over tp");
@@ -44,7 +85,7 @@ void tool::LayoutFlags::add(CLI::App &app) {
   app.add_option("--micro-batch", microBatch,
                  "samples of one rank in one micro-batch (default: all of its "
                  "share of the global batch)")
-      ->check(CLI::PositiveNumber);
+      ->check(makePositiveCheck());
   app.add_option("--cluster", cluster,
                  "local (as many ranks as the layout needs), local:N, or a "
                  "cluster.json")
@@ -63,19 +104,11 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
   llvm::Expected<Plan> plan = Plan();
   batch.microBatch = microBatch;
   if (planPath.empty()) {
-    if (batch.microBatch == 0) {
-      if (batch.globalBatch % layout.dp != 0)
-        return makeError(
-            llvm::formatv("global batch {0} is not divisible by dp {1}",
-                          batch.globalBatch, layout.dp));
-      batch.microBatch = batch.globalBatch / layout.dp;
-    }
     plan = makePlan(layout, batch);
+    if (plan)
+      batch.microBatch = batch.globalBatch / (plan->microBatches * layout.dp);
   } else {
-    auto buffer = llvm::MemoryBuffer::getFile(planPath);
-    if (!buffer)
-      return makeError(planPath + ": " + buffer.getError().message());
-    plan = parsePlan((*buffer)->getBuffer(), planPath);
+    plan = loadPlan(planPath);
     if (plan) {
       int64_t samples = plan->mesh.getSize(plan->getAxes("batch"));
       int64_t derived = batch.globalBatch / (plan->microBatches * samples);
@@ -90,45 +123,62 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
   if (!plan)
     return plan.takeError();
   if (llvm::Error error = checkPlan(*plan, model, batch))
-    return error;
+    return planPath.empty()
+               ? std::move(error)
+               : makeError(planPath + ": " + llvm::toString(std::move(error)));
   int64_t ranks = plan->mesh.getNumRanks();
   if (where.getNumRanks() && where.getNumRanks() != ranks)
-    return makeError(
-        llvm::formatv("the layout {0} has {1} ranks, the cluster {2}",
-                      plan->mesh.toString(), ranks, where.getNumRanks()));
+    return makeError(llvm::formatv(
+        "the layout {0} has {1} ranks, --cluster {2} has {3}",
+        plan->mesh.toString(), ranks, cluster, where.getNumRanks()));
   return plan;
 }
 
 void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
+  CLI::Validator rate =
+      makeNumberCheck("NONNEGATIVE", "a finite number of at least 0",
+                      [](double value) { return value >= 0; });
+  CLI::Validator share =
+      makeNumberCheck("in [0, 1)", "a number of at least 0 and below 1",
+                      [](double value) { return value >= 0 && value < 1; });
+  CLI::Validator positive =
+      makeNumberCheck("POSITIVE", "a finite number above 0",
+                      [](double value) { return value > 0; });
   app.add_option("--lr", options.lr, "peak learning rate")
+      ->check(rate)
       ->capture_default_str();
   app.add_option("--min-lr", options.minLr, "learning rate after the decay")
+      ->check(rate)
       ->capture_default_str();
   app.add_option("--warmup-steps", options.warmupSteps, "linear warm-up")
-      ->check(CLI::NonNegativeNumber)
+      ->check(makeCountCheck())
       ->capture_default_str();
   app.add_option("--decay-steps", options.decaySteps,
                  "step at which the decay ends; 0: the run's last")
-      ->check(CLI::NonNegativeNumber)
+      ->check(makeCountCheck())
       ->capture_default_str();
   app.add_option("--stable-steps", options.stableSteps,
                  "steps at the peak before the decay of wsd")
-      ->check(CLI::NonNegativeNumber)
+      ->check(makeCountCheck())
       ->capture_default_str();
   app.add_option("--schedule", options.schedule, "shape of the learning rate")
       ->check(CLI::IsMember({"constant", "cosine", "linear", "wsd"}))
       ->capture_default_str();
   app.add_option("--beta1", options.beta1, "decay of the first moment")
+      ->check(share)
       ->capture_default_str();
   app.add_option("--beta2", options.beta2, "decay of the second moment")
+      ->check(share)
       ->capture_default_str();
   app.add_option("--eps", options.eps, "AdamW's epsilon")
+      ->check(positive)
       ->capture_default_str();
   app.add_option("--weight-decay", options.weightDecay,
                  "decoupled weight decay of matrices")
+      ->check(rate)
       ->capture_default_str();
   app.add_option("--clip", options.clip,
                  "bound of the global gradient norm; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(rate)
       ->capture_default_str();
 }

@@ -15,6 +15,12 @@ int fail(const llvm::Twine &message);
 /// The path of a model's config.json: `path` itself, or the one in that folder.
 std::string getConfigPath(llvm::StringRef path);
 
+/// Most of what is counted on a command line.
+constexpr int64_t maxCount = std::numeric_limits<int32_t>::max();
+/// Refuse what is not an integer from 1, or from 0, to `maxCount`.
+CLI::Validator makePositiveCheck();
+CLI::Validator makeCountCheck();
+
 /// What `compile`, `train` and `parity` are told of the layout.
 struct LayoutFlags {
   Layout layout;
@@ -44,11 +50,11 @@ struct CompileFlags {
 /// Compiles as the flags say, and prints a summary; returns the exit code.
 int runCompile(CompileFlags flags);
 
-/// Runs an executable to its end, without its output if `silent`; returns its
-/// exit code.
+/// Runs an executable to its end; returns its exit code. If there is a `log`,
+/// errors go to that file and what else is printed to nowhere.
 llvm::Expected<int> runExecutable(llvm::StringRef path,
                                   llvm::ArrayRef<std::string> arguments,
-                                  bool silent = false);
+                                  llvm::StringRef log = "");
 
 /// Compiles and links; writes the executable to `output`, or nothing.
 llvm::Expected<Compiled> buildExecutable(const Model &model,

@@ -1,5 +1,6 @@
 //===- CompileCommand.cpp - cleave compile --------------------------------===//
 #include "CommandLine.h"
+#include "Files.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <chrono>
@@ -35,6 +36,12 @@ static void printSummary(const tool::CompileFlags &flags,
 
 int tool::runCompile(CompileFlags flags) {
   auto start = std::chrono::steady_clock::now();
+  if (llvm::Error error = tool::checkReplaceable(flags.output))
+    return tool::fail(std::move(error));
+  const BuildStepPassOptions &step = flags.options.stages.step;
+  if (step.stableSteps > 0 && step.schedule != "wsd")
+    return tool::fail("--stable-steps " + llvm::Twine(step.stableSteps) +
+                      ": only --schedule wsd has them, not " + step.schedule);
   FrontendOptions frontend;
   frontend.seqLen = flags.options.batch.seqLen;
   llvm::Expected<Model> model =
@@ -74,19 +81,20 @@ void tool::CompileFlags::add(CLI::App &app) {
       ->required();
   app.add_option("--seq-len", options.batch.seqLen, "tokens of a sample")
       ->required()
-      ->check(CLI::PositiveNumber);
+      ->check(makePositiveCheck());
   app.add_option("--global-batch", options.batch.globalBatch,
                  "samples of a step, over all ranks")
       ->required()
-      ->check(CLI::PositiveNumber);
+      ->check(makePositiveCheck());
   layout.add(app);
   addOptimizerFlags(app, options.stages.step);
   app.add_flag("--keep-gradients", options.stages.step.gradients,
                "keep each gradient as an output, for --dump-outputs");
   app.add_flag("--keep-logits", options.logits,
                "keep the logits as an output, for --dump-outputs");
-  app.add_flag("!--no-fusion", options.stages.kernels.fuse,
-               "one kernel for each op");
+  app.add_flag_callback(
+      "--no-fusion", [this] { options.stages.kernels.fuse = false; },
+      "one kernel for each op");
   app.add_option("--dump-after-stage", options.dumpAfter,
                  "print the IR after a stage")
       ->check(CLI::IsMember(

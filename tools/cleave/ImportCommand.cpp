@@ -1,9 +1,8 @@
 //===- ImportCommand.cpp - cleave import ----------------------------------===//
 #include "CommandLine.h"
+#include "Files.h"
 #include "mlir/IR/MLIRContext.h"
 #include "passes/Import/BuildModel.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace cleave;
 
@@ -33,6 +32,10 @@ static int runImport(ImportFlags flags) {
     if (flags.build.seqLen == 0)
       flags.build.seqLen = std::min<int64_t>(
           model->maxPositions ? model->maxPositions : 1024, 1024);
+    if (flags.build.paddedVocab && flags.build.paddedVocab < model->vocab)
+      return tool::fail("--pad-vocab " + llvm::Twine(flags.build.paddedVocab) +
+                        ": expects 0, or at least the vocabulary's " +
+                        llvm::Twine(model->vocab) + " rows");
     flags.build.bf16 = flags.dtype == "bf16";
     mlir::MLIRContext context;
     auto module = buildModel(&context, *model, flags.build);
@@ -44,18 +47,8 @@ static int runImport(ImportFlags flags) {
   if (text.empty() || text.back() != '\n')
     text += '\n';
 
-  std::error_code code;
-  llvm::ToolOutputFile file(flags.output, code, llvm::sys::fs::OF_Text);
-  if (code)
-    return tool::fail(flags.output + ": " + code.message());
-  file.os() << text;
-  file.os().flush();
-  if (file.os().has_error()) {
-    std::string reason = file.os().error().message();
-    file.os().clear_error();
-    return tool::fail(flags.output + ": " + reason);
-  }
-  file.keep();
+  if (llvm::Error error = tool::writeFile(flags.output, text))
+    return tool::fail(std::move(error));
   return 0;
 }
 
@@ -75,13 +68,14 @@ void tool::addImportCommand(CLI::App &app, std::function<int()> &run) {
       ->add_option("--seq-len", flags->build.seqLen,
                    "tokens of a sample (default: the model's maximum, at "
                    "most 1024)")
-      ->check(CLI::PositiveNumber);
+      ->check(tool::makePositiveCheck());
   command->add_option("--batch", flags->build.batch, "samples")
-      ->check(CLI::PositiveNumber)
+      ->check(tool::makePositiveCheck())
       ->capture_default_str();
   command
       ->add_option("--pad-vocab", flags->build.paddedVocab,
                    "rows that the vocabulary is padded to; 0: none")
+      ->check(tool::makeCountCheck())
       ->capture_default_str();
   command->add_option("--dtype", flags->dtype, "compute type")
       ->check(CLI::IsMember({"f32", "bf16"}))

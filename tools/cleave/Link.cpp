@@ -1,9 +1,8 @@
 //===- Link.cpp - Object file and runtime to one executable ---------------===//
 #include "CommandLine.h"
-#include "llvm/ADT/ScopeExit.h"
+#include "Files.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Process.h"
 #include "llvm/Support/Program.h"
 
 using namespace cleave;
@@ -35,49 +34,35 @@ llvm::Error tool::linkExecutable(llvm::ArrayRef<char> object,
     return makeError("no C++ compiler to link with: looked for c++, g++, "
                      "clang++-22, clang++ in PATH");
 
-  // Everything beside the output, so that a rename is enough at the end.
-  llvm::SmallString<256> objectPath, linkedPath;
-  int descriptor = -1;
-  auto create = [&](llvm::StringRef suffix, llvm::SmallString<256> &path) {
-    return llvm::sys::fs::createUniqueFile(output + "-%%%%%%" + suffix,
-                                           descriptor, path);
-  };
-  if (std::error_code code = create(".o", objectPath))
-    return makeError(output + ": " + code.message());
-  llvm::scope_exit cleanUp([&] {
-    llvm::sys::fs::remove(objectPath);
-    if (!linkedPath.empty())
-      llvm::sys::fs::remove(linkedPath);
-  });
-  {
-    llvm::raw_fd_ostream stream(descriptor, /*shouldClose=*/true);
-    stream.write(object.data(), object.size());
-    stream.close();
-    if (stream.has_error()) {
-      std::string reason = stream.error().message();
-      stream.clear_error();
-      return makeError(objectPath.str() + ": " + reason);
-    }
-  }
-  if (std::error_code code = create(".tmp", linkedPath))
-    return makeError(output + ": " + code.message());
-  llvm::sys::Process::SafelyCloseFileDescriptor(descriptor);
+  auto objectFile = TemporaryFile::createFor(output, ".o");
+  if (!objectFile)
+    return objectFile.takeError();
+  if (llvm::Error error = objectFile->write(
+          llvm::StringRef(object.data(), object.size()), output))
+    return error;
+  auto linked = TemporaryFile::createFor(output, ".tmp");
+  if (!linked)
+    return linked.takeError();
+  auto log = TemporaryFile::create();
+  if (!log)
+    return log.takeError();
 
   std::string message;
   llvm::StringRef arguments[] = {
-      *compiler,           objectPath,       runtime, "-o",       linkedPath,
-      "-static-libstdc++", "-static-libgcc", "-ldl",  "-lpthread"};
-  int code = llvm::sys::ExecuteAndWait(*compiler, arguments, std::nullopt, {},
-                                       0, 0, &message);
+      *compiler,         objectFile->getPath(), runtime,          "-o",
+      linked->getPath(), "-static-libstdc++",   "-static-libgcc", "-ldl",
+      "-lpthread"};
+  std::optional<llvm::StringRef> redirects[] = {std::nullopt, log->getPath(),
+                                                log->getPath()};
+  int code = llvm::sys::ExecuteAndWait(*compiler, arguments, std::nullopt,
+                                       redirects, 0, 0, &message);
   if (code != 0)
-    return makeError(llvm::Twine("linking with ") + *compiler + " failed" +
-                     (message.empty() ? "" : ": " + message));
+    return makeError(output + ": linking with " + *compiler + " failed: " +
+                     (message.empty() ? readMessage(log->getPath()) : message));
   using llvm::sys::fs::perms;
   if (std::error_code error = llvm::sys::fs::setPermissions(
-          linkedPath, perms::all_read | perms::all_exe | perms::owner_write))
+          linked->getPath(),
+          perms::all_read | perms::all_exe | perms::owner_write))
     return makeError(output + ": " + error.message());
-  if (std::error_code error = llvm::sys::fs::rename(linkedPath, output))
-    return makeError(output + ": " + error.message());
-  linkedPath.clear();
-  return llvm::Error::success();
+  return linked->commit(output);
 }

@@ -6,12 +6,10 @@
 //
 //===----------------------------------------------------------------------===//
 #include "CommandLine.h"
+#include "Files.h"
+#include "cleave/Json/Json.h"
 #include "runtime/io/Safetensors.h"
-#include "llvm/ADT/ScopeExit.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include <cmath>
 
@@ -84,13 +82,9 @@ static llvm::Error toError(const runtime::Status &status) {
 
 llvm::Error Parity::readCase() {
   std::string path = getPath("case.json");
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return llvm::createStringError(path + ": " + buffer.getError().message());
-  llvm::Expected<json::Value> root = json::parse((*buffer)->getBuffer());
+  llvm::Expected<json::Value> root = loadJson(path);
   if (!root)
-    return llvm::createStringError(path + ": " +
-                                   llvm::toString(root.takeError()));
+    return root.takeError();
   std::string problem;
   auto number = [&](const json::Object *object, llvm::StringRef key) {
     std::optional<double> value =
@@ -99,18 +93,31 @@ llvm::Error Parity::readCase() {
       problem = (path + ": key \"" + key + "\": expects a number").str();
     return value.value_or(0);
   };
+  auto count = [&](const json::Object *object, llvm::StringRef key,
+                   int64_t least) {
+    double value = number(object, key);
+    if ((value >= least && value <= tool::maxCount &&
+         value == std::trunc(value)) ||
+        !problem.empty())
+      return int64_t(problem.empty() ? value : least);
+    problem =
+        llvm::formatv("{0}: key \"{1}\": got {2}, expects an integer in "
+                      "{3}..{4}",
+                      path, key, *object->get(key), least, tool::maxCount);
+    return least;
+  };
   const json::Object *top = root->getAsObject();
   const json::Object *optimizer = top ? top->getObject("optimizer") : nullptr;
-  reference.batch.globalBatch = int64_t(number(top, "batch"));
-  reference.batch.seqLen = int64_t(number(top, "seq"));
+  reference.batch.globalBatch = count(top, "batch", 1);
+  reference.batch.seqLen = count(top, "seq", 1);
   BuildStepPassOptions &step = reference.step;
   step.lr = number(optimizer, "lr");
   step.minLr = number(optimizer, "min_lr");
-  step.warmupSteps = int64_t(number(optimizer, "warmup_steps"));
+  step.warmupSteps = count(optimizer, "warmup_steps", 0);
   step.eps = number(optimizer, "eps");
   step.weightDecay = number(optimizer, "weight_decay");
   step.clip = number(optimizer, "clip_grad_norm");
-  reference.steps = int64_t(number(optimizer, "steps"));
+  reference.steps = count(optimizer, "steps", 1);
   step.decaySteps = reference.steps;
   step.schedule = "cosine";
   step.gradients = true;
@@ -122,10 +129,6 @@ llvm::Error Parity::readCase() {
   step.beta2 = (*betas)[1].getAsNumber().value_or(0);
   if (!problem.empty())
     return llvm::createStringError(problem);
-  if (reference.steps < 1 || reference.batch.globalBatch < 1 ||
-      reference.batch.seqLen < 1)
-    return llvm::createStringError(path + ": expects batch, seq and steps of "
-                                          "at least 1");
   return llvm::Error::success();
 }
 
@@ -156,25 +159,27 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
   options.logits = true;
   options.cpu = cluster->cpu;
 
-  llvm::SmallString<128> path;
-  if (std::error_code code =
-          llvm::sys::fs::createTemporaryFile("cleave-parity", "", path))
-    return llvm::createStringError("temporary file: " + code.message());
-  llvm::scope_exit cleanUp([&] { llvm::sys::fs::remove(path); });
+  auto executable = tool::TemporaryFile::create();
+  if (!executable)
+    return executable.takeError();
   llvm::Expected<Compiled> compiled =
-      tool::buildExecutable(*model, options, path);
+      tool::buildExecutable(*model, options, executable->getPath());
   if (!compiled)
     return compiled.takeError();
+  auto log = tool::TemporaryFile::create();
+  if (!log)
+    return log.takeError();
   llvm::Expected<int> code = tool::runExecutable(
-      path,
+      executable->getPath(),
       {"--tokens", getPath("golden.safetensors"), "--init", flags.folder,
        "--steps", std::to_string(reference.steps), "--dump-outputs", dump.str(),
        "--log-every", "0"},
-      /*silent=*/true);
+      log->getPath());
   if (!code)
     return code.takeError();
   if (*code != 0)
-    return llvm::createStringError("the run failed with exit code %d", *code);
+    return llvm::createStringError("the run failed: " +
+                                   tool::readMessage(log->getPath()));
   return llvm::Error::success();
 }
 
@@ -311,14 +316,12 @@ void Parity::print() {
 llvm::Expected<bool> Parity::run() {
   if (llvm::Error error = readCase())
     return error;
-  llvm::SmallString<128> dump;
-  if (std::error_code code =
-          llvm::sys::fs::createTemporaryFile("cleave-parity", "out", dump))
-    return llvm::createStringError("temporary file: " + code.message());
-  llvm::scope_exit cleanUp([&] { llvm::sys::fs::remove(dump); });
-  if (llvm::Error error = runCase(dump))
+  auto dump = tool::TemporaryFile::create();
+  if (!dump)
+    return dump.takeError();
+  if (llvm::Error error = runCase(dump->getPath()))
     return error;
-  if (llvm::Error error = compare(dump))
+  if (llvm::Error error = compare(dump->getPath()))
     return error;
   print();
   return llvm::all_of(deviations,

@@ -1,6 +1,6 @@
 //===- TrainCommand.cpp - cleave train: compile and run in one go ---------===//
 #include "CommandLine.h"
-#include "llvm/ADT/ScopeExit.h"
+#include "Files.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Program.h"
 
@@ -15,14 +15,14 @@ struct TrainFlags {
 
 llvm::Expected<int> tool::runExecutable(llvm::StringRef path,
                                         llvm::ArrayRef<std::string> arguments,
-                                        bool silent) {
+                                        llvm::StringRef log) {
   llvm::SmallVector<llvm::StringRef> all{path};
   all.append(arguments.begin(), arguments.end());
   std::string message;
   // An empty path is /dev/null.
   llvm::SmallVector<std::optional<llvm::StringRef>, 3> redirects;
-  if (silent)
-    redirects = {std::nullopt, llvm::StringRef(), std::nullopt};
+  if (!log.empty())
+    redirects = {std::nullopt, llvm::StringRef(), log};
   int code = llvm::sys::ExecuteAndWait(path, all, std::nullopt, redirects, 0, 0,
                                        &message);
   if (!message.empty())
@@ -31,20 +31,17 @@ llvm::Expected<int> tool::runExecutable(llvm::StringRef path,
 }
 
 static int runTrain(TrainFlags flags) {
-  bool keep = !flags.compile.output.empty();
-  llvm::SmallString<128> path(flags.compile.output);
-  if (!keep)
-    if (std::error_code code =
-            llvm::sys::fs::createTemporaryFile("cleave-train", "", path))
-      return tool::fail("temporary file: " + code.message());
-  llvm::scope_exit cleanUp([&] {
-    if (!keep)
-      llvm::sys::fs::remove(path);
-  });
-  flags.compile.output = path.str().str();
+  std::optional<tool::TemporaryFile> temporary;
+  if (flags.compile.output.empty()) {
+    auto file = tool::TemporaryFile::create();
+    if (!file)
+      return tool::fail(file.takeError());
+    flags.compile.output = file->getPath().str();
+    temporary.emplace(std::move(*file));
+  }
   if (int code = tool::runCompile(flags.compile))
     return code;
-  llvm::SmallString<128> absolute(path);
+  llvm::SmallString<128> absolute(flags.compile.output);
   llvm::sys::fs::make_absolute(absolute);
   llvm::Expected<int> code = tool::runExecutable(absolute, flags.arguments);
   return code ? *code : tool::fail(code.takeError());

@@ -19,7 +19,8 @@ struct Layout {
 /// What is trained, per step.
 struct BatchShape {
   int64_t seqLen = 0, globalBatch = 0;
-  int64_t microBatch = 0; ///< samples of one rank in one micro-batch
+  /// Samples of one rank in one micro-batch; 0: its share of the global batch.
+  int64_t microBatch = 0;
 };
 
 /// A mesh, and for each named dim of the model the axes that split it. Dims of
@@ -41,8 +42,8 @@ struct Plan {
   /// The placement in which ops compute with a tensor of these dims.
   Placement getCompute(llvm::ArrayRef<std::string> names) const;
 
-  /// The same, with `axes` added at the minor end of the first dim that they
-  /// divide; without them if there is none.
+  /// The same, with those of `axes` that do not split it yet added at the minor
+  /// end of the first dim that they divide; without them if there is none.
   Placement getKept(llvm::ArrayRef<std::string> names,
                     llvm::ArrayRef<int64_t> shape, const AxisList &axes) const;
 
@@ -58,6 +59,7 @@ llvm::Expected<Plan> makePlan(const Layout &layout, const BatchShape &batch);
 
 /// Reads plan.json; errors name the file, the key, its value and what is legal.
 llvm::Expected<Plan> parsePlan(llvm::StringRef text, llvm::StringRef file);
+llvm::Expected<Plan> loadPlan(llvm::StringRef path);
 
 /// Checks that the model's sizes divide as the plan asks; names legal degrees.
 llvm::Error checkPlan(const Plan &plan, const Model &model,

@@ -1,0 +1,19 @@
+//===- Json.h - JSON of unknown origin ------------------------------------===//
+#ifndef CLEAVE_JSON_JSON_H
+#define CLEAVE_JSON_JSON_H
+
+#include "llvm/Support/JSON.h"
+
+namespace cleave {
+
+/// Parses `text`, which is said to come from `file`. Refuses what would make
+/// the recursive parser overflow the stack: nesting deeper than 64.
+llvm::Expected<llvm::json::Value> parseJson(llvm::StringRef text,
+                                            llvm::StringRef file);
+
+/// The same, from a file; refuses files over 16 MiB.
+llvm::Expected<llvm::json::Value> loadJson(llvm::StringRef path);
+
+} // namespace cleave
+
+#endif // CLEAVE_JSON_JSON_H

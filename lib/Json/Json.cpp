@@ -1,0 +1,63 @@
+//===- Json.cpp - JSON of unknown origin ----------------------------------===//
+#include "cleave/Json/Json.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace cleave;
+
+static constexpr uint64_t maxBytes = uint64_t(16) << 20;
+static constexpr size_t maxDepth = 64;
+
+static llvm::Error makeError(llvm::StringRef file, const llvm::Twine &message) {
+  return llvm::createStringError(file + ": " + message);
+}
+
+/// Whether more than `maxDepth` brackets are open at some place. In text that
+/// is not JSON the answer may be wrong; the parser then refuses it or stops.
+static bool isTooDeep(llvm::StringRef text) {
+  size_t depth = 0;
+  bool inString = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (inString) {
+      i += c == '\\';
+      inString = c != '"';
+      continue;
+    }
+    inString = c == '"';
+    if (c == '[' || c == '{') {
+      if (++depth > maxDepth)
+        return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+llvm::Expected<llvm::json::Value> cleave::parseJson(llvm::StringRef text,
+                                                    llvm::StringRef file) {
+  if (isTooDeep(text))
+    return makeError(file,
+                     "nested deeper than " + llvm::Twine(maxDepth) + " levels");
+  llvm::Expected<llvm::json::Value> root = llvm::json::parse(text);
+  if (!root)
+    return makeError(file,
+                     "not valid JSON: " + llvm::toString(root.takeError()));
+  return root;
+}
+
+llvm::Expected<llvm::json::Value> cleave::loadJson(llvm::StringRef path) {
+  llvm::sys::fs::file_status status;
+  if (std::error_code error = llvm::sys::fs::status(path, status))
+    return makeError(path, error.message());
+  if (!llvm::sys::fs::is_regular_file(status))
+    return makeError(path, "not a regular file");
+  if (status.getSize() > maxBytes)
+    return makeError(path, llvm::Twine(status.getSize()) +
+                               " bytes; legal: at most 16 MiB");
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return makeError(path, buffer.getError().message());
+  return parseJson((*buffer)->getBuffer(), path);
+}
