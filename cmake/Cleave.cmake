@@ -21,6 +21,22 @@ function(cleave_add_library name)
   target_link_libraries(Cleave${name} PUBLIC ${ARG_LINK})
 endfunction()
 
+# cleave_embed(Name constant): data/FOLDER/*.json become part of the library, as
+# the cleave::Catalog `constant`.
+function(cleave_embed name constant)
+  file(GLOB files CONFIGURE_DEPENDS
+       RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/data data/*/*.json)
+  list(TRANSFORM files PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/data/
+       OUTPUT_VARIABLE paths)
+  set(out ${CMAKE_CURRENT_BINARY_DIR}/${constant}.cpp)
+  add_custom_command(OUTPUT ${out}
+    COMMAND ${CMAKE_COMMAND} -DFROM=${CMAKE_CURRENT_SOURCE_DIR}/data
+            "-DFILES=${files}" -DTO=${out} -DNAME=${constant}
+            -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${CMAKE_SOURCE_DIR}/cmake/embed.cmake ${paths} VERBATIM)
+  target_sources(Cleave${name} PRIVATE ${out})
+endfunction()
+
 # cleave_add_mlir_library(Name a.cpp LINK ... DEPENDS ...): code that includes
 # MLIR; every one of them waits for all generated headers.
 add_custom_target(cleave_headers)

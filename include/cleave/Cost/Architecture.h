@@ -1,0 +1,66 @@
+//===- Architecture.h - What the cost of a decoder depends on -------------===//
+#ifndef CLEAVE_COST_ARCHITECTURE_H
+#define CLEAVE_COST_ARCHITECTURE_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+/// One decoder block, by its sizes.
+struct Block {
+  int64_t heads = 0, kvHeads = 0;
+  int64_t headDim = 0;  ///< of queries and keys
+  int64_t valueDim = 0; ///< of values
+  /// Multi-head latent attention (DeepSeek-V2): ranks of the compressed
+  /// queries (0: not compressed) and keys with values (0: plain attention),
+  /// and the channels of a key that all heads share.
+  int64_t queryRank = 0, latentRank = 0, sharedKeyDim = 0;
+  int64_t window = 0; ///< sliding window, 0: none
+  bool gated = true;  ///< gated MLP: three matrices, not two
+  int64_t ffn = 0;    ///< width of the dense MLP; 0 in a block of experts
+  int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
+  int64_t sharedFfn = 0; ///< total width of the experts that see every token
+
+  bool isSparse() const { return experts > 0; }
+  /// Weights of one token's path: attention; dense MLP or shared experts.
+  double getAttentionParameters(int64_t hidden) const;
+  double getDenseParameters(int64_t hidden) const;
+  /// Weights of all routed experts, the router not included.
+  double getExpertParameters(int64_t hidden) const;
+  double getRouterParameters(int64_t hidden) const;
+  /// All weights of the block, its two norms included.
+  double getParameters(int64_t hidden) const;
+
+  bool operator==(const Block &) const = default;
+};
+
+/// Runs of equal blocks, in order.
+struct BlockRun {
+  Block block;
+  int64_t count = 0;
+};
+
+struct Architecture {
+  std::string name;
+  int64_t hidden = 0, vocab = 0;
+  bool tied = false;     ///< the head is the embedding
+  int64_t positions = 0; ///< rows of learned positions
+  std::vector<BlockRun> blocks;
+
+  int64_t getNumBlocks() const;
+  double getParameters() const;
+  /// Model FLOPs of one token, forward and backward, without recomputation:
+  /// 6 for each weight that a token meets (embedding lookups are none) and 12
+  /// for each query-key pair and channel, pairs counted as the causal mask
+  /// leaves them; (Chowdhery et al. 2022, appendix B, with causal pairs).
+  double getFlopsPerToken(int64_t seqLen) const;
+};
+
+/// Query-key pairs of a sequence that a causal mask with a window leaves.
+double getCausalPairs(double seqLen, double window);
+
+} // namespace cleave
+
+#endif // CLEAVE_COST_ARCHITECTURE_H

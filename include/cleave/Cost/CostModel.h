@@ -1,0 +1,115 @@
+//===- CostModel.h - Time and memory of a training step -------------------===//
+#ifndef CLEAVE_COST_COSTMODEL_H
+#define CLEAVE_COST_COSTMODEL_H
+
+#include "cleave/Cost/Architecture.h"
+#include "cleave/Cost/Kernels.h"
+#include "cleave/Cost/Layout.h"
+
+namespace cleave {
+
+/// What the software that trains does, in physical terms.
+struct Profile {
+  std::string name = "cleave";
+  /// Generation of attention kernel, as the device lists them.
+  std::string attention = "flash2";
+  /// Bytes that pointwise and norm kernels move, relative to one kernel per
+  /// fused chain: 1 with compiled fusion, 2 for one kernel per operation.
+  double pointwiseTraffic = 1.3;
+  /// Share of the gradient's and parameters' communication over data-parallel
+  /// ranks that may run beside compute.
+  double dataOverlap = 1;
+  /// The same of tensor-parallel communication.
+  double tensorOverlap = 0;
+  /// Share by which compute slows down while a collective runs beside it: the
+  /// multiprocessors and the memory bandwidth that the collective takes.
+  double overlapSlowdown = 0.08;
+  /// Host seconds for one block, forward, which the device waits for when its
+  /// kernels are shorter.
+  double hostPerBlock = 0;
+  /// Bytes of a gradient element on the network.
+  double gradientBytes = 4;
+  /// Seconds of a step outside of the model: data, logging, barriers.
+  double hostPerStep = 0;
+};
+
+/// What is trained, per step.
+struct Workload {
+  int64_t seqLen = 0, globalBatch = 0;
+  DType dtype = DType::BF16; ///< of matrix products; the rest is bf16
+};
+
+/// Bytes of one device, by category.
+struct MemoryUse {
+  double parameters = 0, gradients = 0, optimizer = 0, activations = 0,
+         temporaries = 0;
+  double getTotal() const {
+    return parameters + gradients + optimizer + activations + temporaries;
+  }
+};
+
+/// A priced layout. Seconds of one step; exposed parts add up to the step.
+struct Estimate {
+  double step = 0;
+  double compute = 0; ///< of the slowest stage, recomputation included
+  double tensor = 0;  ///< exposed communication, by axis
+  double context = 0, expert = 0, pipeline = 0, data = 0;
+  double bubble = 0;
+  double optimizer = 0;
+  double host = 0;
+  MemoryUse memory; ///< of the fullest stage
+};
+
+/// Prices layouts of one model on one machine. Costs of a block are computed
+/// once for each way to cut it and remembered, so that pricing a layout is
+/// arithmetic; therefore not for several threads at once.
+class CostModel {
+public:
+  CostModel(const Architecture &model, const Machine &machine,
+            const Workload &work, const Profile &profile)
+      : model(model), machine(machine), work(work), profile(profile) {}
+
+  /// Prices a layout that divides what it must (see checkLayout).
+  Estimate price(const TrainLayout &layout);
+
+  const Machine &getMachine() const { return machine; }
+
+private:
+  /// Seconds of one block (or of embedding and head) on one device for one
+  /// micro-batch, and what it keeps for the backward pass.
+  struct BlockCost {
+    double forward = 0, backwardInput = 0, backwardWeight = 0;
+    double recompute = 0;
+    double tensorForward = 0, tensorBackward = 0;     ///< communication over tp
+    double contextForward = 0, contextBackward = 0;   ///< over cp
+    double expertForward = 0, expertBackward = 0;     ///< over ep
+    double denseParameters = 0, expertParameters = 0; ///< of this device
+    double activations = 0; ///< bytes kept for backward
+    double workingSet = 0;  ///< bytes that only live inside the block
+  };
+  /// What a block's cost depends on in a layout.
+  struct Cut {
+    const Block *block;
+    int64_t tp, cp, ep, expertTp, microBatch, stride;
+    bool sequenceParallel;
+    ContextKind contextKind;
+    Recompute recompute;
+    bool operator==(const Cut &) const = default;
+  };
+
+  const BlockCost &getBlockCost(const Cut &cut);
+  BlockCost computeBlock(const Cut &cut) const;
+  BlockCost computeEmbedding(const Cut &cut) const;
+  BlockCost computeHead(const Cut &cut) const;
+
+  const Architecture &model;
+  const Machine &machine;
+  const Workload work;
+  const Profile profile;
+  std::vector<std::pair<Cut, BlockCost>> cache;
+  Block embedding, head; ///< stand for the ends in a Cut
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_COST_COSTMODEL_H

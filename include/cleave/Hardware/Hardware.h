@@ -1,0 +1,113 @@
+//===- Hardware.h - Devices and links, as measured ------------------------===//
+#ifndef CLEAVE_HARDWARE_HARDWARE_H
+#define CLEAVE_HARDWARE_HARDWARE_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cleave {
+
+/// What matrix products compute in.
+enum class DType { F32, BF16, FP8, FP4 };
+constexpr size_t numDTypes = 4;
+llvm::StringRef getName(DType dtype);
+/// Bytes of an element; 0.5 for FP4.
+double getBytes(DType dtype);
+
+/// The matrix unit of a device for one dtype. The time of a product is that of
+/// whole waves of output tiles, one tile a multiprocessor (see Cost/Kernels.h).
+struct MatrixUnit {
+  double peak = 0;        ///< FLOP/s, dense; 0: the device has no such unit
+  double efficiency = 1;  ///< of the peak, inside a tile's loop over k
+  double tileStartup = 0; ///< s to fill and drain a tile
+  double tileSlope = 0;   ///< cost of tiles smaller than 128 x 256
+  double throttle = 0;    ///< share of the clock that long products lose
+  double launch = 0;      ///< s from the end of one kernel to the next's work
+  double memoryEfficiency = 1; ///< of the memory bandwidth, when that binds
+};
+
+/// A generation of fused attention kernels on a device, head_dim 128, causal.
+/// eff(s) = share * s / (s + ramp): short rows fill the unit badly.
+struct AttentionUnit {
+  double forward = 0;  ///< share of the bf16 peak, forward, long sequences
+  double backward = 0; ///< the same, backward
+  double ramp = 0;     ///< sequence length at which half of it is reached
+};
+
+struct Device {
+  std::string name;
+  double memory = 0;           ///< bytes
+  double memoryBandwidth = 0;  ///< byte/s, peak
+  double memoryEfficiency = 1; ///< of it, by a large streaming kernel
+  int64_t multiprocessors = 1;
+  std::array<MatrixUnit, numDTypes> matrix;
+  std::map<std::string, AttentionUnit> attention; ///< by kernel generation
+  double watts = 0, pricePerHour = 0, mtbfHours = 0;
+
+  const MatrixUnit &getMatrix(DType dtype) const {
+    return matrix[size_t(dtype)];
+  }
+};
+
+/// How one kind of collective runs on a level of the network among n ranks:
+///   t = startup + startupPerRank (n - 1) + (sqrt(pipeline) + sqrt(x / B))^2
+/// with x the bytes that a rank sends: the time of a message that is cut into
+/// the number of chunks that is best for its size.
+struct CollectiveCurve {
+  double startup = 0, startupPerRank = 0, pipeline = 0; ///< s
+  /// byte/s by number of ranks, ascending; between them linear in 1/n.
+  std::vector<std::pair<int64_t, double>> bandwidth;
+};
+
+enum class CollectiveKind { AllGather, ReduceScatter, AllReduce, AllToAll };
+constexpr size_t numCollectiveKinds = 4;
+llvm::StringRef getName(CollectiveKind kind);
+
+/// The links that join devices inside one level: an NVLink domain, a rail.
+struct Link {
+  std::string name;
+  double bandwidth = 0; ///< byte/s of one device, one way, peak
+  double latency = 0;   ///< s, one message
+  std::array<CollectiveCurve, numCollectiveKinds> collectives;
+
+  const CollectiveCurve &getCurve(CollectiveKind kind) const {
+    return collectives[size_t(kind)];
+  }
+};
+
+/// Reads a device or link description (docs/formats.md). Errors name the file,
+/// the key, its value and what is legal.
+llvm::Expected<Device> parseDevice(llvm::StringRef text, llvm::StringRef file);
+llvm::Expected<Link> parseLink(llvm::StringRef text, llvm::StringRef file);
+
+/// Built-in descriptions; the error of an unknown name lists the known ones.
+llvm::Expected<Device> getDevice(llvm::StringRef name);
+llvm::Expected<Link> getLink(llvm::StringRef name);
+std::vector<std::string> getDeviceNames();
+
+/// Devices of one type under nested levels, innermost first. A level joins
+/// `size` devices, all that the level inside joins included.
+struct Level {
+  int64_t size = 1;
+  Link link;
+};
+struct Machine {
+  Device device;
+  int64_t devices = 1;
+  std::vector<Level> levels;
+
+  /// Levels of `size` devices and more, cut or grown to `devices`.
+  int64_t getDevicesPerNode() const { return levels.front().size; }
+};
+
+/// `name:count`, a preset such as `h100-sxm:512`. Errors list the presets.
+llvm::Expected<Machine> getMachine(llvm::StringRef preset);
+
+} // namespace cleave
+
+#endif // CLEAVE_HARDWARE_HARDWARE_H

@@ -1,0 +1,64 @@
+//===- Ledger.h - The cost model against published runs -------------------===//
+#ifndef CLEAVE_LEDGER_LEDGER_H
+#define CLEAVE_LEDGER_LEDGER_H
+
+#include "cleave/Cost/CostModel.h"
+#include "llvm/Support/JSON.h"
+#include <map>
+#include <optional>
+
+namespace cleave {
+
+/// A published run: what was trained how, and what was measured.
+struct LedgerRow {
+  std::string id, source;
+  std::string group; ///< rows that share model, batch and devices
+  /// Field whose absence makes the row impossible to price; empty if none.
+  std::string missing;
+  Architecture model;
+  Machine machine;
+  Workload work;
+  TrainLayout layout;
+  Profile profile;
+  std::optional<double> stepSeconds, memoryBytes;
+  std::optional<bool> fits;
+
+  Estimate predicted;
+};
+
+/// Reads one row in the format of docs/formats.md. A field that is absent is
+/// never read as zero: the row says what it misses. Errors name the row, the
+/// key, its value and what is legal.
+llvm::Expected<LedgerRow> readLedgerRow(const llvm::json::Object &object,
+                                        const llvm::Twine &where);
+
+/// The profile of a row's software: the first whose patterns match.
+llvm::Expected<Profile> findProfile(const llvm::json::Object &row);
+
+/// Errors of predictions over rows; fractions of what was measured.
+struct LedgerErrors {
+  int64_t rows = 0;
+  std::map<std::string, int64_t> skipped; ///< by missing field
+  double median = 0, mean = 0, p90 = 0, bias = 0;
+  double spearman = 0; ///< rank correlation of step times
+  /// Mean over groups: how much slower than the best measured layout is the
+  /// one that the model prices lowest.
+  double gap = 0;
+  int64_t groups = 0;
+  int64_t memoryRows = 0;
+  double memoryMedian = 0, memoryBias = 0;
+};
+
+struct Ledger {
+  std::vector<LedgerRow> rows;
+
+  /// Reads and prices every row of a file.
+  llvm::Error load(llvm::StringRef path);
+  /// Errors over the rows of a source, or of all if `source` is empty.
+  LedgerErrors getErrors(llvm::StringRef source) const;
+  std::vector<std::string> getSources() const;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_LEDGER_LEDGER_H

@@ -1,0 +1,73 @@
+//===- Architecture.cpp - Weights and FLOPs from sizes --------------------===//
+#include "cleave/Cost/Architecture.h"
+
+using namespace cleave;
+
+double Block::getAttentionParameters(int64_t hidden) const {
+  double width = double(heads) * headDim;
+  double output = double(hidden) * heads * valueDim;
+  if (latentRank == 0)
+    return hidden * width + double(hidden) * kvHeads * (headDim + valueDim) +
+           output;
+  double queries =
+      queryRank > 0 ? queryRank * (hidden + width) : hidden * width;
+  double latent = double(hidden) * (latentRank + sharedKeyDim);
+  double keysAndValues =
+      double(latentRank) * heads * (headDim - sharedKeyDim + valueDim);
+  return queries + latent + keysAndValues + output;
+}
+
+double Block::getDenseParameters(int64_t hidden) const {
+  return (gated ? 3. : 2.) * hidden * (isSparse() ? sharedFfn : ffn);
+}
+
+double Block::getExpertParameters(int64_t hidden) const {
+  return (gated ? 3. : 2.) * hidden * expertFfn * experts;
+}
+
+double Block::getRouterParameters(int64_t hidden) const {
+  return double(hidden) * experts;
+}
+
+double Block::getParameters(int64_t hidden) const {
+  return getAttentionParameters(hidden) + getDenseParameters(hidden) +
+         getExpertParameters(hidden) + getRouterParameters(hidden) +
+         2. * hidden;
+}
+
+int64_t Architecture::getNumBlocks() const {
+  int64_t count = 0;
+  for (const BlockRun &run : blocks)
+    count += run.count;
+  return count;
+}
+
+double Architecture::getParameters() const {
+  double sum = double(vocab) * hidden * (tied ? 1 : 2) +
+               double(positions) * hidden + hidden;
+  for (const BlockRun &run : blocks)
+    sum += run.count * run.block.getParameters(hidden);
+  return sum;
+}
+
+double cleave::getCausalPairs(double seqLen, double window) {
+  if (window <= 0 || window >= seqLen)
+    return seqLen * (seqLen + 1) / 2;
+  return window * (window + 1) / 2 + (seqLen - window) * window;
+}
+
+double Architecture::getFlopsPerToken(int64_t seqLen) const {
+  double weights = double(vocab) * hidden, pairs = 0;
+  for (const auto &[block, count] : blocks) {
+    double routed = block.isSparse() ? block.getExpertParameters(hidden) *
+                                           block.expertsPerToken / block.experts
+                                     : 0;
+    weights += count * (block.getAttentionParameters(hidden) +
+                        block.getDenseParameters(hidden) + routed +
+                        block.getRouterParameters(hidden));
+    pairs += count * getCausalPairs(double(seqLen), double(block.window)) /
+             double(seqLen) * block.heads * (block.headDim + block.valueDim) /
+             2;
+  }
+  return 6 * weights + 12 * pairs;
+}

@@ -1,0 +1,123 @@
+//===- Kernels.cpp - Times of kernels and collectives ---------------------===//
+#include "cleave/Cost/Kernels.h"
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+using namespace cleave;
+
+double cleave::getMatmulTime(const Device &device, DType dtype, double m,
+                             double n, double k) {
+  const MatrixUnit &unit = device.getMatrix(dtype);
+  assert(unit.peak > 0 && "the device computes in this type");
+  if (m <= 0 || n <= 0 || k <= 0)
+    return 0;
+  static constexpr double tiles[][2] = {{256, 128}, {128, 256}, {128, 128},
+                                        {128, 64},  {64, 128},  {256, 64},
+                                        {64, 256},  {64, 64}};
+  double rate = unit.peak * unit.efficiency / double(device.multiprocessors);
+  double best = std::numeric_limits<double>::infinity();
+  for (auto [rows, columns] : tiles) {
+    double count = std::ceil(m / rows) * std::ceil(n / columns);
+    double waves = std::ceil(count / double(device.multiprocessors));
+    double slow = 1 + unit.tileSlope * (128 / rows + 128 / columns - 1.5);
+    double tile = 2 * k * rows * columns / rate * slow + unit.tileStartup;
+    best = std::min(best, waves * tile);
+  }
+  // Long products heat the device until its clock falls.
+  best *= 1 + unit.throttle * best / (best + 1e-3);
+  double bytes =
+      (m * k + n * k) * getBytes(dtype) + m * n * std::max(getBytes(dtype), 2.);
+  double memory = bytes / (device.memoryBandwidth * unit.memoryEfficiency);
+  double ratio = std::min(best, memory) / std::max(best, memory);
+  double both = std::max(best, memory) *
+                std::sqrt(std::sqrt(1 + ratio * ratio * ratio * ratio));
+  return unit.launch + both;
+}
+
+double cleave::getStreamTime(const Device &device, double bytes) {
+  return bytes / (device.memoryBandwidth * device.memoryEfficiency);
+}
+
+double cleave::getAttentionTime(const Device &device, llvm::StringRef kernel,
+                                Direction direction, double headsTotal,
+                                double rows, double pairs, double headDim,
+                                double valueDim) {
+  auto found = device.attention.find(kernel.str());
+  assert(found != device.attention.end() && "the device has the kernel");
+  const AttentionUnit &unit = found->second;
+  bool forward = direction == Direction::Forward;
+  // Forward q k^T and p v; backward q k^T again, dp, dv, dq, dk.
+  double flops =
+      forward ? 2 * (headDim + valueDim) : 2 * (3 * headDim + 2 * valueDim);
+  // Narrow heads fill less of the matrix unit.
+  double narrow = std::min(1., (headDim + 64) / (128. + 64));
+  double share = (forward ? unit.forward : unit.backward) * narrow * rows /
+                 (rows + unit.ramp);
+  const MatrixUnit &matrix = device.getMatrix(DType::BF16);
+  return matrix.launch + headsTotal * pairs * flops / (matrix.peak * share);
+}
+
+/// byte/s of `ranks`, linear in 1/n between measured points.
+static double getBandwidth(const CollectiveCurve &curve, int64_t ranks) {
+  const auto &points = curve.bandwidth;
+  if (ranks <= points.front().first)
+    return points.front().second;
+  for (size_t i = 1; i != points.size(); ++i) {
+    auto [n0, b0] = points[i - 1];
+    auto [n1, b1] = points[i];
+    if (ranks <= n1) {
+      double w = (1. / n0 - 1. / ranks) / (1. / n0 - 1. / n1);
+      return b0 + w * (b1 - b0);
+    }
+  }
+  return points.back().second;
+}
+
+double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
+                                 Group group, double bytes) {
+  if (group.ranks <= 1 || bytes <= 0)
+    return 0;
+  double n = double(group.ranks);
+  double sent = bytes * (n - 1) / n;
+  if (kind == CollectiveKind::AllReduce)
+    sent *= 2;
+
+  // Ranks of the group inside one unit of each level, inner to outer; the
+  // slowest link on the way sets the rate.
+  double startup = 0, pipeline = 0, rate = std::numeric_limits<double>::max();
+  int64_t inside = 1; // ranks of the group in one unit of the level below
+  for (const Level &level : machine.levels) {
+    int64_t here =
+        std::clamp<int64_t>(level.size / group.stride, inside, group.ranks);
+    if (&level == &machine.levels.back())
+      here = group.ranks;
+    if (here == inside)
+      continue;
+    const CollectiveCurve &curve = level.link.getCurve(kind);
+    int64_t units = (here + inside - 1) / inside;
+    startup = std::max(startup, curve.startup) +
+              curve.startupPerRank * double(units - 1);
+    pipeline = std::max(pipeline, curve.pipeline);
+    // All-to-all sends only what leaves the unit over this level's link.
+    double share = kind == CollectiveKind::AllToAll
+                       ? (n - double(inside)) / (n - 1)
+                       : 1. / double(inside);
+    rate = std::min(rate, getBandwidth(curve, units) / share);
+    inside = here;
+    if (inside == group.ranks)
+      break;
+  }
+  double root = std::sqrt(pipeline) + std::sqrt(sent / rate);
+  return startup + root * root;
+}
+
+double cleave::getSendTime(const Machine &machine, int64_t distance,
+                           double bytes) {
+  for (const Level &level : machine.levels)
+    if (distance < level.size || &level == &machine.levels.back())
+      return level.link.latency +
+             bytes / (getBandwidth(
+                         level.link.getCurve(CollectiveKind::AllToAll), 2));
+  return 0;
+}

@@ -1,0 +1,75 @@
+//===- Profiles.cpp - What is known of the software of a run --------------===//
+#include "cleave/Catalog/Catalog.h"
+#include "cleave/Json/Json.h"
+#include "cleave/Ledger/Ledger.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace cleave;
+namespace json = llvm::json;
+
+namespace cleave {
+extern const Catalog profileCatalog;
+}
+
+static llvm::Expected<Profile> readProfile(const json::Object &object,
+                                           llvm::StringRef file) {
+  Profile profile;
+  profile.name = file.str();
+  if (std::optional<llvm::StringRef> kernel = object.getString("attention"))
+    profile.attention = kernel->str();
+  struct Constant {
+    llvm::StringRef key;
+    double &value;
+  };
+  const Constant constants[] = {{"pointwise_traffic", profile.pointwiseTraffic},
+                                {"data_overlap", profile.dataOverlap},
+                                {"tensor_overlap", profile.tensorOverlap},
+                                {"overlap_slowdown", profile.overlapSlowdown},
+                                {"host_per_block", profile.hostPerBlock},
+                                {"gradient_bytes", profile.gradientBytes},
+                                {"host_per_step", profile.hostPerStep}};
+  for (const Constant &constant : constants)
+    if (const json::Value *value = object.get(constant.key)) {
+      std::optional<double> number = value->getAsNumber();
+      if (!number || *number < 0)
+        return llvm::createStringError(llvm::formatv(
+            "{0}: key \"{1}\": expects a number from 0", file, constant.key));
+      constant.value = *number;
+    }
+  return profile;
+}
+
+/// Whether each key of `match` is in the row with one of its texts.
+static bool matches(const json::Object &match, const json::Object &row) {
+  for (const auto &entry : match) {
+    std::optional<llvm::StringRef> text = row.getString(entry.first);
+    const json::Array *any = entry.second.getAsArray();
+    if (!text || !any || llvm::none_of(*any, [&](const json::Value &each) {
+          return text->contains_insensitive(*each.getAsString());
+        }))
+      return false;
+  }
+  return true;
+}
+
+llvm::Expected<Profile> cleave::findProfile(const json::Object &row) {
+  // The most particular match: that with the most keys; then the first.
+  const CatalogFile *best = nullptr;
+  size_t bestKeys = 0;
+  for (const CatalogFile &file : profileCatalog) {
+    llvm::Expected<json::Value> root = parseJson(file.text, file.name);
+    if (!root)
+      return root.takeError();
+    const json::Object *match = root->getAsObject()->getObject("match");
+    if (match && matches(*match, row) && (!best || match->size() > bestKeys)) {
+      best = &file;
+      bestKeys = match->size();
+    }
+  }
+  if (!best)
+    return Profile();
+  llvm::Expected<json::Value> root = parseJson(best->text, best->name);
+  if (!root)
+    return root.takeError();
+  return readProfile(*root->getAsObject(), best->name);
+}

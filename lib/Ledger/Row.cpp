@@ -1,0 +1,362 @@
+//===- Row.cpp - One published run, as the cost model sees it -------------===//
+#include "cleave/Ledger/Ledger.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <algorithm>
+
+using namespace cleave;
+namespace json = llvm::json;
+
+namespace {
+/// Reads the fields of one row; the first thing wrong is kept.
+class RowReader {
+public:
+  RowReader(const json::Object &object, std::string where)
+      : object(object), where(std::move(where)) {}
+
+  std::string message;
+
+  bool has(llvm::StringRef key) const {
+    const json::Value *value = object.get(key);
+    return value && value->kind() != json::Value::Null;
+  }
+
+  std::string getText(llvm::StringRef key) {
+    if (!has(key))
+      return "";
+    if (std::optional<llvm::StringRef> text = object.getString(key))
+      return text->str();
+    fail(key, "expects text");
+    return "";
+  }
+
+  /// 0 if absent; positive otherwise.
+  double getNumber(llvm::StringRef key) {
+    if (!has(key))
+      return 0;
+    std::optional<double> value = object.getNumber(key);
+    if (value && *value > 0 && *value < 1e18)
+      return *value;
+    fail(key, "expects a positive number");
+    return 0;
+  }
+
+  int64_t getCount(llvm::StringRef key, int64_t absent) {
+    if (!has(key))
+      return absent;
+    std::optional<int64_t> value = object.getInteger(key);
+    if (value && *value >= 1 && *value <= (int64_t(1) << 40))
+      return *value;
+    fail(key, "expects a whole number from 1");
+    return absent;
+  }
+
+  bool getFlag(llvm::StringRef key, bool absent) {
+    if (!has(key))
+      return absent;
+    if (std::optional<bool> value = object.getBoolean(key))
+      return *value;
+    fail(key, "expects true or false");
+    return absent;
+  }
+
+  void fail(llvm::StringRef key, const llvm::Twine &what) {
+    if (message.empty())
+      message = llvm::formatv("{0}: key \"{1}\": value {2}: {3}", where, key,
+                              *object.get(key), what);
+  }
+
+private:
+  const json::Object &object;
+  std::string where;
+};
+} // namespace
+
+/// The first number in `text` after `word`, or 0.
+static int64_t getNumberAfter(llvm::StringRef text, llvm::StringRef word) {
+  size_t at = text.find_insensitive(word);
+  if (at == llvm::StringRef::npos)
+    return 0;
+  text = text.drop_front(at + word.size());
+  text = text.drop_until([](char c) { return llvm::isDigit(c); });
+  int64_t number = 0;
+  text.take_while([](char c) { return llvm::isDigit(c); })
+      .getAsInteger(10, number);
+  return number;
+}
+
+static bool says(llvm::StringRef text, llvm::StringRef word) {
+  return text.contains_insensitive(word);
+}
+
+/// The preset of a GPU as sources print it; empty if there is none.
+static llvm::StringRef getPreset(llvm::StringRef gpu) {
+  return llvm::StringSwitch<llvm::StringRef>(gpu)
+      .StartsWith("A100-40", "a100-40")
+      .StartsWith("A100", "a100-80")
+      .StartsWith("H100-96GB HBM2e", "h100-96-hbm2e")
+      .StartsWith("H100", "h100-sxm")
+      .StartsWith("H800", "h800")
+      .StartsWith("H200", "h200")
+      .StartsWith("GB200", "gb200-nvl72")
+      .StartsWith("GB300", "gb300-nvl72")
+      .StartsWith("B200", "b200")
+      .StartsWith("B300", "b300")
+      .StartsWith("V100", "v100-32")
+      .Default("");
+}
+
+/// Gb/s of a node's network as sources print it: "8x400Gb/s", "1600 Gb/s per
+/// node", "800 (Gb/s)"; 0 if not stated.
+static double getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
+  size_t unit = text.find_insensitive("Gb/s");
+  if (unit == llvm::StringRef::npos)
+    return 0;
+  llvm::StringRef before = text.take_front(unit).rtrim(" (");
+  size_t digits = before.size();
+  while (digits > 0 && llvm::isDigit(before[digits - 1]))
+    --digits;
+  double number = 0;
+  before.drop_front(digits).getAsDouble(number);
+  llvm::StringRef rest = before.take_front(digits).rtrim();
+  if (rest.consume_back("x")) {
+    size_t start = rest.size();
+    while (start > 0 && llvm::isDigit(rest[start - 1]))
+      --start;
+    double cards = 1;
+    if (!rest.drop_front(start).getAsDouble(cards))
+      return number * cards;
+  }
+  return says(text.drop_front(unit), "per gpu") ? number * devicesPerNode
+                                                : number;
+}
+
+static void scaleLink(Link &link, double bandwidth) {
+  double factor = bandwidth / link.bandwidth;
+  link.bandwidth = bandwidth;
+  for (CollectiveCurve &curve : link.collectives)
+    for (auto &[ranks, rate] : curve.bandwidth)
+      rate *= factor;
+}
+
+static void readModel(RowReader &reader, LedgerRow &row) {
+  Architecture &model = row.model;
+  model.name = reader.getText("model");
+  model.hidden = reader.getCount("hidden", 0);
+  model.vocab = reader.getCount("vocab", 51200);
+  int64_t layers = reader.getCount("layers", 0);
+  std::string notes = reader.getText("arch_notes");
+
+  Block dense;
+  dense.heads = reader.getCount("heads", 0);
+  dense.kvHeads = reader.getCount("kv_heads", dense.heads);
+  dense.headDim = dense.valueDim = reader.getCount(
+      "head_dim", dense.heads > 0 ? model.hidden / dense.heads : 0);
+  dense.gated = reader.getFlag("gated_mlp", false);
+  dense.ffn = reader.getCount("ffn", 0);
+  if (says(notes, "MLA")) { // sizes of DeepSeek-V2 and later
+    dense.headDim = 192;
+    dense.valueDim = 128;
+    dense.latentRank = 512;
+    dense.sharedKeyDim = 64;
+    dense.queryRank = model.hidden >= 7168 ? 1536 : 0;
+  }
+  int64_t experts = reader.getCount("experts", 0);
+  if (experts == 0) {
+    model.blocks.push_back({dense, layers});
+    return;
+  }
+  Block sparse = dense;
+  sparse.experts = experts;
+  sparse.expertsPerToken = reader.getCount("topk", 1);
+  sparse.expertFfn = reader.getCount("moe_ffn", 0);
+  sparse.ffn = 0;
+  if (says(notes, "shared expert")) {
+    size_t at = llvm::StringRef(notes).find("shared expert");
+    llvm::StringRef before = llvm::StringRef(notes).take_front(at).rtrim();
+    int64_t shared = 1;
+    before.take_back(1).getAsInteger(10, shared);
+    sparse.sharedFfn = shared * sparse.expertFfn;
+  }
+  if (says(notes, "every 2nd layer")) {
+    for (int64_t i = 0; i < layers; i += 2) {
+      model.blocks.push_back({dense, 1});
+      model.blocks.push_back({sparse, 1});
+    }
+    return;
+  }
+  int64_t first = says(notes, "first ") ? getNumberAfter(notes, "first ")
+                  : says(notes, "1 dense layer") ? 1
+                                                 : 0;
+  if (first > 0)
+    model.blocks.push_back({dense, first});
+  if (int64_t window = getNumberAfter(notes, "sliding-window")) {
+    Block local = sparse;
+    local.window = window;
+    for (int64_t i = first; i + 1 < layers; i += 2) {
+      model.blocks.push_back({local, 1});
+      model.blocks.push_back({sparse, 1});
+    }
+    return;
+  }
+  model.blocks.push_back({sparse, layers - first});
+}
+
+static void readZero(llvm::StringRef text, TrainLayout &layout,
+                     int64_t devicesPerNode) {
+  if (says(text, "FSDP=0") || says(text, "DDP"))
+    layout.zero = 0;
+  else if (says(text, "FSDP") || says(text, "full shard") ||
+           says(text, "HSDP") || says(text, "ZeRO-3"))
+    layout.zero = 3;
+  else if (says(text, "ZeRO-2"))
+    layout.zero = 2;
+  else if (says(text, "ZeRO-1") || says(text, "distributed optimizer"))
+    layout.zero = 1;
+  if (layout.zero == 0)
+    return;
+  for (llvm::StringRef word :
+       {"groups of", "shard group", "full shard", "shard"})
+    if (int64_t group = getNumberAfter(text, word)) {
+      layout.zeroGroup = group;
+      break;
+    }
+  if (says(text, "HSDP"))
+    layout.zeroGroup = devicesPerNode;
+}
+
+static void readLayout(RowReader &reader, LedgerRow &row) {
+  TrainLayout &layout = row.layout;
+  layout.tp = reader.getCount("tp", 1);
+  layout.cp = reader.getCount("cp", 1);
+  layout.pp = reader.getCount("pp", 1);
+  layout.ep = reader.getCount("ep", 1);
+  layout.expertTp = reader.getCount("etp", 1);
+  layout.virtualStages = reader.getCount("vpp", 1);
+  int64_t inner = layout.tp * layout.cp * layout.pp;
+  layout.dp = std::max<int64_t>(row.machine.devices / inner, 1);
+  layout.microBatch = reader.getCount("mbs", 0);
+  if (layout.microBatch == 0 && reader.has("ga"))
+    layout.microBatch =
+        row.work.globalBatch / (layout.dp * reader.getCount("ga", 1));
+  // Megatron's sequence parallelism (May 2022) goes with tp since then.
+  bool recent = reader.getText("date") >= "2022-06";
+  layout.sequenceParallel = layout.tp > 1 && reader.getFlag("sp", recent);
+  readZero(reader.getText("zero"), layout, row.machine.getDevicesPerNode());
+  if (layout.zeroGroup >= layout.dp * layout.cp)
+    layout.zeroGroup = 0;
+
+  std::string schedule = reader.getText("schedule");
+  if (says(schedule, "ZB-1p") || says(schedule, "ZB-H1"))
+    layout.schedule = Schedule::ZeroBubbleH1;
+  else if (says(schedule, "ZB-2p") || says(schedule, "ZB-H2"))
+    layout.schedule = Schedule::ZeroBubbleH2;
+  else if (says(schedule, "ZB-V") || says(schedule, "ZBV"))
+    layout.schedule = Schedule::ZeroBubbleV;
+  else if (says(schedule, "interleaved") || layout.virtualStages > 1)
+    layout.schedule = Schedule::Interleaved;
+
+  std::string recompute = reader.getText("recompute");
+  if (llvm::StringRef(recompute).starts_with("full"))
+    layout.recompute = Recompute::Full;
+  else if (llvm::StringRef(recompute).starts_with("selective"))
+    layout.recompute = Recompute::Selective;
+}
+
+static void readMachine(RowReader &reader, LedgerRow &row, llvm::Error &error) {
+  std::string gpu = reader.getText("gpu");
+  llvm::StringRef preset = getPreset(gpu);
+  if (preset.empty()) {
+    row.missing = "device \"" + gpu + "\"";
+    return;
+  }
+  llvm::Expected<Machine> machine = getMachine(
+      llvm::formatv("{0}:{1}", preset, reader.getCount("num_gpus", 1)).str());
+  if (!machine) {
+    error = machine.takeError();
+    return;
+  }
+  row.machine = std::move(*machine);
+  int64_t perNode = reader.getCount("gpus_per_node", 8);
+  Level &inner = row.machine.levels.front();
+  // A rack's NVLink domain is larger than a node.
+  inner.size = std::max(inner.size, perNode);
+  double gigabits = getNodeGigabits(reader.getText("interconnect"), perNode);
+  if (gigabits > 0)
+    scaleLink(row.machine.levels.back().link,
+              gigabits * 1e9 / 8 / double(perNode));
+}
+
+llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
+                                                const llvm::Twine &where) {
+  RowReader reader(object, where.str());
+  LedgerRow row;
+  row.id = reader.getText("id");
+  row.source = reader.getText("source");
+  if (row.id.empty())
+    row.id = where.str();
+
+  auto need = [&](std::initializer_list<llvm::StringRef> keys) {
+    for (llvm::StringRef key : keys)
+      if (row.missing.empty() && !reader.has(key))
+        row.missing = key.str();
+  };
+  need({"layers", "hidden", "heads", "seq_len", "gbs", "num_gpus", "gpu"});
+  if (!reader.has("ffn") && !reader.has("moe_ffn"))
+    need({"ffn"});
+  if (!reader.has("ga"))
+    need({"mbs"});
+
+  llvm::Error error = llvm::Error::success();
+  if (row.missing.empty())
+    readMachine(reader, row, error);
+  if (error)
+    return error;
+  llvm::consumeError(std::move(error));
+  if (row.missing.empty()) {
+    row.work.seqLen = reader.getCount("seq_len", 0);
+    row.work.globalBatch = reader.getCount("gbs", 0);
+    std::string precision = reader.getText("precision");
+    row.work.dtype = says(precision, "FP8")   ? DType::FP8
+                     : says(precision, "FP4") ? DType::FP4
+                                              : DType::BF16;
+    readModel(reader, row);
+    readLayout(reader, row);
+    if (row.machine.device.getMatrix(row.work.dtype).peak == 0)
+      row.missing = "device rate in " + getName(row.work.dtype).str();
+    llvm::Expected<Profile> profile = findProfile(object);
+    if (!profile)
+      return profile.takeError();
+    row.profile = *profile;
+    if (!row.machine.device.attention.count(row.profile.attention))
+      row.profile.attention = row.machine.device.attention.begin()->first;
+  }
+  row.group =
+      llvm::formatv("{0}|{1}|{2}|{3}|{4}|{5}|{6}", row.source, row.model.name,
+                    reader.getText("gpu"), reader.getCount("num_gpus", 1),
+                    row.work.globalBatch, row.work.seqLen,
+                    reader.getText("precision"))
+          .str();
+  if (row.model.name.empty())
+    row.group +=
+        llvm::formatv(
+            "|{0}|{1}|{2}", row.model.hidden, row.model.getNumBlocks(),
+            row.model.blocks.empty() ? 0 : row.model.blocks[0].block.heads)
+            .str();
+  if (reader.has("step_time_s"))
+    row.stepSeconds = reader.getNumber("step_time_s");
+  else if (reader.has("tokens_per_s_per_gpu"))
+    row.stepSeconds = double(row.work.globalBatch) * row.work.seqLen /
+                      double(row.machine.devices) /
+                      reader.getNumber("tokens_per_s_per_gpu");
+  if (row.missing.empty() && !row.stepSeconds)
+    row.missing = "step_time_s";
+  if (reader.has("peak_mem_gb"))
+    row.memoryBytes = reader.getNumber("peak_mem_gb") * 1e9;
+  if (reader.has("oom"))
+    row.fits = !reader.getFlag("oom", false);
+  if (!reader.message.empty())
+    return llvm::createStringError(reader.message);
+  return row;
+}
