@@ -178,6 +178,9 @@ LogicalResult Placer::place(Operation &op) {
     return success();
   if (auto accumulate = dyn_cast<xf::AccumulateOp>(op))
     return placeAccumulate(accumulate);
+  // A parameter's move to where ops see it, placed with the parameter.
+  if (isa<dist::ReshardOp>(op) && seenAs.contains(op.getResult(0)))
+    return success();
   if (isa<xf::ShardingRuleOpInterface>(op))
     return placeByRule(op);
   return op.emitOpError("has no sharding rule");

@@ -102,6 +102,8 @@ std::string cleave::tool::readMessage(llvm::StringRef log) {
   llvm::SmallVector<llvm::StringRef> lines;
   if (buffer)
     llvm::SplitString((*buffer)->getBuffer(), lines, "\n");
+  for (llvm::StringRef &line : lines)
+    line.consume_front("error: ");
   return llvm::join(lines, "; ");
 }
 

@@ -9,7 +9,9 @@ static int runInspect(const std::string &path) {
   runtime::Status status = runtime::Program::loadFile(path, program);
   if (!status.ok())
     return tool::fail(status.message());
-  llvm::outs() << runtime::printProgram(program);
+  runtime::PrintOptions all;
+  all.plan = true;
+  llvm::outs() << runtime::printProgram(program, all);
   return 0;
 }
 

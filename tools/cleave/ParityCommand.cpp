@@ -39,8 +39,8 @@ struct Deviation {
 
   bool holds() const { return value <= bound; }
   void include(double other, const llvm::Twine &where) {
-    // A NaN is the worst of all.
-    if (worst.empty() || !(other <= value)) {
+    // A NaN is the worst of all, and stays.
+    if (worst.empty() || (!std::isnan(value) && !(other <= value))) {
       value = other;
       worst = where.str();
     }
@@ -294,7 +294,9 @@ void Parity::print() {
     bool holds = true;
     for (const Deviation &each : deviations) {
       rows.push_back(json::Object{{"what", each.what},
-                                  {"deviation", each.value},
+                                  {"deviation", std::isfinite(each.value)
+                                                    ? json::Value(each.value)
+                                                    : json::Value(nullptr)},
                                   {"bound", each.bound},
                                   {"worst", each.worst},
                                   {"holds", each.holds()}});
