@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""cleave compile and inspect: layouts by flags and by files, what is shown of
+a compilation, and that nothing but the input decides the bytes."""
+import json
+import re
+import unittest
+
+from support import LLAMA, PLAN, SHAPE, ToolTest, find_section
+
+# The flags that PLAN stands for.
+FLAGS = ["--dp", "2", "--tp", "2", "--zero", "2", "--sequence-parallel",
+         "--micro-batch", "1"]
+
+
+class CompileTest(ToolTest):
+    def program(self, name):
+        executable = self.read(name)
+        offset, size = find_section(executable, ".cleave.program")
+        return executable[offset:offset + size]
+
+    def test_inspect_shows_every_view(self):
+        self.compile("train", *FLAGS)
+        text = self.run_tool("cleave", "inspect", "train")
+        for view in ["mesh          dp=2 x tp=2, 4 ranks",
+                     "batch         4 sequences of 16 tokens, 2 micro-batches",
+                     "\nmemory at the peak\n", "\nstates\n", "\noutputs\n",
+                     "\nkernels\n", "\ninstructions\n", "\nplan\n",
+                     "model.embed_tokens.weight", "reduce_scatter"]:
+            self.assertIn(view, text)
+
+    def test_the_shown_memory_adds_up(self):
+        self.compile("train", *FLAGS)
+        text = self.run_tool("cleave", "inspect", "train")
+        arena = int(re.search(r"^arena +(\d+) bytes", text, re.M)[1])
+        table = text.split("\nmemory at the peak\n")[1].split("\n\n")[0]
+        rows = re.findall(r"^ +(\d+) +[\d.]+%", table, re.M)
+        self.assertEqual(sum(map(int, rows)), arena)
+
+    def test_a_plan_file_is_the_same_as_its_flags(self):
+        self.compile("flags", *FLAGS)
+        self.compile("plan", "--plan", self.write("plan.json", PLAN))
+        self.assertEqual(self.program("flags"), self.program("plan"))
+        self.assertEqual(self.read("flags"), self.read("plan"))
+
+    def test_the_shown_plan_compiles_to_the_same(self):
+        self.compile("flags", *FLAGS)
+        shown = self.run_tool("cleave", "inspect", "flags")
+        plan, _ = json.JSONDecoder().raw_decode(shown.split("\nplan\n")[1])
+        self.assertEqual(plan, PLAN)
+        self.compile("again", "--plan", self.write("shown.json", plan))
+        self.assertEqual(self.read("flags"), self.read("again"))
+
+    def test_a_plan_may_leave_out_what_is_optional(self):
+        plan = {"version": 1, "mesh": [{"name": "dp", "size": 2}],
+                "dims": {"batch": ["dp"]}}
+        self.compile("train", "--plan", self.write("plan.json", plan))
+        text = self.run_tool("cleave", "inspect", "train")
+        self.assertIn("1 micro-batch,", text)
+
+    def test_axes_that_split_a_tensor_are_not_used_again(self):
+        plan = dict(PLAN, keep={"optimizer": ["dp", "tp"],
+                                "parameters": ["tp"]})
+        self.compile("train", "--plan", self.write("plan.json", plan))
+
+    def test_a_cluster_decides_threads_and_instructions(self):
+        cluster = {"version": 1, "nodes": 2, "devices_per_node": 2,
+                   "threads_per_device": 3, "cpu": "x86-64-v3"}
+        self.write("cluster.json", cluster)
+        self.compile("v3", *FLAGS, "--cluster", "cluster.json")
+        text = self.run_tool("cleave", "inspect", "v3")
+        self.assertIn("4 ranks of 3 threads", text)
+        self.write("cluster.json", dict(cluster, cpu="x86-64-v4"))
+        self.compile("v4", *FLAGS, "--cluster", "cluster.json")
+        self.assertNotEqual(self.read("v3"), self.read("v4"))
+        self.compile("local", *FLAGS, "--cluster", "local:4")
+
+    def test_compiling_again_gives_the_same_bytes(self):
+        for name in ["one", "two"]:
+            self.compile(name, *FLAGS, "--dtype", "bf16")
+        self.assertEqual(self.read("one"), self.read("two"))
+
+    def test_dtype_is_what_activations_have(self):
+        for dtype in ["f32", "bf16"]:
+            self.compile(dtype, "--dtype", dtype)
+        sizes = {}
+        for dtype in ["f32", "bf16"]:
+            text = self.run_tool("cleave", "inspect", dtype)
+            self.assertEqual("bf16" in text, dtype == "bf16")
+            sizes[dtype] = int(
+                re.search(r"^ +(\d+) .* activations$", text, re.M)[1])
+        self.assertLess(sizes["bf16"], sizes["f32"])
+
+    def test_each_stage_can_be_dumped(self):
+        signs = {"grad": "xf.adamw", "place": "dist.reshard",
+                 "partition": "dist.all_reduce", "kernels": "exec.kernel",
+                 "memory": "arena_bytes"}
+        whole = self.compile("train", "--dp", "2", "--dump-after-stage", "all")
+        for stage, sign in signs.items():
+            text = self.compile("train", "--dp", "2", "-q",
+                                "--dump-after-stage", stage)
+            self.assertTrue(text.startswith(f"// after stage {stage}\n"))
+            self.assertEqual(text.count("// after stage"), 1)
+            self.assertIn(sign, text)
+            self.assertIn(text, whole)
+            self.write("stage.mlir", text)
+            self.run_tool("cleave-opt", "stage.mlir", "-o", "again.mlir")
+
+    def test_remarks_name_the_decisions(self):
+        command = ["cleave", "compile", LLAMA, *SHAPE, *FLAGS, "-o", "train"]
+        self.assertEqual(self.start(*command).stderr, "")
+        remarks = self.start(*command, "--remarks").stderr
+        self.assertRegex(remarks, r"remark: .*partial=\{tp\} ->")
+        self.assertRegex(remarks, r"remark: .*arena of \d+ bytes")
+        for line in remarks.splitlines():
+            self.assertTrue(line.startswith("remark: "), line)
+
+    def test_fusion_can_be_left_out(self):
+        def count(*flags):
+            text = self.compile("train", *flags)
+            return int(re.search(r"(\d+) instructions", text)[1])
+        self.assertLess(count(), count("--no-fusion"))
+
+    def test_quiet_is_quiet(self):
+        self.assertEqual(self.compile("train", "-q"), "")
+        self.assertEqual(self.list(), ["train"])
+
+    def test_help_and_version(self):
+        text = self.run_tool("cleave", "--help")
+        for command in ["import", "compile", "train", "parity", "inspect"]:
+            self.assertRegex(text, rf"\n  {command} ")
+            self.assertIn("Usage:",
+                          self.run_tool("cleave", command, "--help"))
+        self.assertRegex(self.run_tool("cleave", "--version"), r"^cleave \d")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""What cleave compile wrote, and cleave train: data, seeds, checkpoints,
+metrics, traces, across layouts."""
+import json
+import math
+import os
+import unittest
+
+from support import (DATA, GOLDEN, LLAMA, SHAPE, ToolTest, make_dataset,
+                     read_safetensors)
+
+DATASET = ["--data", "set", "--steps", "3"]
+
+
+def batches(case):
+    return ["--tokens", os.path.join(case, "golden.safetensors")]
+
+
+class TrainTest(ToolTest):
+    def write_dataset(self):
+        index, tokens = make_dataset([300, 50, 650])
+        self.write("set.idx", index)
+        self.write("set.bin", tokens)
+
+    def assert_near(self, actual, expected):
+        """As near as f32 sums in another order are."""
+        self.assertEqual(len(actual), len(expected))
+        for a, b in zip(actual, expected):
+            self.assertLess(abs(a - b), 2e-6 * abs(b), f"{actual} {expected}")
+
+    def test_every_layout_sees_the_same_samples(self):
+        self.write_dataset()
+        self.compile("one")
+        expected = self.losses("./one", *DATASET)
+        self.assertEqual(len(set(expected)), 3)
+        for flags in [["--dp", "2"], ["--dp", "4", "--zero", "3"],
+                      ["--micro-batch", "1"], ["--dp", "2", "--tp", "2",
+                                               "--micro-batch", "1"]]:
+            self.compile("other", *flags)
+            self.assert_near(self.losses("./other", *DATASET), expected)
+
+    def test_bf16_does_not_depend_on_where_state_is_kept(self):
+        """ZeRO moves state and adds in the same order."""
+        self.write_dataset()
+        losses = []
+        for zero in "0123":
+            self.compile("train", "--dp", "2", "--zero", zero, "--dtype",
+                         "bf16")
+            losses.append(self.losses("./train", *DATASET))
+        self.assertEqual(losses, [losses[0]] * 4)
+        self.compile("train", "--dp", "2")
+        exact = self.losses("./train", *DATASET)
+        self.assertNotEqual(losses[0], exact)
+        for a, b in zip(losses[0], exact):
+            self.assertLess(abs(a - b), 2e-2 * b)
+
+    def test_a_dataset_is_named_in_three_ways(self):
+        self.write_dataset()
+        self.compile("train")
+        losses = [self.losses("./train", "--data", name, "--steps", "2")
+                  for name in ["set", "set.idx", "set.bin"]]
+        self.assertEqual(losses, [losses[0]] * 3)
+
+    def test_a_dataset_that_megatron_wrote(self):
+        with open(os.path.join(LLAMA, "config.json")) as file:
+            config = json.load(file)
+        self.write("config.json", dict(config, vocab_size=1 << 16))
+        self.compile("train", model="config.json")
+        for name in ["sentences-u16", "licenses-i32"]:
+            losses = self.losses("./train", "--steps", "1", "--data",
+                                 os.path.join(DATA, "megatron", name))
+            self.assertLess(abs(losses[0] - math.log(1 << 16)), 0.2)
+
+    def test_text_is_read_as_bytes(self):
+        self.write("text", "the quick brown fox jumps over the lazy dog " * 20)
+        self.compile("train")
+        losses = self.losses("./train", "--data", "text", "--steps", "30")
+        # Untrained, each id is about as likely as any other.
+        self.assertLess(abs(losses[0] - math.log(331)), 0.1)
+        self.assertLess(losses[-1], losses[0] - 0.5)
+
+    def test_seeds(self):
+        """Bit for bit the same again; another seed is another run."""
+        self.write_dataset()
+        self.compile("train", "--dp", "2")
+        runs = [self.losses("./train", *DATASET, "--seed", seed)
+                for seed in ["0", "0", "1"]]
+        self.assertEqual(runs[0], runs[1])
+        self.assertEqual(runs[0], self.losses("./train", *DATASET))
+        self.assertNotEqual(runs[0][0], runs[2][0])
+
+    def test_saved_weights_are_where_the_run_went_on(self):
+        """With a constant learning rate of 0, steps change nothing; with
+        another, step 3 from scratch is step 1 from what 2 steps saved."""
+        self.compile("train", "--dp", "2", "--tp", "2", "--zero", "3",
+                     shape=["--seq-len", "48", "--global-batch", "4"])
+        self.compile("still", "--lr", "0", "--min-lr", "0",
+                     shape=["--seq-len", "48", "--global-batch", "4"])
+        tokens = batches(LLAMA)
+        whole = self.losses("./train", *tokens, "--steps", "3", "--decay-steps",
+                            "100")
+        self.run_tool("./train", *tokens, "--steps", "2", "--decay-steps",
+                      "100", "--save", "saved")
+        self.assertEqual(sorted(os.listdir(self.path("saved"))),
+                         ["config.json", "model.safetensors"])
+        # The third batch, by a run whose weights never change.
+        resumed = self.losses("./still", *tokens, "--steps", "3", "--init",
+                              "saved")
+        self.assert_near(resumed[2:], whole[2:])
+        self.assertGreater(abs(resumed[0] - whole[0]), 1e-4)
+
+    def test_saving_what_was_read_changes_no_bit(self):
+        for case in ["gpt2", "phi3", "llama3-gqa-tied"]:
+            folder = os.path.join(GOLDEN, case)
+            self.compile("train", "--lr", "0", "--min-lr", "0", "--tp", "2",
+                         model=folder,
+                         shape=["--seq-len", "48", "--global-batch", "4"])
+            self.run_tool("./train", *batches(folder), "--init", folder,
+                          "--steps", "1", "--save", "saved")
+            with open(os.path.join(folder, "config.json"), "rb") as file:
+                self.assertEqual(self.read("saved/config.json"), file.read())
+            with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+                header, data = read_safetensors(file.read())
+            ours, bytes_ = read_safetensors(
+                self.read("saved/model.safetensors"))
+            for each in [header, ours]:
+                each.pop("__metadata__", None)
+            # The reference may hold a tied tensor twice.
+            self.assertLessEqual(set(ours), set(header))
+            for name, info in ours.items():
+                begin, end = info["data_offsets"]
+                first, last = header[name]["data_offsets"]
+                self.assertEqual(info["shape"], header[name]["shape"])
+                self.assertEqual(bytes_[begin:end], data[first:last], name)
+
+    def test_metrics(self):
+        self.compile("train", "--dp", "2", "--lr", "0.002", "--min-lr",
+                     "0.0005", "--warmup-steps", "2", "--schedule", "linear",
+                     shape=["--seq-len", "48", "--global-batch", "4"])
+        self.run_tool("./train", *batches(LLAMA), "--init", LLAMA, "--steps",
+                      "5", "--metrics", "out.jsonl")
+        rows = self.lines("out.jsonl")
+        self.assertEqual([row["step"] for row in rows], list(range(5)))
+        for row in rows:
+            self.assertEqual(set(row), {
+                "step", "loss", "rank_losses", "grad_norm", "lr",
+                "tokens_per_s", "mfu", "seconds", "phases",
+                "collective_seconds", "arena_bytes", "high_water_bytes"})
+            self.assertEqual(len(row["rank_losses"]), 2)
+            self.assertEqual(set(row["phases"]),
+                             {"forward", "backward", "optimizer"})
+            self.assertGreater(min(row["phases"].values()), 0)
+            self.assertLessEqual(row["collective_seconds"],
+                                 sum(row["phases"].values()))
+            self.assertGreater(row["mfu"], 0)
+            self.assertLess(abs(row["tokens_per_s"] * row["seconds"] - 192),
+                            1e-6)
+            self.assertLessEqual(row["high_water_bytes"], row["arena_bytes"])
+            # No target of these batches is ignored, so the mean is of halves.
+            self.assert_near([sum(row["rank_losses"]) / 2], [row["loss"]])
+        rates = [0.001, 0.002, 0.002, 0.0015, 0.001]
+        for row, rate in zip(rows, rates):
+            self.assertLess(abs(row["lr"] - rate), 1e-9, rows)
+        with open(os.path.join(LLAMA, "case.json")) as file:
+            case = json.load(file)
+        self.assert_near([rows[0]["loss"]], [case["loss"]])
+        self.assertLess(
+            abs(rows[0]["grad_norm"] / case["global_grad_norm"] - 1), 1e-5)
+
+    def test_trace(self):
+        self.write_dataset()
+        self.compile("train", "--dp", "2", "--tp", "2", "--micro-batch", "1")
+        self.run_tool("./train", *DATASET, "--trace", "out.json",
+                      "--trace-steps", "2")
+        events = json.loads(self.read("out.json"))["traceEvents"]
+        tracks = {(each["pid"], each["tid"]): each["args"]["name"]
+                  for each in events if each["name"] == "thread_name"}
+        self.assertEqual(tracks, {
+            (rank, stream): name for rank in range(4)
+            for stream, name in enumerate(["compute", "collectives"])})
+        shown = self.run_tool("cleave", "inspect", "train")
+        count = shown.split("\ninstructions\n")[1].count("\n")
+        runs = [each for each in events if each["ph"] == "X"]
+        self.assertEqual({(each["pid"], each["tid"]) for each in runs},
+                         set(tracks))
+        self.assertEqual({each["args"]["step"] for each in runs}, {0, 1})
+        self.assertEqual({each["args"]["micro_batch"] for each in runs}, {0, 1})
+        for rank in range(4):
+            first = [each["args"]["instruction"] for each in runs
+                     if each["pid"] == rank and each["args"]["step"] == 0
+                     and each["args"]["micro_batch"] == 0]
+            self.assertEqual(len(first), len(set(first)))
+            # All but the loop's two.
+            self.assertEqual(len(first), count - 2)
+        for each in runs:
+            self.assertGreaterEqual(each["dur"], 0)
+            collective = each["name"].startswith(
+                ("all_reduce", "all_gather", "reduce_scatter", "all_to_all"))
+            self.assertEqual(each["tid"], int(collective), each)
+
+    def test_train_is_compile_and_run(self):
+        self.write("text", "abcdefgh" * 40)
+        run = ["--data", "text", "--steps", "2", "--metrics", "a.jsonl"]
+        shown = self.run_tool("cleave", "train", LLAMA, *SHAPE, "--dp", "2",
+                              "--", *run)
+        self.assertIn("2 ranks", shown)
+        self.assertIn("2 steps in", shown)
+        self.assertEqual(self.list(), ["a.jsonl", "text"])
+        self.compile("train", "--dp", "2")
+        self.assertEqual(self.losses("./train", *run[:4]),
+                         [row["loss"] for row in self.lines("a.jsonl")])
+        self.run_tool("cleave", "train", LLAMA, *SHAPE, "-o", "kept", "--",
+                      *run)
+        self.assertEqual(self.start("./kept", "--help").returncode, 0)
+        self.assertEqual(
+            self.start("cleave", "train", LLAMA, *SHAPE, "--", "--data",
+                       "none", "--steps", "1").returncode, 1)
+
+    def test_the_help_of_an_executable(self):
+        self.compile("train")
+        text = self.run_tool("./train", "--help")
+        for option in ["--data", "--init", "--save", "--metrics", "--trace"]:
+            self.assertIn(option, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
