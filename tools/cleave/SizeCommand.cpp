@@ -1,0 +1,173 @@
+//===- SizeCommand.cpp - cleave size --------------------------------------===//
+#include "CommandLine.h"
+#include "cleave/Sizing/Sizing.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace cleave;
+
+namespace {
+struct SizeFlags {
+  Goal goal;
+  Fleet fleet;
+  std::string law = getScalingLaws().front().name.str(), rule = "daly";
+  std::optional<double> tokensPerParameter, interval;
+  std::vector<int64_t> sweep;
+  bool json = false;
+};
+} // namespace
+
+/// Whether a number is of the kind that people write as 70B.
+static bool takesSuffix(const LegalRange &range) { return range.high >= 1e18; }
+
+/// Reads 70e9, 70B and the like; refuses what is out of range. `text` becomes
+/// what CLI11 can read.
+static std::string readNumber(std::string &text, const LegalRange &range) {
+  llvm::StringRef digits = text;
+  double factor = 1, number = 0;
+  if (takesSuffix(range))
+    for (auto [suffix, value] : {std::pair("K", 1e3),
+                                 {"M", 1e6},
+                                 {"B", 1e9},
+                                 {"T", 1e12},
+                                 {"P", 1e15}})
+      if (factor == 1 && digits.consume_back(suffix))
+        factor = value;
+  if (digits.trim() != digits || digits.getAsDouble(number) ||
+      !range.contains(number * factor))
+    return llvm::formatv("expects a number {0}{1}, got \"{2}\"",
+                         range.toString(),
+                         takesSuffix(range) ? ", like 70e9 or 70B" : "", text);
+  text = llvm::formatv("{0}", llvm::format("%.17g", number * factor));
+  return {};
+}
+
+/// Documents a number: its unit, meaning and range.
+static CLI::Option *describe(CLI::Option *option, llvm::StringRef unit,
+                             const LegalRange &range) {
+  option->type_name(unit.str());
+  return option->transform(CLI::Validator(
+      [range](std::string &text) { return readNumber(text, range); }, ""));
+}
+
+static std::string checkDevices(const std::string &text) {
+  int64_t devices = 0;
+  if (!llvm::StringRef(text).getAsInteger(10, devices) && devices >= 1 &&
+      devices <= Fleet::maxDevices)
+    return {};
+  return llvm::formatv("expects a whole number from 1 to {0}, got \"{1}\"",
+                       Fleet::maxDevices, text);
+}
+
+static int runSize(const SizeFlags &flags) {
+  llvm::Expected<ScalingLaw> law = getScalingLaw(flags.law);
+  if (!law)
+    return tool::fail(law.takeError());
+  SizingOptions options;
+  options.law = *law;
+  if (flags.tokensPerParameter) {
+    if (law->tokensPerParameter == 0)
+      return tool::fail("--tokens-per-parameter: expects --law ratio, got " +
+                        flags.law);
+    options.law.tokensPerParameter = *flags.tokensPerParameter;
+  }
+  options.rule =
+      flags.rule == "young" ? IntervalRule::Young : IntervalRule::Daly;
+  if (flags.interval) {
+    options.rule = IntervalRule::Given;
+    options.intervalSeconds = *flags.interval;
+  }
+  std::vector<int64_t> counts = flags.sweep;
+  if (counts.empty())
+    counts.push_back(flags.fleet.devices);
+  auto runs = estimateSweep(flags.goal, flags.fleet, counts, options);
+  if (!runs)
+    return tool::fail(runs.takeError());
+  if (flags.json)
+    printJSON(llvm::outs(), *runs, options);
+  else if (!flags.sweep.empty())
+    printSweep(llvm::outs(), *runs);
+  else
+    printRun(llvm::outs(), runs->front(), options);
+  return 0;
+}
+
+static void addModelFlags(CLI::App &command, SizeFlags &flags) {
+  for (const GoalField &field : getGoalFields())
+    describe(command.add_option("--" + field.name.str(),
+                                flags.goal.*field.value, field.meaning.str()),
+             field.unit, field.range)
+        ->group("Run: two of parameters, tokens and compute (FLOPs or days), "
+                "or one and the law; 70B is 70e9, so K, M, T, P");
+  std::vector<std::string> names;
+  std::string text = "what gives parameters and tokens that are not given, and "
+                     "predicts the loss";
+  for (const ScalingLaw &law : getScalingLaws()) {
+    names.push_back(law.name.str());
+    text += ("\n" + law.name + ": " + law.source).str();
+  }
+  const char *group = "Law";
+  command.add_option("--law", flags.law, text)
+      ->check(CLI::IsMember(names))
+      ->capture_default_str()
+      ->group(group);
+  describe(command.add_option(
+               "--tokens-per-parameter", flags.tokensPerParameter,
+               "of --law ratio (default: 20); more of them train a smaller "
+               "model for longer"),
+           "D/N", {0, 1e9})
+      ->group(group);
+}
+
+static void addFleetFlags(CLI::App &command, SizeFlags &flags) {
+  const char *group = "Devices (defaults: H100 SXM)";
+  CLI::Option *devices = command
+                             .add_option("--devices", flags.fleet.devices,
+                                         "devices that train together")
+                             ->type_name("COUNT")
+                             ->check(checkDevices)
+                             ->capture_default_str()
+                             ->group(group);
+  command
+      .add_option("--sweep-devices", flags.sweep,
+                  "one line for each of these numbers of devices, separated by "
+                  "tabs; MFU is the same for all")
+      ->type_name("COUNT,...")
+      ->delimiter(',')
+      ->check(checkDevices)
+      ->excludes(devices)
+      ->group(group);
+  for (const FleetField &field : getFleetFields())
+    describe(command
+                 .add_option("--" + field.name.str(), flags.fleet.*field.value,
+                             field.meaning.str())
+                 ->capture_default_str(),
+             field.unit, field.range)
+        ->group(group);
+}
+
+void tool::addSizeCommand(CLI::App &app, std::function<int()> &run) {
+  auto flags = std::make_shared<SizeFlags>();
+  CLI::App *command = app.add_subcommand(
+      "size", "Estimate a run from a budget: model and data size, loss, days, "
+              "failures, checkpoints, energy and price");
+  addModelFlags(*command, *flags);
+  addFleetFlags(*command, *flags);
+  const char *group = "Checkpoints";
+  CLI::Option *rule =
+      command
+          ->add_option("--interval-rule", flags->rule,
+                       "time of work between checkpoints: young is "
+                       "sqrt(2 x cost x MTBF) (Young 1974), daly its "
+                       "refinement to higher order (Daly 2006)")
+          ->check(CLI::IsMember({"daly", "young"}))
+          ->capture_default_str()
+          ->group(group);
+  describe(command->add_option("--interval-seconds", flags->interval,
+                               "that time itself, in place of a rule"),
+           "s", {0, 1e9})
+      ->excludes(rule)
+      ->group(group);
+  command->add_flag("--json", flags->json, "print JSON (docs/planner.md)");
+  command->callback(
+      [flags, &run] { run = [flags] { return runSize(*flags); }; });
+}
