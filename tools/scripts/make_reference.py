@@ -23,6 +23,12 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+try:
+    from transformers.core_model_loading import revert_weight_conversion
+except ImportError:  # transformers 4: the model has the checkpoint's names
+    def revert_weight_conversion(model, tensors):
+        return tensors
+
 LR, MIN_LR, WARMUP, BETAS, EPS, DECAY, CLIP = (
     2e-3, 2e-4, 5, (0.9, 0.95), 1e-8, 0.1, 1.0)
 
@@ -51,13 +57,14 @@ def load_model(args):
 
 
 def checkpoint_tensors(model):
-    """Name -> parameter; tied weights once."""
+    """Name in the checkpoint -> parameter; tied weights once."""
     seen, named = {}, {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if id(parameter) not in seen:
             seen[id(parameter)] = name
             named[name] = parameter
-    return named
+    # The model may have names of its own for what its checkpoints store.
+    return revert_weight_conversion(model, named)
 
 
 def loss_of(model, inputs, targets):
