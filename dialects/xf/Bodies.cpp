@@ -374,9 +374,12 @@ std::pair<Value, Value> Scalars::activate(ActivationKind kind, Value x) {
     Value dt = sub(constant(1), mul(t, t));
     return {mul(x, half), add(half, mul(mul(mul(x, 0.5), dt), du))};
   }
+  case ActivationKind::QuickGelu:
   case ActivationKind::Silu: {
-    Value sigmoid = div(constant(1), add(exp(mul(x, -1.0)), 1.0));
-    Value slope = add(mul(x, sub(constant(1), sigmoid)), 1.0);
+    double c = kind == ActivationKind::QuickGelu ? 1.702 : 1;
+    Value cx = c == 1 ? x : mul(x, c);
+    Value sigmoid = div(constant(1), add(exp(mul(cx, -1.0)), 1.0));
+    Value slope = add(mul(cx, sub(constant(1), sigmoid)), 1.0);
     return {mul(x, sigmoid), mul(sigmoid, slope)};
   }
   case ActivationKind::Relu:

@@ -160,7 +160,8 @@ def Xf_ActivationKind : I32EnumAttr<"ActivationKind", "a pointwise function", [
     I32EnumAttrCase<"GeluTanh", 1, "gelu_tanh">,
     I32EnumAttrCase<"GeluFast", 2, "gelu_fast">,
     I32EnumAttrCase<"Silu", 3, "silu">, I32EnumAttrCase<"Relu", 4, "relu">,
-    I32EnumAttrCase<"Relu2", 5, "relu2">]> {
+    I32EnumAttrCase<"Relu2", 5, "relu2">,
+    I32EnumAttrCase<"QuickGelu", 6, "quick_gelu">]> {
   let cppNamespace = "::cleave::xf";
 }
 
@@ -170,8 +171,8 @@ def Xf_ActivationOp : Xf_TensorOp<"activation", [Xf_Rule, Xf_Gradient, Xf_Kernel
   let description = [{
     gelu_erf `x/2 (1 + erf(x/sqrt 2))`; gelu_tanh
     `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`; gelu_fast the same with
-    sqrt(2/pi) rounded to 0.7978845608; silu `x / (1 + exp(-x))`; relu2
-    `max(x, 0)^2`.
+    sqrt(2/pi) rounded to 0.7978845608; quick_gelu `x / (1 + exp(-1.702 x))`;
+    silu `x / (1 + exp(-x))`; relu2 `max(x, 0)^2`.
 
     ```mlir
     %y = xf.activation %x {kind = 3 : i32}

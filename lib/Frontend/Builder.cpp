@@ -25,7 +25,12 @@ public:
   void build() {
     const Names &names = family.names;
     const int64_t h = model.hidden;
-    model.embedding = whole(names.embedding + ".weight", {model.vocab, h});
+    const int64_t width = options.embeddingWidth ? options.embeddingWidth : h;
+    model.embedding = whole(names.embedding + ".weight", {model.vocab, width});
+    if (width != h) {
+      model.projectIn = linear(names.projectIn, {h}, {width}, /*bias=*/false);
+      model.projectOut = linear(names.projectOut, {width}, {h}, /*bias=*/false);
+    }
     if (options.positionRows)
       model.positions =
           whole(names.positions + ".weight", {options.positionRows, h});
@@ -33,8 +38,11 @@ public:
       buildLayer(layer, (names.layer + llvm::Twine(index) + ".").str());
     if (options.finalNorm)
       model.finalNorm = norm(names.finalNorm, {h});
-    if (!model.tied)
-      model.head = linear(names.head, {model.vocab}, {h}, /*bias=*/false);
+    if (!model.tied) {
+      // As the embedding in GPT-2 too, whose other linears are transposed.
+      model.head.emplace();
+      model.head->weight = whole(names.head + ".weight", {model.vocab, width});
+    }
   }
 
 private:

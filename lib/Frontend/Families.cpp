@@ -27,11 +27,14 @@ constexpr NormSpec rmsNorm(double eps) {
 constexpr NumberRange multiplierRange = {0, 1e6};
 
 void adjustGPT2(ObjectReader &config, Model &model, LayoutOptions &) {
-  if (!config.getBool("scale_attn_weights", true))
-    model.attentionScale = 1;
-  if (config.getBool("scale_attn_by_inverse_layer_idx", false))
-    config.fail("scale_attn_by_inverse_layer_idx",
-                "is not supported; legal: false");
+  const bool scaled = config.getBool("scale_attn_weights", true);
+  const bool byLayer = config.getBool("scale_attn_by_inverse_layer_idx", false);
+  for (auto [i, layer] : llvm::enumerate(model.layers)) {
+    if (!scaled)
+      layer.attentionScale = 1;
+    if (byLayer)
+      layer.attentionScale /= double(i + 1);
+  }
   // Computes scores and softmax in f32, which is done here in any case.
   config.getBool("reorder_and_upcast_attn", false);
 }
@@ -45,18 +48,18 @@ void adjustGemma(ObjectReader &config, Model &model, LayoutOptions &) {
   model.embeddingScale = std::sqrt(double(model.hidden));
   // Gemma was trained with tanh-GELU, whatever the first published configs say
   // in "hidden_act"; "hidden_activation" was added to say it right.
-  const bool vague = config.getString("hidden_act", "") == "gelu";
-  if (config.has("hidden_activation")) {
-    Activation activation = readActivation(config, "hidden_activation", "");
-    if (config.has("hidden_act") && !vague && activation != model.activation)
-      config.fail("hidden_activation", "contradicts \"hidden_act\"");
-    model.activation = activation;
-  } else if (vague) {
+  // transformers 5 ignores that one, so it may only agree.
+  const bool said = config.has("hidden_activation");
+  if (config.getString("hidden_act", "") == "gelu") {
     model.activation = Activation::GeluTanh;
-    model.notes.push_back("key \"hidden_act\": \"gelu\" is read as "
-                          "\"gelu_pytorch_tanh\", which Gemma was trained "
-                          "with");
+    if (!said)
+      model.notes.push_back("key \"hidden_act\": \"gelu\" is read as "
+                            "\"gelu_pytorch_tanh\", which Gemma was trained "
+                            "with");
   }
+  if (said &&
+      readActivation(config, "hidden_activation", "") != model.activation)
+    config.fail("hidden_activation", "contradicts \"hidden_act\"");
 }
 
 void adjustGranite(ObjectReader &config, Model &model, LayoutOptions &) {
@@ -64,7 +67,9 @@ void adjustGranite(ObjectReader &config, Model &model, LayoutOptions &) {
     return config.getNumber(key, multiplierRange, 1);
   };
   model.embeddingScale = read("embedding_multiplier");
-  model.attentionScale = read("attention_multiplier");
+  const double attention = read("attention_multiplier");
+  for (LayerSpec &layer : model.layers)
+    layer.attentionScale = attention;
   model.residualScale = read("residual_multiplier");
   model.logitScale = 1 / read("logits_scaling");
 }
@@ -87,17 +92,15 @@ void adjustStarcoder2(ObjectReader &config, Model &, LayoutOptions &) {
 }
 
 void adjustOPT(ObjectReader &config, Model &model, LayoutOptions &layout) {
-  expectBool(config, "do_layer_norm_before", true);
   expectBool(config, "layer_norm_elementwise_affine", true);
-  const int64_t width = config
-                            .getInteger("word_embed_proj_dim",
-                                        {1, int64_t(1) << 20}, model.hidden)
-                            .value_or(model.hidden);
-  if (width != model.hidden)
-    config.fail("word_embed_proj_dim",
-                "is not supported; legal: \"hidden_size\" (" +
-                    llvm::Twine(model.hidden) + ")");
   layout.finalNorm = !config.getBool("_remove_final_layer_norm", false);
+  if (!config.getBool("do_layer_norm_before", true)) {
+    model.form = BlockForm::NormedSum;
+    layout.finalNorm = false;
+  }
+  layout.embeddingWidth =
+      config.getInteger("word_embed_proj_dim", {1, int64_t(1) << 20}, 0)
+          .value_or(0);
 }
 
 const StringRef harmlessGPT2[] = {"n_ctx",
@@ -124,6 +127,7 @@ const std::vector<Family> &getFamilies() {
                 .positions = "n_positions",
                 .normEps = "layer_norm_epsilon",
                 .activation = "activation_function"},
+       .commonKeys = true,
        .names = {.embedding = "transformer.wte",
                  .positions = "transformer.wpe",
                  .layer = "transformer.h.",
@@ -277,7 +281,9 @@ const std::vector<Family> &getFamilies() {
                  .o = "self_attn.out_proj",
                  .up = "fc1",
                  .down = "fc2",
-                 .finalNorm = "model.decoder.final_layer_norm"},
+                 .finalNorm = "model.decoder.final_layer_norm",
+                 .projectIn = "model.decoder.project_in",
+                 .projectOut = "model.decoder.project_out"},
        .norm = layerNorm,
        .mlp = MLPLayout::Plain,
        .attentionBias = {"enable_bias", true},

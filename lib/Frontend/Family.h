@@ -65,6 +65,7 @@ struct Names {
   llvm::StringRef up = "mlp.up_proj"; ///< gate and up if MLPLayout::FusedGate
   llvm::StringRef down = "mlp.down_proj";
   llvm::StringRef finalNorm = "model.norm";
+  llvm::StringRef projectIn = "", projectOut = "";
   llvm::StringRef head = "lm_head";
 };
 
@@ -90,7 +91,8 @@ struct LayoutOptions {
   bool outputBias = false;    ///< so does o
   bool mlpBias = false;
   bool finalNorm = true;
-  int64_t positionRows = 0; ///< rows of the learned positions, 0: none
+  int64_t positionRows = 0;   ///< rows of the learned positions, 0: none
+  int64_t embeddingWidth = 0; ///< of the embedding, 0: the hidden size
 };
 
 /// The facts of one model_type. Values that stand for an absent key are the
@@ -98,6 +100,8 @@ struct LayoutOptions {
 struct Family {
   llvm::StringRef modelType;
   Keys keys = {};
+  /// Also reads hidden, layers, heads and positions as others spell them.
+  bool commonKeys = false;
   Names names = {};
 
   NormSpec norm = {};

@@ -104,8 +104,11 @@ const StringRef dropoutKeys[] = {
 std::optional<Activation> parseActivation(StringRef name) {
   return llvm::StringSwitch<std::optional<Activation>>(name)
       .Cases({"gelu", "gelu_python"}, Activation::GeluErf)
-      .Cases({"gelu_new", "gelu_pytorch_tanh"}, Activation::GeluTanh)
+      .Cases({"gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh",
+              "gelu_accurate"},
+             Activation::GeluTanh)
       .Case("gelu_fast", Activation::GeluFast)
+      .Case("quick_gelu", Activation::QuickGelu)
       .Cases({"silu", "swish"}, Activation::Silu)
       .Case("relu", Activation::Relu)
       .Case("relu2", Activation::Relu2)
@@ -151,9 +154,28 @@ void readDropouts(ObjectReader &config, Model &model) {
   }
 }
 
+/// The keys of the family, or the common ones where the config has those.
+Keys chooseKeys(ObjectReader &config, const Family &family) {
+  Keys keys = family.keys;
+  if (!family.commonKeys)
+    return keys;
+  for (StringRef Keys::*key :
+       {&Keys::hidden, &Keys::layers, &Keys::heads, &Keys::positions}) {
+    const StringRef own = keys.*key, common = Keys().*key;
+    const json *given = config.find(common);
+    if (!given)
+      continue;
+    if (const json *other = config.find(own); other && *other != *given)
+      config.fail(common,
+                  "contradicts \"" + own + "\" (" + printValue(*other) + ")");
+    keys.*key = common;
+  }
+  return keys;
+}
+
 /// Heads, head dim and everything whose size follows from them.
-void readAttention(ObjectReader &config, const Family &family, Model &model) {
-  const Keys &keys = family.keys;
+void readAttention(ObjectReader &config, const Family &family, const Keys &keys,
+                   Model &model) {
   model.heads = config.getInteger(keys.heads, headRange);
   model.kvHeads = model.heads;
   if (family.groupedQuery)
@@ -171,7 +193,8 @@ void readAttention(ObjectReader &config, const Family &family, Model &model) {
     config.fail(keys.hidden, "is not divisible by \"" + keys.heads + "\" (" +
                                  llvm::Twine(model.heads) + ")");
   model.headDim = headDim ? *headDim : model.hidden / model.heads;
-  model.attentionScale = 1 / std::sqrt(double(model.headDim));
+  for (LayerSpec &layer : model.layers)
+    layer.attentionScale = 1 / std::sqrt(double(model.headDim));
 }
 
 /// "layer_types": whether each layer slides, if the key is there.
@@ -251,12 +274,12 @@ void readPaddingToken(ObjectReader &config, const Family &family,
 
 void readModel(ObjectReader &config, const Family &family, Model &model,
                const FrontendOptions &options) {
-  const Keys &keys = family.keys;
+  const Keys keys = chooseKeys(config, family);
   model.modelType = family.modelType.str();
   model.vocab = config.getInteger("vocab_size", vocabRange);
   model.hidden = config.getInteger(keys.hidden, widthRange);
   model.layers.resize(config.getInteger(keys.layers, layerRange));
-  readAttention(config, family, model);
+  readAttention(config, family, keys, model);
   if (family.mlpFactor)
     model.intermediate =
         config.getInteger(keys.intermediate, intermediateRange, std::nullopt)
@@ -325,7 +348,8 @@ Activation cleave::frontend::readActivation(ObjectReader &config, StringRef key,
       parseActivation(config.getString(key, otherwise));
   if (!activation)
     config.fail(key, "is not supported; supported are gelu, gelu_python, "
-                     "gelu_new, gelu_pytorch_tanh, gelu_fast, silu, swish, "
+                     "gelu_new, gelu_pytorch_tanh, gelu_python_tanh, "
+                     "gelu_accurate, gelu_fast, quick_gelu, silu, swish, "
                      "relu, relu2");
   return activation.value_or(Activation::Silu);
 }

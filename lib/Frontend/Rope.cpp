@@ -22,8 +22,8 @@ constexpr NumberRange nonNegativeRange = {0, 1e6, /*closed=*/true};
 constexpr NumberRange fractionRange = {0, 1};
 constexpr IntRange contextRange = {2, int64_t(1) << 31};
 
-constexpr StringRef typeNames[] = {"default", "linear", "llama3", "yarn",
-                                   "longrope"};
+constexpr StringRef typeNames[] = {"default", "linear", "dynamic",
+                                   "llama3",  "yarn",   "longrope"};
 
 /// What every kind of scaling starts from.
 struct Context {
@@ -34,10 +34,10 @@ struct Context {
   int64_t seqLen;            ///< that it is trained with here
 };
 
-/// theta ** (2i / dims) for i < dims / 2. torch.pow is accurate to one ulp;
+/// theta ** (2i / dims) for 2i < dims. torch.pow is accurate to one ulp;
 /// rounding the f64 power gives the nearest f32.
 std::vector<float> computePowers(double theta, int64_t dims) {
-  std::vector<float> powers(dims / 2);
+  std::vector<float> powers((dims + 1) / 2);
   for (auto [i, power] : llvm::enumerate(powers)) {
     float exponent = float(2 * i) / float(dims);
     power = float(std::pow(double(float(theta)), double(exponent)));
@@ -59,6 +59,28 @@ RopeSpec computeLinear(ObjectReader &scaling, const Context &context) {
   const float factor = float(scaling.requireNumber("factor", factorRange));
   for (float &frequency : rope.inverseFrequencies)
     frequency = frequency / factor;
+  return rope;
+}
+
+/// NTK: a larger base, by how far the sequence exceeds the model's maximum; a
+/// shorter sequence has the default frequencies.
+RopeSpec computeDynamic(ObjectReader &scaling, Context context) {
+  RopeSpec rope;
+  const double factor = scaling.requireNumber("factor", factorRange);
+  if (context.dims == 2)
+    scaling.getDiagnostic().report(
+        "rope type \"dynamic\" expects more than 2 rotary dims");
+  if (context.seqLen > context.maxPositions) {
+    const float excess =
+        float(factor * double(context.seqLen)) / float(context.maxPositions) -
+        float(factor - 1);
+    const double exponent = double(context.dims) / double(context.dims - 2);
+    context.theta =
+        float(context.theta) * float(std::pow(double(excess), exponent));
+    if (!std::isfinite(context.theta))
+      scaling.fail("factor", "makes the base exceed f32");
+  }
+  rope.inverseFrequencies = computeDefault(context);
   return rope;
 }
 
@@ -238,9 +260,9 @@ const json *findScaling(ObjectReader &config, std::string &path) {
   return found;
 }
 
-/// A number that may stand beside the scaling, under one or two names, or
-/// inside it; all that are given must agree. Null is no number, or as good as
-/// absent if `nullable`.
+/// A number that may stand beside the scaling, under the family's name or the
+/// common one, or inside it; all that are given must agree. Null is no number,
+/// or as good as absent if `nullable`.
 double readAnywhere(ObjectReader &config, StringRef key, ObjectReader &scaling,
                     StringRef inner, NumberRange legal, double otherwise,
                     bool nullable) {
@@ -259,9 +281,15 @@ double readAnywhere(ObjectReader &config, StringRef key, ObjectReader &scaling,
     first = first.value_or(value);
   };
   read(config, key);
-  if (key != inner)
-    read(config, inner);
   read(scaling, inner);
+  if (key != inner) {
+    // HuggingFace ignores the common name beside a family's own, so that it
+    // may repeat the number but not give it.
+    if (!first)
+      firstKey = key;
+    first = first.value_or(otherwise);
+    read(config, inner);
+  }
   return first.value_or(otherwise);
 }
 
@@ -335,7 +363,11 @@ RopeSpec cleave::frontend::readRope(ObjectReader &config, const Family &family,
     config.getDiagnostic().report(
         "key \"" + rule.fraction + "\": value " + printValue(json(fraction)) +
         " is not supported by \"" + family.modelType + "\"; legal: 1");
-  if (context.dims == 0 || context.dims % 2)
+  // An odd number is rounded up, if the head has room for it. The ramp of yarn
+  // and the lists of longrope are for pairs.
+  const bool oddIsLegal =
+      context.dims < model.headDim && type != "yarn" && type != "longrope";
+  if (context.dims == 0 || (context.dims % 2 && !oddIsLegal))
     config.getDiagnostic().report(
         "head dim " + llvm::Twine(model.headDim) + " (\"" + family.keys.hidden +
         "\" / \"" + family.keys.heads + "\", or \"head_dim\") times \"" +
@@ -350,6 +382,8 @@ RopeSpec cleave::frontend::readRope(ObjectReader &config, const Family &family,
   RopeSpec rope;
   if (type == "linear")
     rope = computeLinear(scaling, context);
+  else if (type == "dynamic")
+    rope = computeDynamic(scaling, context);
   else if (type == "llama3")
     rope = computeLlama3(scaling, context);
   else if (type == "yarn")
@@ -358,7 +392,7 @@ RopeSpec cleave::frontend::readRope(ObjectReader &config, const Family &family,
     rope = computeLongrope(scaling, context);
   else
     rope.inverseFrequencies = computeDefault(context);
-  rope.dims = context.dims;
+  rope.dims = 2 * int64_t(rope.inverseFrequencies.size());
   // Says how the checkpoint came about.
   scaling.refuseUnread({"finetuned"});
   return rope;

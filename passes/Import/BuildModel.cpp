@@ -40,6 +40,9 @@ private:
   Value buildLayer(const LayerSpec &layer, Value x);
   Value buildEmbedding(Value ids);
   Value buildLogits(Value x);
+  StringRef getEmbeddingDim() const {
+    return model.projectIn ? "embedding" : "hidden";
+  }
   Value add(StringRef name, ValueRange values);
   Value scale(Value x, double factor);
 
@@ -224,7 +227,7 @@ Value ModelBuilder::buildAttention(const LayerSpec &layer, Value x) {
       xf::AttentionOp::create(
           b, at("attention"),
           TypeRange{q.getType(), tensor({shape[0], shape[2], shape[1]}, f32)},
-          q, k, v, b.getF64FloatAttr(model.attentionScale),
+          q, k, v, b.getF64FloatAttr(layer.attentionScale),
           b.getI64IntegerAttr(layer.window), b.getF64FloatAttr(0))
           .getResult();
   return buildLinear("o", layer.o, out, 2, {"hidden"}, {"heads", "head_dim"});
@@ -238,6 +241,8 @@ static xf::ActivationKind convert(Activation activation) {
     return xf::ActivationKind::GeluTanh;
   case Activation::GeluFast:
     return xf::ActivationKind::GeluFast;
+  case Activation::QuickGelu:
+    return xf::ActivationKind::QuickGelu;
   case Activation::Silu:
     return xf::ActivationKind::Silu;
   case Activation::Relu:
@@ -282,20 +287,30 @@ Value ModelBuilder::buildLayer(const LayerSpec &layer, Value x) {
     return add("add", {x, scale(a, model.residualScale),
                        scale(m, model.residualScale)});
   }
+  case BlockForm::NormedSum: {
+    Value a = scale(buildAttention(layer, x), model.residualScale);
+    x = buildNorm("norm1", layer.norm1, add("add1", {x, a}), hidden);
+    Value m = scale(buildMLP(layer, x), model.residualScale);
+    return buildNorm("norm2", layer.norm2, add("add2", {x, m}), hidden);
+  }
   }
   llvm_unreachable("unknown block form");
 }
 
 Value ModelBuilder::buildEmbedding(Value ids) {
-  Value table = getWeight(model.embedding, {"vocab", "hidden"});
+  Value table = getWeight(model.embedding, {"vocab", getEmbeddingDim()});
   IntegerAttr padding;
   if (model.paddingToken)
     padding = b.getI64IntegerAttr(*model.paddingToken);
   Value x = xf::EmbeddingOp::create(
       b, at("embedding"),
-      tensor({options.batch, options.seqLen, model.hidden}, compute), ids,
-      table, padding);
+      tensor({options.batch, options.seqLen, typeOf(table).getDimSize(1)},
+             compute),
+      ids, table, padding);
   x = scale(x, model.embeddingScale);
+  if (model.projectIn)
+    x = buildLinear("project_in", *model.projectIn, x, 1, {"hidden"},
+                    {getEmbeddingDim()});
   if (!model.positions)
     return x;
   Value positions = getWeight(*model.positions, {"positions", "hidden"});
@@ -308,10 +323,13 @@ Value ModelBuilder::buildEmbedding(Value ids) {
 Value ModelBuilder::buildLogits(Value x) {
   if (model.finalNorm)
     x = buildNorm("norm", *model.finalNorm, x, {"hidden"});
+  if (model.projectOut)
+    x = buildLinear("project_out", *model.projectOut, x, 1, {getEmbeddingDim()},
+                    {"hidden"});
   LinearSpec tied;
   tied.weight = model.embedding;
   Value logits = buildLinear("head", model.tied ? tied : *model.head, x, 1,
-                             {"vocab"}, {"hidden"});
+                             {"vocab"}, {getEmbeddingDim()});
   return scale(logits, model.logitScale);
 }
 

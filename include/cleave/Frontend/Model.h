@@ -24,7 +24,15 @@ struct NormSpec {
   bool bias = false;
 };
 
-enum class Activation { GeluErf, GeluTanh, GeluFast, Silu, Relu, Relu2 };
+enum class Activation {
+  GeluErf,
+  GeluTanh,
+  GeluFast,
+  QuickGelu,
+  Silu,
+  Relu,
+  Relu2
+};
 
 /// Rotary position embedding, half-split ("NeoX") style.
 struct RopeSpec {
@@ -37,9 +45,10 @@ struct RopeSpec {
 
 /// How a block adds attention and MLP to the residual stream.
 enum class BlockForm {
-  PreNorm,  ///< x += attn(norm1 x); x += mlp(norm2 x)
-  PostNorm, ///< x += norm1(attn x); x += norm2(mlp x)       (OLMo-2)
-  Parallel, ///< x += attn(norm1 x) + mlp(norm2 x)           (GPT-NeoX)
+  PreNorm,   ///< x += attn(norm1 x); x += mlp(norm2 x)
+  PostNorm,  ///< x += norm1(attn x); x += norm2(mlp x)       (OLMo-2)
+  Parallel,  ///< x += attn(norm1 x) + mlp(norm2 x)           (GPT-NeoX)
+  NormedSum, ///< x = norm1(x + attn x); x = norm2(x + mlp x) (OPT-350m)
 };
 
 enum class QKNorm {
@@ -92,7 +101,8 @@ struct LayerSpec {
   std::optional<NormWeights> qNorm, kNorm;
   std::optional<LinearSpec> gate; ///< gated MLP: down(act(gate x) * up x)
   LinearSpec up, down;
-  int64_t window = 0; ///< sliding window of this layer, 0: none
+  double attentionScale = 0; ///< multiplies q k^T
+  int64_t window = 0;        ///< sliding window of this layer, 0: none
 };
 
 /// A dense decoder, ready to be built as a graph.
@@ -103,25 +113,27 @@ struct Model {
   int64_t vocab = 0, hidden = 0, heads = 0, kvHeads = 0, headDim = 0,
           intermediate = 0, maxPositions = 0;
 
-  Piece embedding;                      ///< [vocab, hidden]
-  std::optional<Piece> positions;       ///< learned, [rows, hidden]
-  int64_t positionOffset = 0;           ///< first row used (OPT: 2)
+  /// [vocab, hidden], or [vocab, width] where linears without bias lead from
+  /// a width of its own to the hidden size and back (OPT-350m).
+  Piece embedding;
+  std::optional<LinearSpec> projectIn, projectOut;
+  std::optional<Piece> positions; ///< learned, [rows, hidden]
+  int64_t positionOffset = 0;     ///< first row used (OPT: 2)
   /// Looking up this token sends no gradient to its row of the embedding
   /// (torch's padding_idx); a tied head still does.
   std::optional<int64_t> paddingToken;
-  double embeddingScale = 1;            ///< Gemma: sqrt(hidden)
+  double embeddingScale = 1; ///< Gemma: sqrt(hidden)
   NormSpec norm;
   std::optional<RopeSpec> rope;
   QKNorm qkNorm = QKNorm::None;
-  double attentionScale = 0;            ///< multiplies q k^T
-  double residualScale = 1;             ///< multiplies attn and mlp (Granite)
+  double residualScale = 1; ///< multiplies attn and mlp (Granite)
   Activation activation = Activation::Silu;
   BlockForm form = BlockForm::PreNorm;
   std::vector<LayerSpec> layers;
   std::optional<NormWeights> finalNorm;
-  bool tied = false;                    ///< the head reads the embedding
-  std::optional<LinearSpec> head;       ///< set unless tied
-  double logitScale = 1;                ///< multiplies logits (Granite: 1/s)
+  bool tied = false;              ///< the head reads the embedding
+  std::optional<LinearSpec> head; ///< set unless tied
+  double logitScale = 1;          ///< multiplies logits (Granite: 1/s)
 
   double initializerRange = 0.02;
 

@@ -99,7 +99,7 @@ std::vector<Case> cleave::xf::getDifferentiable() {
   add(attention("attention_softcap", 4, 2, ", softcap = 1.5 : f64"));
   add(attention("attention_all", 4, 2,
                 ", softcap = 1.5 : f64, window = 3 : i64"));
-  for (int kind = 0; kind < 6; ++kind) {
+  for (int kind = 0; kind < 7; ++kind) {
     std::string x = "tensor<3x8xf32>",
                 attribute = " {kind = " + std::to_string(kind) + " : i32} : ";
     add({"activation_" + std::to_string(kind),

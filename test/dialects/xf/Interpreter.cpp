@@ -69,6 +69,9 @@ std::pair<double, double> cleave::xf::activate(ActivationKind kind, double at) {
   case ActivationKind::Silu:
     y = x / (Dual(1) + exp(Dual(0) - x));
     break;
+  case ActivationKind::QuickGelu:
+    y = x / (Dual(1) + exp(Dual(-1.702) * x));
+    break;
   case ActivationKind::Relu:
     y = at > 0 ? x : Dual(0);
     break;

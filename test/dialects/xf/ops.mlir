@@ -192,8 +192,8 @@ func.func @pointwise(%x: tensor<2x64xf32>, %b: tensor<64xf32>, %h: tensor<2x64xb
     %s: tensor<f32>) {
   // CHECK: xf.activation %{{.*}} {kind = 0 : i32} :
   %0 = xf.activation %x {kind = 0 : i32} : (tensor<2x64xf32>) -> tensor<2x64xf32>
-  // CHECK: xf.activation %{{.*}} {kind = 5 : i32} :
-  %1 = xf.activation %x {kind = 5 : i32} : (tensor<2x64xf32>) -> tensor<2x64xf32>
+  // CHECK: xf.activation %{{.*}} {kind = 6 : i32} :
+  %1 = xf.activation %x {kind = 6 : i32} : (tensor<2x64xf32>) -> tensor<2x64xf32>
   // CHECK: xf.activation_grad %{{.*}}, %{{.*}} {kind = 1 : i32} :
   %2 = xf.activation_grad %x, %x {kind = 1 : i32}
       : (tensor<2x64xf32>, tensor<2x64xf32>) -> tensor<2x64xf32>

@@ -174,16 +174,17 @@ TEST(BadInput, BadKeys) {
        "head dim 9 (\"hidden_size\" / \"num_attention_heads\", or "
        "\"head_dim\") times \"partial_rotary_factor\" gives 9 rotary dims; "
        "legal: a positive even number"},
-      {"gpt_neox",
-       {{"rotary_pct", 0.2}},
-       "times \"rotary_pct\" gives 3 rotary dims"},
+      {"phi3",
+       {{"partial_rotary_factor", 0.9},
+        {"rope_scaling", {{"type", "longrope"}}}},
+       "times \"partial_rotary_factor\" gives 7 rotary dims"},
       {"gpt_neox",
        {{"rotary_pct", 0.01}},
        "times \"rotary_pct\" gives 0 rotary dims"},
       {"opt",
-       {{"word_embed_proj_dim", 32}},
-       "key \"word_embed_proj_dim\": value 32 is not supported; legal: "
-       "\"hidden_size\" (64)"},
+       {{"word_embed_proj_dim", 0}},
+       "key \"word_embed_proj_dim\": value 0 is out of range; legal: an "
+       "integer in 1..1048576"},
       // Names that nobody knows.
       {"llama",
        {{"model_type", "mixtral"}},
@@ -192,16 +193,20 @@ TEST(BadInput, BadKeys) {
       {"llama",
        {{"hidden_act", "tanh"}},
        "key \"hidden_act\": value \"tanh\" is not supported; supported are "
-       "gelu, gelu_python, gelu_new, gelu_pytorch_tanh, gelu_fast, silu, "
-       "swish, relu, relu2"},
+       "gelu, gelu_python, gelu_new, gelu_pytorch_tanh, gelu_python_tanh, "
+       "gelu_accurate, gelu_fast, quick_gelu, silu, swish, relu, relu2"},
       {"llama",
        {{"torch_dtype", "int8"}},
        "key \"torch_dtype\": value \"int8\" is not supported; supported are "
        "float32, bfloat16, float16, float64"},
       {"llama",
-       {{"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}}},
-       "key \"rope_scaling.type\": value \"dynamic\" is not supported; "
-       "supported are default, linear, llama3, yarn, longrope"},
+       {{"rope_scaling", {{"type", "ntk"}, {"factor", 2}}}},
+       "key \"rope_scaling.type\": value \"ntk\" is not supported; "
+       "supported are default, linear, dynamic, llama3, yarn, longrope"},
+      {"llama",
+       {{"rope_scaling", {{"type", "dynamic"}, {"factor", 2}}},
+        {"head_dim", 2}},
+       "rope type \"dynamic\" expects more than 2 rotary dims"},
       {"llama",
        {{"rope_parameters", {{"rope_type", "ntk"}}}},
        "key \"rope_parameters.rope_type\": value \"ntk\" is not supported"},
@@ -214,18 +219,10 @@ TEST(BadInput, BadKeys) {
        "key \"layer_types\": value [...] has element \"chunked_attention\"; "
        "legal: \"full_attention\", \"sliding_attention\""},
       // Options that are not supported.
-      {"gpt2",
-       {{"scale_attn_by_inverse_layer_idx", true}},
-       "key \"scale_attn_by_inverse_layer_idx\": value true is not supported; "
-       "legal: false"},
       {"gemma",
        {{"use_bidirectional_attention", true}},
        "key \"use_bidirectional_attention\": value true is not supported: it "
        "may change what the model computes"},
-      {"opt",
-       {{"do_layer_norm_before", false}},
-       "key \"do_layer_norm_before\": value false is not supported; legal: "
-       "true"},
       {"opt",
        {{"layer_norm_elementwise_affine", false}},
        "key \"layer_norm_elementwise_affine\": value false is not supported; "
@@ -288,6 +285,13 @@ TEST(BadInput, BadKeys) {
       {"gpt_neox",
        {{"rope_theta", 500}},
        "key \"rope_theta\": value 500 contradicts \"rotary_emb_base\""},
+      {"gpt_neox",
+       {{"rope_theta", 500}, {"rotary_emb_base", "absent"}},
+       "key \"rope_theta\": value 500 contradicts \"rotary_emb_base\" "
+       "(10000.0)"},
+      {"gpt2",
+       {{"hidden_size", 128}},
+       "key \"hidden_size\": value 128 contradicts \"n_embd\" (64)"},
       {"phi3",
        {{"original_max_position_embeddings", 64},
         {"rope_scaling",
@@ -296,6 +300,9 @@ TEST(BadInput, BadKeys) {
        "contradicts the one beside it (64)"},
       {"gemma",
        {{"hidden_act", "silu"}, {"hidden_activation", "relu"}},
+       "key \"hidden_activation\": value \"relu\" contradicts \"hidden_act\""},
+      {"gemma",
+       {{"hidden_act", "absent"}, {"hidden_activation", "relu"}},
        "key \"hidden_activation\": value \"relu\" contradicts \"hidden_act\""},
       {"llama",
        {{"layer_types", {"full_attention", "sliding_attention"}}},

@@ -82,6 +82,9 @@ TEST(Families, BlockForms) {
             BlockForm::Parallel);
   EXPECT_EQ(getForm(change("gpt_neox", {{"use_parallel_residual", false}})),
             BlockForm::PreNorm);
+  EXPECT_EQ(getForm(getSmallConfig("opt")), BlockForm::PreNorm);
+  EXPECT_EQ(getForm(change("opt", {{"do_layer_norm_before", false}})),
+            BlockForm::NormedSum);
 }
 
 TEST(Families, KeyValueHeadsIfTheKeyIsAbsentOrNull) {
@@ -115,18 +118,26 @@ TEST(Families, HeadDims) {
 }
 
 TEST(Families, AttentionScales) {
-  EXPECT_DOUBLE_EQ(parse(getSmallConfig("llama")).attentionScale,
-                   1 / std::sqrt(8.0));
-  EXPECT_DOUBLE_EQ(parse(getSmallConfig("qwen3")).attentionScale, 0.25);
-  EXPECT_DOUBLE_EQ(parse(getSmallConfig("gpt2")).attentionScale, 0.25);
-  EXPECT_EQ(
-      parse(change("gpt2", {{"scale_attn_weights", false}})).attentionScale, 1);
+  auto expect = [](const json &config, double first, double second) {
+    Model model = parse(config);
+    ASSERT_EQ(model.layers.size(), 2u);
+    EXPECT_DOUBLE_EQ(model.layers[0].attentionScale, first);
+    EXPECT_DOUBLE_EQ(model.layers[1].attentionScale, second);
+  };
+  expect(getSmallConfig("llama"), 1 / std::sqrt(8.0), 1 / std::sqrt(8.0));
+  expect(getSmallConfig("qwen3"), 0.25, 0.25);
+  expect(getSmallConfig("gpt2"), 0.25, 0.25);
+  expect(change("gpt2", {{"scale_attn_weights", false}}), 1, 1);
+  json byLayer = {{"scale_attn_by_inverse_layer_idx", true}};
+  expect(change("gpt2", byLayer), 0.25, 0.125);
+  byLayer["scale_attn_weights"] = false;
+  expect(change("gpt2", byLayer), 1, 0.5);
 }
 
 TEST(Families, GraniteMultipliers) {
   Model model = parse(getSmallConfig("granite"));
   EXPECT_EQ(model.embeddingScale, 6);
-  EXPECT_EQ(model.attentionScale, 0.11);
+  EXPECT_EQ(model.layers.back().attentionScale, 0.11);
   EXPECT_EQ(model.residualScale, 0.4);
   EXPECT_EQ(model.logitScale, 0.25);
   model = parse(change("granite", {{"embedding_multiplier", "absent"},
@@ -134,7 +145,7 @@ TEST(Families, GraniteMultipliers) {
                                    {"residual_multiplier", "absent"},
                                    {"logits_scaling", "absent"}}));
   EXPECT_EQ(model.embeddingScale, 1);
-  EXPECT_EQ(model.attentionScale, 1);
+  EXPECT_EQ(model.layers.back().attentionScale, 1);
   EXPECT_EQ(model.residualScale, 1);
   EXPECT_EQ(model.logitScale, 1);
 }
@@ -150,7 +161,10 @@ TEST(Families, Activations) {
       {"gelu_python", Activation::GeluErf},
       {"gelu_new", Activation::GeluTanh},
       {"gelu_pytorch_tanh", Activation::GeluTanh},
+      {"gelu_python_tanh", Activation::GeluTanh},
+      {"gelu_accurate", Activation::GeluTanh},
       {"gelu_fast", Activation::GeluFast},
+      {"quick_gelu", Activation::QuickGelu},
       {"silu", Activation::Silu},
       {"swish", Activation::Silu},
       {"relu", Activation::Relu},
@@ -185,7 +199,7 @@ TEST(Families, GemmaMeansTanhGeluByGelu) {
     EXPECT_EQ(get("absent", unset).activation, Activation::GeluTanh);
   }
   EXPECT_EQ(get("gelu", "gelu_pytorch_tanh").activation, Activation::GeluTanh);
-  EXPECT_EQ(get("absent", "relu").activation, Activation::Relu);
+  EXPECT_EQ(get("relu", "relu").activation, Activation::Relu);
 }
 
 TEST(Families, Windows) {
@@ -269,6 +283,58 @@ TEST(Families, OPTMayEndWithoutNorm) {
   Model model = parse(change("opt", {{"_remove_final_layer_norm", true}}));
   EXPECT_FALSE(model.finalNorm);
   EXPECT_EQ(checkCover(model), "");
+}
+
+TEST(Families, OPTThatNormsAfterHasNoFinalNorm) {
+  Model model = parse(change("opt", {{"do_layer_norm_before", false}}));
+  EXPECT_FALSE(model.finalNorm);
+  EXPECT_EQ(checkCover(model), "");
+}
+
+TEST(Families, OPTMayEmbedInAWidthOfItsOwn) {
+  auto get = [](const json &width) {
+    return parse(change("opt", {{"word_embed_proj_dim", width},
+                                {"tie_word_embeddings", false}}));
+  };
+  Model model = get(24);
+  EXPECT_EQ(model.embedding.getShape(), (std::vector<int64_t>{331, 24}));
+  EXPECT_EQ(model.head->weight.getShape(), (std::vector<int64_t>{331, 24}));
+  ASSERT_TRUE(model.projectIn && model.projectOut);
+  EXPECT_EQ(model.projectIn->weight.tensor, "model.decoder.project_in.weight");
+  EXPECT_EQ(model.projectIn->weight.getShape(), (std::vector<int64_t>{64, 24}));
+  EXPECT_EQ(model.projectOut->weight.tensor,
+            "model.decoder.project_out.weight");
+  EXPECT_EQ(model.projectOut->weight.getShape(),
+            (std::vector<int64_t>{24, 64}));
+  EXPECT_EQ(checkCover(model), "");
+  for (const json &same : {json(64), json(nullptr), json("absent")}) {
+    model = get(same);
+    EXPECT_FALSE(model.projectIn || model.projectOut);
+    EXPECT_EQ(model.embedding.getShape(), (std::vector<int64_t>{331, 64}));
+  }
+}
+
+TEST(Families, GPT2TakesTheCommonKeys) {
+  Model own = parse(getSmallConfig("gpt2"));
+  Model common = parse(change("gpt2", {{"n_embd", "absent"},
+                                       {"hidden_size", 64},
+                                       {"n_layer", "absent"},
+                                       {"num_hidden_layers", 2},
+                                       {"n_head", "absent"},
+                                       {"num_attention_heads", 4},
+                                       {"n_positions", "absent"},
+                                       {"max_position_embeddings", 128}}));
+  EXPECT_EQ(getModelSummary(own), getModelSummary(common));
+  EXPECT_EQ(own.headDim, common.headDim);
+}
+
+/// Linears of GPT-2 are [in, out], but its head is as the embedding.
+TEST(Families, GPT2HeadIsNotTransposed) {
+  Model model = parse(change("gpt2", {{"tie_word_embeddings", false}}));
+  EXPECT_TRUE(model.layers[0].up.inputsFirst);
+  EXPECT_FALSE(model.head->inputsFirst);
+  EXPECT_EQ(model.head->weight.tensor, "lm_head.weight");
+  EXPECT_EQ(model.head->weight.tensorShape, (std::vector<int64_t>{331, 64}));
 }
 
 TEST(Families, GPT2InnerWidth) {

@@ -44,7 +44,13 @@ TEST_P(Golden, ParametersHaveHeadsAsDims) {
       EXPECT_EQ(linear.bias->getShape(), out);
     }
   };
-  EXPECT_EQ(m.embedding.getShape(), (Shape{m.vocab, m.hidden}));
+  const int64_t width = m.embedding.tensorShape.back();
+  EXPECT_EQ(m.embedding.getShape(), (Shape{m.vocab, width}));
+  EXPECT_EQ(m.projectIn.has_value(), width != m.hidden);
+  if (m.projectIn) {
+    expectLinear(*m.projectIn, {m.hidden}, {width});
+    expectLinear(*m.projectOut, {width}, {m.hidden});
+  }
   for (const LayerSpec &layer : m.layers) {
     expectLinear(layer.q, {m.heads, m.headDim}, {m.hidden});
     expectLinear(layer.k, {m.kvHeads, m.headDim}, {m.hidden});

@@ -158,7 +158,8 @@ TEST(Mutation, DamagedConfigsGiveAModelOrALine) {
     ++accepted;
     ASSERT_EQ(checkCover(*model), "");
     ASSERT_GT(model->getParameterCount(), 0);
-    ASSERT_GT(model->attentionScale, 0);
+    for (const LayerSpec &layer : model->layers)
+      ASSERT_GT(layer.attentionScale, 0);
     if (model->rope) {
       for (float frequency : model->rope->inverseFrequencies)
         ASSERT_TRUE(frequency > 0 && frequency < 1e10f) << frequency;

@@ -105,6 +105,24 @@ TEST(Rope, Linear) {
              expected);
 }
 
+/// emozilla's NTK scaling: the base grows with the sequence.
+TEST(Rope, Dynamic) {
+  auto get = [](int64_t seqLen) {
+    return getRope(
+        "llama",
+        getScaled(10000, 64, {{"rope_type", "dynamic"}, {"factor", 2.5}}),
+        seqLen);
+  };
+  // The model has 256 positions.
+  for (int64_t seqLen : {0, 1, 256})
+    expectNear(get(seqLen), getDefault(10000, 64));
+  for (int64_t seqLen : {257, 512, 4096}) {
+    const double excess = 2.5 * double(seqLen) / 256 - 1.5;
+    expectNear(get(seqLen),
+               getDefault(10000 * std::pow(excess, 64.0 / 62), 64));
+  }
+}
+
 TEST(Rope, Llama3) {
   for (double factor : {8.0, 32.0})
     for (double context : {32.0, 8192.0}) {
@@ -274,6 +292,13 @@ TEST(Rope, GPTNeoXRotatesAPart) {
                                     {"rope_theta", 500},
                                     {"partial_rotary_factor", 0.5}}}}),
              getDefault(500, 8));
+}
+
+/// 0.2 of 16 channels are 3: frequencies over 3, of 4 channels.
+TEST(Rope, OddPartsAreRoundedUp) {
+  RopeSpec rope = getRope("gpt_neox", {{"rotary_pct", 0.2}});
+  EXPECT_EQ(rope.dims, 4);
+  expectNear(rope, {1, std::pow(10000, -2.0 / 3)});
 }
 
 TEST(Rope, OldAndNewSpellingsAgree) {

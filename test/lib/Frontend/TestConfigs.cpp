@@ -80,6 +80,10 @@ std::vector<const Piece *> cleave::test::getPieces(const Model &model) {
   };
   pieces.push_back(&model.embedding);
   addOptional(model.positions);
+  if (model.projectIn)
+    add(*model.projectIn);
+  if (model.projectOut)
+    add(*model.projectOut);
   for (const LayerSpec &layer : model.layers) {
     add(layer.norm1);
     add(layer.norm2);
