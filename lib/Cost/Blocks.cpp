@@ -23,6 +23,7 @@ namespace {
 struct Kernels {
   const Device &device;
   DType dtype;
+  double launch = device.getMatrix(dtype).launch;
   double forward = 0, backwardInput = 0, backwardWeight = 0;
 
   /// x [rows, in] -> [rows, out] and its two gradients.
@@ -31,9 +32,10 @@ struct Kernels {
     backwardInput += getMatmulTime(device, dtype, rows, in, out);
     backwardWeight += getMatmulTime(device, dtype, out, in, rows);
   }
+  /// Pointwise or row kernels that move these bytes.
   void addStream(double forwardBytes, double backwardBytes) {
-    forward += getStreamTime(device, forwardBytes);
-    backwardInput += getStreamTime(device, backwardBytes);
+    forward += launch + getStreamTime(device, forwardBytes);
+    backwardInput += launch + getStreamTime(device, backwardBytes);
   }
 };
 } // namespace
@@ -206,6 +208,10 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
                         block.getExpertParameters(model.hidden);
   cost.denseParameters = denseWeights / tp;
   cost.expertParameters = expertWeights;
+  // A micro-batch's gradient is added to what earlier ones left.
+  cost.backwardWeight +=
+      getStreamTime(device, 2 * profile.gradientBytes *
+                                (cost.denseParameters + expertWeights));
   return cost;
 }
 

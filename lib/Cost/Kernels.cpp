@@ -51,7 +51,7 @@ double cleave::getAttentionTime(const Device &device, llvm::StringRef kernel,
   double flops =
       forward ? 2 * (headDim + valueDim) : 2 * (3 * headDim + 2 * valueDim);
   // Narrow heads fill less of the matrix unit.
-  double narrow = std::min(1., (headDim + 64) / (128. + 64));
+  double narrow = std::pow(unit.narrow, std::max(0., std::log2(128 / headDim)));
   double share = (forward ? unit.forward : unit.backward) * narrow * rows /
                  (rows + unit.ramp);
   const MatrixUnit &matrix = device.getMatrix(DType::BF16);

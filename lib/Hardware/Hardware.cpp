@@ -177,6 +177,8 @@ llvm::Expected<Device> cleave::parseDevice(llvm::StringRef text,
     unit.forward = reader.getConstant(in, "forward", "1", path, 0.001, 1);
     unit.backward = reader.getConstant(in, "backward", "1", path, 0.001, 1);
     unit.ramp = reader.getConstant(in, "ramp", "token", path);
+    unit.kept = reader.getConstant(in, "kept", "byte/pair", path);
+    unit.narrow = reader.getConstant(in, "narrow", "1", path, 0.1, 1);
   }
   device.watts = reader.getConstant(*object, "power", "W", "");
   device.pricePerHour = reader.getConstant(*object, "price", "USD/h", "");

@@ -102,6 +102,19 @@ LedgerErrors Ledger::getErrors(llvm::StringRef source) const {
       ++result.skipped[row.missing];
       continue;
     }
+    if (row.fits) {
+      ++result.fitRows;
+      result.fitRight += *row.fits == row.predictedFits();
+    }
+    if (row.memoryBytes) {
+      double off = row.predicted.memory.getTotal() / *row.memoryBytes - 1;
+      memory.push_back(std::abs(off));
+      memorySigns.push_back(off);
+    }
+    if (!row.stepSeconds) {
+      ++result.skipped["step_time_s"];
+      continue;
+    }
     double error = row.predicted.step / *row.stepSeconds - 1;
     errors.push_back(std::abs(error));
     signs.push_back(error);
@@ -117,11 +130,6 @@ LedgerErrors Ledger::getErrors(llvm::StringRef source) const {
     }
     pick.best = std::min(pick.best, *row.stepSeconds);
     ++pick.rows;
-    if (row.memoryBytes) {
-      double off = row.predicted.memory.getTotal() / *row.memoryBytes - 1;
-      memory.push_back(std::abs(off));
-      memorySigns.push_back(off);
-    }
   }
   result.rows = int64_t(errors.size());
   result.median = getQuantile(errors, 0.5);

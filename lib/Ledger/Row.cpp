@@ -350,8 +350,6 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
     row.stepSeconds = double(row.work.globalBatch) * row.work.seqLen /
                       double(row.machine.devices) /
                       reader.getNumber("tokens_per_s_per_gpu");
-  if (row.missing.empty() && !row.stepSeconds)
-    row.missing = "step_time_s";
   if (reader.has("peak_mem_gb"))
     row.memoryBytes = reader.getNumber("peak_mem_gb") * 1e9;
   if (reader.has("oom"))

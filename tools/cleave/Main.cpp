@@ -17,6 +17,7 @@ static int runCommand(int argc, char **argv) {
   tool::addTrainCommand(app, run);
   tool::addParityCommand(app, run);
   tool::addInspectCommand(app, run);
+  tool::addLedgerCommand(app, run);
   tool::addSizeCommand(app, run);
   try {
     app.parse(argc, argv);

@@ -47,6 +47,7 @@ struct Architecture {
   int64_t hidden = 0, vocab = 0;
   bool tied = false;     ///< the head is the embedding
   int64_t positions = 0; ///< rows of learned positions
+  bool dropout = false;  ///< of both branches and the probabilities
   std::vector<BlockRun> blocks;
 
   int64_t getNumBlocks() const;

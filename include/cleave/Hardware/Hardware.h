@@ -37,6 +37,8 @@ struct AttentionUnit {
   double forward = 0;  ///< share of the bf16 peak, forward, long sequences
   double backward = 0; ///< the same, backward
   double ramp = 0;     ///< sequence length at which half of it is reached
+  double narrow = 1;   ///< factor for each halving of head_dim below 128
+  double kept = 0;     ///< bytes of a query-key pair kept for backward
 };
 
 struct Device {

@@ -24,6 +24,9 @@ struct LedgerRow {
   std::optional<bool> fits;
 
   Estimate predicted;
+  bool predictedFits() const {
+    return predicted.memory.getTotal() <= machine.device.memory;
+  }
 };
 
 /// Reads one row in the format of docs/formats.md. A field that is absent is
@@ -47,6 +50,7 @@ struct LedgerErrors {
   int64_t groups = 0;
   int64_t memoryRows = 0;
   double memoryMedian = 0, memoryBias = 0;
+  int64_t fitRows = 0, fitRight = 0; ///< runs said to fit or not; told right
 };
 
 struct Ledger {
