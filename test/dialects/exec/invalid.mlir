@@ -1,0 +1,197 @@
+// RUN: cleave-opt %s -split-input-file -verify-diagnostics
+
+// Each error of the dialect's verifiers.
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+// expected-error @+1 {{expects its body to end in exec.yield}}
+exec.kernel @no_yield mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  %y = arith.addf %x, %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects 1 block arguments, one per input, got 2}}
+exec.kernel @arguments mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32, %z: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects 1 yielded values, one per output, got 2}}
+exec.kernel @yields mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x, %x : f32, f32
+}
+
+// -----
+
+// expected-error @+1 {{expects input 0 to be 'f32', got 'i32'}}
+exec.kernel @input_type mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: i32):
+  %y = arith.constant 0.0 : f32
+  exec.yield %y : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects input 0 to be 'f32', got 'bf16'}}
+exec.kernel @widened_input mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<bf16, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: bf16):
+  %y = arith.constant 0.0 : f32
+  exec.yield %y : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects output 0 to be 'f32', got 'i32'}}
+exec.kernel @output_type mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  %c = exec.column : i32
+  exec.yield %c : i32
+}
+
+// -----
+
+// expected-error @+1 {{expects the colStride of input 0 to be 0 or 1, got 2}}
+exec.kernel @input_stride mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 2>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects the colStride of output 0 to be 0 or 1, got -1}}
+exec.kernel @output_stride mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = -1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects the rowDiv of input 0 to be at least 1 and rowMod at least 0}}
+exec.kernel @row_divisor mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (0, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects the rowDiv of input 0 to be at least 1 and rowMod at least 0}}
+exec.kernel @row_modulus mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, -1, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects accumulate to be "never", "always" or "after_first", got "sometimes"}}
+exec.kernel @accumulate mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    accumulate = "sometimes" {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects one column in flat mode, got 8}}
+exec.kernel @flat_columns mode = flat, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects exec.row_reduce in row mode only}}
+exec.kernel @flat_reduction mode = flat, rows = 4, columns = 1,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 1), col = 0>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 1), col = 0>] {
+^bb0(%x: f32):
+  %s = exec.row_reduce sum %x : f32
+  exec.yield %s : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects exec.row_reduce in row mode only}}
+exec.kernel @column_reduction mode = column, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 1, 0), col = 1>] {
+^bb0(%x: f32):
+  %s = exec.row_reduce sum %x : f32
+  exec.yield %s : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects output 0 to be a vector along the columns in column mode}}
+exec.kernel @column_output_of_rows mode = column, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects output 0 to be a vector along the columns in column mode}}
+exec.kernel @column_output_of_one mode = column, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 1, 0), col = 0>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+func.func @yield_outside(%x: f32) {
+  // expected-error @+1 {{expects parent op 'exec.kernel'}}
+  exec.yield %x : f32
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+// expected-error @+1 {{expects at least one byte, got 0}}
+%b = exec.buffer "activations" 0 : !exec.buffer
+
+// -----
+
+// expected-error @+1 {{expects an offset that is a multiple of 64, got 32}}
+%b = exec.buffer "activations" 4096 at 32 : !exec.buffer
+
+// -----
+
+// expected-error @+1 {{expects an offset that is a multiple of 64, got }}
+%b = exec.buffer "activations" 4096 at -64 : !exec.buffer
