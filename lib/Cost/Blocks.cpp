@@ -142,6 +142,12 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
       4 * stream +
       tokens * (queries + keysAndValues + mixed) * activationBytes +
       tokens * heads * 4;
+  if (model.dropout)
+    cost.activations += 2 * outer * h; // a byte for each element of a mask
+  // What attention keeps of the whole square, the masked half included.
+  if (cut.recompute == Recompute::None)
+    cost.activations += tokens * double(work.seqLen) * heads *
+                        device.attention.find(profile.attention)->second.kept;
   cost.workingSet = cost.activations;
 
   cost.forward = kernels.forward;
@@ -201,7 +207,6 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     cost.activations = stream;
   } else if (cut.recompute == Recompute::Selective) {
     cost.recompute = attention[0];
-    cost.activations -= tokens * heads * 4;
   }
 
   double denseWeights = block.getParameters(model.hidden) -
