@@ -215,7 +215,7 @@ std::vector<float> readFactors(ObjectReader &scaling, StringRef key,
 /// original context and one for longer ones.
 RopeSpec computeLongrope(ObjectReader &scaling, const Context &context) {
   RopeSpec rope;
-  const int64_t pairs = context.dims / 2;
+  const int64_t pairs = (context.dims + 1) / 2;
   std::vector<float> shorts = readFactors(scaling, "short_factor", pairs);
   std::vector<float> longs = readFactors(scaling, "long_factor", pairs);
   const double positions = double(context.originalPositions);
@@ -261,8 +261,9 @@ const json *findScaling(ObjectReader &config, std::string &path) {
 }
 
 /// A number that may stand beside the scaling, under the family's name or the
-/// common one, or inside it; all that are given must agree. Null is no number,
-/// or as good as absent if `nullable`.
+/// common one, or inside it; all that are given must agree, unless it is the
+/// default that is repeated beside it. Null is no number, or as good as absent
+/// if `nullable`.
 double readAnywhere(ObjectReader &config, StringRef key, ObjectReader &scaling,
                     StringRef inner, NumberRange legal, double otherwise,
                     bool nullable) {
@@ -281,6 +282,10 @@ double readAnywhere(ObjectReader &config, StringRef key, ObjectReader &scaling,
     first = first.value_or(value);
   };
   read(config, key);
+  // transformers 5 may leave its default beside the number inside, and reads
+  // the latter.
+  if (key == inner && first == otherwise && scaling.has(inner))
+    first.reset();
   read(scaling, inner);
   if (key != inner) {
     // HuggingFace ignores the common name beside a family's own, so that it
@@ -363,10 +368,9 @@ RopeSpec cleave::frontend::readRope(ObjectReader &config, const Family &family,
     config.getDiagnostic().report(
         "key \"" + rule.fraction + "\": value " + printValue(json(fraction)) +
         " is not supported by \"" + family.modelType + "\"; legal: 1");
-  // An odd number is rounded up, if the head has room for it. The ramp of yarn
-  // and the lists of longrope are for pairs.
-  const bool oddIsLegal =
-      context.dims < model.headDim && type != "yarn" && type != "longrope";
+  // An odd number is rounded up, if the head has room for it; the ramp of yarn
+  // is for pairs.
+  const bool oddIsLegal = context.dims < model.headDim && type != "yarn";
   if (context.dims == 0 || (context.dims % 2 && !oddIsLegal))
     config.getDiagnostic().report(
         "head dim " + llvm::Twine(model.headDim) + " (\"" + family.keys.hidden +

@@ -174,10 +174,11 @@ TEST(BadInput, BadKeys) {
        "head dim 9 (\"hidden_size\" / \"num_attention_heads\", or "
        "\"head_dim\") times \"partial_rotary_factor\" gives 9 rotary dims; "
        "legal: a positive even number"},
-      {"phi3",
-       {{"partial_rotary_factor", 0.9},
-        {"rope_scaling", {{"type", "longrope"}}}},
-       "times \"partial_rotary_factor\" gives 7 rotary dims"},
+      {"gpt_neox",
+       {{"rotary_pct", 0.2},
+        {"rope_scaling", {{"type", "yarn"}, {"factor", 2}}}},
+       "times \"rotary_pct\" gives 3 rotary dims; legal: a positive even "
+       "number"},
       {"gpt_neox",
        {{"rotary_pct", 0.01}},
        "times \"rotary_pct\" gives 0 rotary dims"},
@@ -270,9 +271,9 @@ TEST(BadInput, BadKeys) {
        "key \"torch_dtype\": value \"float16\" contradicts \"dtype\" "
        "(\"float32\")"},
       {"llama",
-       {{"rope_theta", 10000}, {"rope_parameters", {{"rope_theta", 5000}}}},
+       {{"rope_theta", 20000}, {"rope_parameters", {{"rope_theta", 5000}}}},
        "key \"rope_parameters.rope_theta\": value 5000 contradicts "
-       "\"rope_theta\" (10000.0)"},
+       "\"rope_theta\" (20000.0)"},
       {"llama",
        {{"rope_scaling", {{"type", "linear"}, {"factor", 2}}},
         {"rope_parameters", {{"type", "linear"}, {"factor", 4}}}},

@@ -294,6 +294,18 @@ TEST(Rope, GPTNeoXRotatesAPart) {
              getDefault(500, 8));
 }
 
+/// As transformers 5.3 saves a Phi-3 that rotates a part.
+TEST(Rope, WhatIsInsideWinsOverADefaultBesideIt) {
+  json inside = {{"rope_type", "default"},
+                 {"rope_theta", 500},
+                 {"partial_rotary_factor", 0.5}};
+  json config = {{"rope_scaling", "absent"},
+                 {"rope_theta", 10000},
+                 {"partial_rotary_factor", 1.0},
+                 {"rope_parameters", inside}};
+  expectNear(getRope("phi3", config), getDefault(500, 4));
+}
+
 /// 0.2 of 16 channels are 3: frequencies over 3, of 4 channels.
 TEST(Rope, OddPartsAreRoundedUp) {
   RopeSpec rope = getRope("gpt_neox", {{"rotary_pct", 0.2}});
