@@ -22,7 +22,9 @@ cleave_fail() {
 cleave_missing() {
   local package status
   for package in "${cleave_packages[@]}"; do
-    status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)
+    # dpkg-query fails on a package that it never heard of.
+    status=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) ||
+      status=
     [ "$status" = installed ] || echo "$package"
   done
 }
