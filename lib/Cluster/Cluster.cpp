@@ -94,9 +94,9 @@ llvm::Expected<Cluster> cleave::parseCluster(llvm::StringRef text) {
     return parseFile(text);
   Cluster cluster;
   if (text.getAsInteger(10, cluster.devicesPerNode) ||
-      cluster.devicesPerNode < 1 || cluster.devicesPerNode > 4096)
+      cluster.devicesPerNode < 1 || cluster.devicesPerNode > 1024)
     return llvm::createStringError("--cluster local:" + text +
                                    ": expects a number of ranks between 1 and "
-                                   "4096");
+                                   "1024");
   return cluster;
 }

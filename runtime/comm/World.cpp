@@ -34,9 +34,17 @@ static Status runBody(const std::function<Status(Communicator &)> &body,
   }
 }
 
+/// More would spend their time in being scheduled.
+static constexpr int maxLocalRanks = 1024;
+
 static Status runLocal(const Mesh &mesh, const WorldOptions &options,
                        const std::function<Status(Communicator &)> &body) {
   int size = mesh.getWorldSize();
+  if (size > maxLocalRanks)
+    return Status::error(
+        "the program was compiled for " + std::to_string(size) +
+        " ranks, and a process has at most " + std::to_string(maxLocalRanks) +
+        " of them as threads; start it by mpirun -np " + std::to_string(size));
   LocalWorld world(mesh, size * options.threadsPerRank);
   auto run = [&](int rank) {
     std::unique_ptr<Communicator> communicator = world.makeCommunicator(rank);
@@ -61,13 +69,12 @@ static Status runLocal(const Mesh &mesh, const WorldOptions &options,
   Status cause = world.getCause(rank);
   if (cause.ok() || size == 1 || agreed)
     return cause;
-  return Status::error("rank " + std::to_string(rank) + ": " +
-                       cause.message());
+  return Status::error("rank " + std::to_string(rank) + ": " + cause.message());
 }
 
 /// A failure that all processes know of. Rank 0 says it before any process
-/// ends, since the launcher stops all when one ends with an error: MPI_Finalize,
-/// which follows, waits for all.
+/// ends, since the launcher stops all when one ends with an error:
+/// MPI_Finalize, which follows, waits for all.
 static Status sayOnce(int rank, const std::string &message) {
   if (rank == 0)
     logError(message);
@@ -93,9 +100,9 @@ static Status runMpi(const Mesh &mesh, const WorldOptions &options,
   return sayOnce(rank, status.message());
 }
 
-Status cleave::runtime::runRanks(
-    const Mesh &mesh, const WorldOptions &options,
-    const std::function<Status(Communicator &)> &body) {
+Status
+cleave::runtime::runRanks(const Mesh &mesh, const WorldOptions &options,
+                          const std::function<Status(Communicator &)> &body) {
   return options.backend == Backend::Mpi ? runMpi(mesh, options, body)
                                          : runLocal(mesh, options, body);
 }

@@ -30,11 +30,11 @@ static uint64_t getMachineMemory() {
 
 Status Arena::allocate(uint64_t bytes, int arenas, Arena &arena) {
   if (uint64_t machine = getMachineMemory(); bytes > machine / uint64_t(arenas))
-    return Status::error(std::to_string(arenas) + " rank" +
-                         (arenas == 1 ? "" : "s") + " of this process need " +
-                         std::to_string(bytes) +
-                         " bytes each, this machine has " +
-                         std::to_string(machine) + " bytes of memory");
+    return Status::error(
+        std::to_string(arenas) + " rank" +
+        (arenas == 1 ? " of this process needs " : "s of this process need ") +
+        std::to_string(bytes) + " bytes each, this machine has " +
+        std::to_string(machine) + " bytes of memory");
   const uint64_t page = uint64_t(::sysconf(_SC_PAGESIZE));
   const uint64_t align = bytes >= hugePage ? hugePage : page;
   Arena result;
@@ -44,8 +44,8 @@ Status Arena::allocate(uint64_t bytes, int arenas, Arena &arena) {
                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED)
     return Status::error("cannot allocate the arena of " +
-                         std::to_string(bytes) + " bytes: " +
-                         std::strerror(errno));
+                         std::to_string(bytes) +
+                         " bytes: " + std::strerror(errno));
   result.mapping = mapping;
   result.mapped = total;
   uint64_t start = reinterpret_cast<uintptr_t>(mapping);

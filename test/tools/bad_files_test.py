@@ -142,6 +142,15 @@ class BadFilesTest(ToolTest):
                           ".")
         self.expect_error(["none: cannot open"], "cleave", "inspect", "none")
 
+    def test_more_ranks_or_memory_than_there_are(self):
+        shape = ["--seq-len", "16", "--global-batch", "2048"]
+        self.compile("train", "--dp", "2048", shape=shape)
+        self.train_fails(["compiled for 2048 ranks", "at most 1024",
+                          "mpirun -np 2048"])
+        self.compile("train", shape=["--seq-len", "256", "--global-batch",
+                                     str(1 << 24)])
+        self.train_fails(["1 rank of this process needs", "bytes of memory"])
+
     def write_commands(self, target):
         """Every command that writes, to `target`."""
         yield ["cleave", "import", LLAMA, "-o", target]

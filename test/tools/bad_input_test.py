@@ -212,7 +212,7 @@ class BadInputTest(ToolTest):
         fails(['"version"'], dict(CLUSTER, version=2))
         fails(['"version" is missing'], {"nodes": 4})
         fails(["4 ranks", "has 2"], dict(CLUSTER, nodes=1))
-        self.compile_fails(["--cluster local:0", "between 1 and 4096"],
+        self.compile_fails(["--cluster local:0", "between 1 and 1024"],
                            "--cluster", "local:0")
         self.compile_fails(["4 ranks", "--cluster local:2 has 2"], "--dp", "4",
                            "--cluster", "local:2")
