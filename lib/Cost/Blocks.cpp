@@ -19,23 +19,44 @@ static double divide(int64_t size, int64_t parts) {
 }
 
 namespace {
-/// Adds up kernels; forward and backward of one op at a time.
+/// Adds up kernels; forward and backward of one op at a time. Each call returns
+/// the seconds of its forward kernels, for what recomputation repeats.
 struct Kernels {
   const Device &device;
   DType dtype;
+  double rate; ///< of matrix products, see Profile::matrixRate
   double launch = device.getMatrix(dtype).launch;
   double forward = 0, backwardInput = 0, backwardWeight = 0;
+  double linear = 0; ///< forward seconds of all products
 
   /// x [rows, in] -> [rows, out] and its two gradients.
-  void addLinear(double rows, double out, double in) {
-    forward += getMatmulTime(device, dtype, rows, out, in);
-    backwardInput += getMatmulTime(device, dtype, rows, in, out);
-    backwardWeight += getMatmulTime(device, dtype, out, in, rows);
+  double addLinear(double rows, double out, double in) {
+    double time = getMatmulTime(device, dtype, rows, out, in) / rate;
+    forward += time;
+    linear += time;
+    backwardInput += getMatmulTime(device, dtype, rows, in, out) / rate;
+    backwardWeight += getMatmulTime(device, dtype, out, in, rows) / rate;
+    addCasts(rows * in, rows * out, out * in);
+    return time;
   }
   /// Pointwise or row kernels that move these bytes.
-  void addStream(double forwardBytes, double backwardBytes) {
-    forward += launch + getStreamTime(device, forwardBytes);
+  double addStream(double forwardBytes, double backwardBytes) {
+    double time = launch + getStreamTime(device, forwardBytes);
+    forward += time;
     backwardInput += launch + getStreamTime(device, backwardBytes);
+    return time;
+  }
+
+private:
+  /// Below bf16, operands are quantized: the largest magnitude is found in
+  /// kernels that run anyway, the cast reads 2 bytes and writes two layouts,
+  /// since both gradients read the operand transposed.
+  void addCasts(double input, double output, double weight) {
+    if (dtype != DType::FP8 && dtype != DType::FP4)
+      return;
+    double moved = activationBytes + 2 * getBytes(dtype);
+    forward += getStreamTime(device, (input + weight) * moved);
+    backwardInput += getStreamTime(device, output * moved);
   }
 };
 } // namespace
@@ -53,30 +74,43 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   double keysAndValues = kvHeads * (block.headDim + block.valueDim);
   double mixed = heads * block.valueDim;
 
-  Kernels kernels{device, work.dtype};
+  Kernels kernels{device, work.dtype, profile.matrixRate};
   BlockCost cost;
+  bool selective = cut.recompute == Recompute::Selective;
+  double traffic = profile.pointwiseTraffic;
+  // Adds what a module repeats; says whether its results are dropped.
+  auto drops = [&](unsigned module, double seconds) {
+    if (!selective || !(cut.recomputedModules & module))
+      return false;
+    cost.recompute += seconds;
+    return true;
+  };
 
   // Attention.
+  double outputs = 0; // elements that this block's products write
   if (block.latentRank > 0) {
     double latent = double(block.latentRank + block.sharedKeyDim);
     keysAndValues =
         heads * (block.headDim - block.sharedKeyDim + block.valueDim);
     if (block.queryRank > 0)
       kernels.addLinear(tokens, double(block.queryRank), h);
-    kernels.addLinear(tokens, queries,
-                      block.queryRank > 0 ? double(block.queryRank) : h);
     kernels.addLinear(tokens, latent, h);
-    kernels.addLinear(tokens, keysAndValues, double(block.latentRank));
+    double up = kernels.addLinear(
+        tokens, queries, block.queryRank > 0 ? double(block.queryRank) : h);
+    up += kernels.addLinear(tokens, keysAndValues, double(block.latentRank));
     double ranks = double(block.queryRank) + latent;
     kernels.addStream(2 * tokens * ranks * activationBytes,
                       4 * tokens * ranks * activationBytes);
     cost.activations += 2 * tokens * ranks * activationBytes;
+    if (drops(recomputeLatent, up))
+      cost.activations -=
+          tokens * (queries + keysAndValues) * activationBytes;
   } else {
     kernels.addLinear(tokens, queries + keysAndValues, h);
   }
-  double rotated = tokens * (queries + keysAndValues / 2) * activationBytes *
-                   profile.pointwiseTraffic;
-  kernels.addStream(2 * rotated, 2 * rotated);
+  outputs += tokens * (queries + keysAndValues);
+  double rotated = tokens * (queries + keysAndValues / 2) * activationBytes;
+  kernels.addStream(2 * rotated * traffic, 2 * rotated * traffic);
   double samples = double(cut.microBatch);
   double pairs =
       getCausalPairs(double(work.seqLen), double(block.window)) / cut.cp;
@@ -88,21 +122,29 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
                          double(block.valueDim));
   kernels.forward += attention[0];
   kernels.backwardInput += attention[1];
-  kernels.addLinear(tokens, h, mixed);
+  bool dropsScores = drops(recomputeAttention, attention[0]);
+  drops(recomputeOutput, kernels.addLinear(tokens, h, mixed));
+  outputs += outer * h;
 
   // MLP.
   double matrices = block.gated ? 2 : 1;
   double width = divide(block.isSparse() ? block.sharedFfn : block.ffn, cut.tp);
   double activated = tokens * width * activationBytes;
   if (block.ffn > 0 || block.sharedFfn > 0) {
-    kernels.addLinear(tokens, matrices * width, h);
-    kernels.addLinear(tokens, h, width);
-    kernels.addStream((matrices + 1) * activated * profile.pointwiseTraffic,
-                      (2 * matrices + 1) * activated *
-                          profile.pointwiseTraffic);
-    cost.activations += (matrices + 1) * activated;
+    double up = kernels.addLinear(tokens, matrices * width, h);
+    double activation =
+        kernels.addStream((matrices + 1) * activated * traffic,
+                          (2 * matrices + 1) * activated * traffic);
+    double down = kernels.addLinear(tokens, h, width);
+    outputs += tokens * matrices * width + outer * h;
+    if (!drops(recomputeUp, up))
+      cost.activations += matrices * activated;
+    if (!drops(recomputeActivation, activation))
+      cost.activations += activated;
+    drops(recomputeDown, down);
   }
   double expertWeights = 0;
+  double repeatedExchange = 0;
   if (block.isSparse()) {
     // The ranks of a tp group dispatch different tokens unless experts are cut
     // over them.
@@ -111,48 +153,67 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     double local = double(block.experts) / double(cut.ep);
     double each = std::ceil(routed / local / 128) * 128;
     double expertWidth = divide(block.expertFfn, cut.expertTp);
+    double before = kernels.forward;
     kernels.addLinear(each * local, matrices * expertWidth, h);
     kernels.addLinear(each * local, h, expertWidth);
+    double inner = routed * expertWidth * activationBytes;
+    double moved = routed * h * activationBytes;
+    double activation =
+        kernels.addStream((matrices + 1) * inner * traffic,
+                          (2 * matrices + 1) * inner * traffic);
+    // Permute and unpermute, each one read and one write.
+    kernels.addStream(4 * moved * traffic, 4 * moved * traffic);
+    double experts = kernels.forward - before;
     kernels.forward += getMatmulTime(device, DType::BF16, tokens / tp,
                                      double(block.experts), h);
     kernels.backwardInput += 2 * getMatmulTime(device, DType::BF16, tokens / tp,
                                                double(block.experts), h);
-    double inner = routed * expertWidth * activationBytes;
-    double moved = routed * h * activationBytes;
-    // Permute and unpermute, each one read and one write.
-    kernels.addStream(
-        ((matrices + 1) * inner + 4 * moved) * profile.pointwiseTraffic,
-        ((2 * matrices + 1) * inner + 4 * moved) * profile.pointwiseTraffic);
-    cost.activations += (matrices + 1) * inner + 2 * moved;
+    outputs += routed * (matrices * expertWidth + h);
     expertWeights = block.getExpertParameters(model.hidden) / double(cut.ep) /
                     double(cut.expertTp);
     Group group{cut.ep, cut.expertTp > 1 ? cut.tp : 1};
     double exchange =
         2 * getCollectiveTime(machine, CollectiveKind::AllToAll, group, moved);
     cost.expertForward = cost.expertBackward = exchange;
+    if (drops(recomputeExperts, experts)) {
+      repeatedExchange = exchange;
+    } else {
+      cost.activations += matrices * inner + 2 * moved;
+      if (!drops(recomputeExpertActivation, activation))
+        cost.activations += inner;
+    }
   }
+  cost.expertBackward += repeatedExchange;
 
   // Norms and residual adds: read x and the branch, write both.
   double stream = outer * h * activationBytes;
-  kernels.addStream(8 * stream * profile.pointwiseTraffic,
-                    10 * stream * profile.pointwiseTraffic);
+  double norms = kernels.addStream(8 * stream * traffic, 10 * stream * traffic);
 
   // Kept for backward: inputs of norms and products, what attention needs.
   cost.activations +=
-      4 * stream +
-      tokens * (queries + keysAndValues + mixed) * activationBytes +
-      tokens * heads * 4;
+      2 * stream +
+      tokens * (queries + keysAndValues + mixed) * activationBytes;
+  if (!drops(recomputeNorms, norms / 2))
+    cost.activations += 2 * stream;
   if (model.dropout)
     cost.activations += 2 * outer * h; // a byte for each element of a mask
-  // What attention keeps of the whole square, the masked half included.
-  if (cut.recompute == Recompute::None)
-    cost.activations += tokens * double(work.seqLen) * heads *
-                        device.attention.find(profile.attention)->second.kept;
+  // What attention keeps of the whole square, the masked half included; fused
+  // kernels keep a row's sum.
+  double kept = device.attention.find(profile.attention)->second.kept;
+  double scores = tokens * double(work.seqLen) * heads * kept;
+  if (!dropsScores)
+    cost.activations += kept > 0 ? scores : tokens * heads * 4;
   cost.workingSet = cost.activations;
 
   cost.forward = kernels.forward;
   cost.backwardInput = kernels.backwardInput;
   cost.backwardWeight = kernels.backwardWeight;
+  if (selective && cut.recomputedModules & recomputeHalf) {
+    // Attention's output is kept, every second product and all between again.
+    cost.recompute += kernels.forward - attention[0] - kernels.linear / 2;
+    cost.activations = stream + tokens * mixed * activationBytes +
+                       outputs / 2 * activationBytes;
+  }
 
   // Communication over tp: two regions in a block.
   double full = tokens * h * activationBytes;
@@ -205,8 +266,6 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     cost.contextBackward += cost.contextForward;
     cost.expertBackward += cost.expertForward;
     cost.activations = stream;
-  } else if (cut.recompute == Recompute::Selective) {
-    cost.recompute = attention[0];
   }
 
   double denseWeights = block.getParameters(model.hidden) -
@@ -245,7 +304,7 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
   double h = double(model.hidden);
   double tokens = double(cut.microBatch) * work.seqLen / double(cut.cp);
   double vocab = double(model.vocab) / double(cut.tp);
-  Kernels kernels{machine.device, DType::BF16};
+  Kernels kernels{machine.device, DType::BF16, profile.matrixRate};
   kernels.addLinear(tokens, vocab, h);
   // Logits in f32: the product's output is read for the row maximum, the sum
   // and the gradient.

@@ -54,13 +54,12 @@ Estimate CostModel::price(const TrainLayout &layout) {
   for (int64_t i = 0; i != blocks % pp; ++i)
     ++counts[size_t((pp / 2 + i) % pp)];
 
-  auto add = [&](Stage &stage, const Block &block) {
+  auto add = [&](Stage &stage, const Block &block, Recompute recompute) {
     const BlockCost &cost = getBlockCost(
         {&block, layout.tp, layout.cp, layout.ep, layout.expertTp,
          layout.microBatch, layout.tp, layout.sequenceParallel,
-         layout.contextKind,
-         &block == &embedding || &block == &head ? Recompute::None
-                                                 : layout.recompute});
+         layout.contextKind, recompute,
+         recompute == Recompute::Selective ? layout.recomputedModules : 0});
     double hidden = 1 - profile.tensorOverlap;
     double tensor = (cost.tensorForward + cost.tensorBackward) * hidden;
     double forwardComm =
@@ -73,9 +72,11 @@ Estimate CostModel::price(const TrainLayout &layout) {
     double backward =
         cost.recompute + cost.backwardInput + cost.backwardWeight + slow;
     // The device waits for the host where its kernels are too short.
-    double hostForward = std::max(0., profile.hostPerBlock - forward);
+    double host = profile.hostPerBlock;
+    double hostForward = std::max(0., host - forward - forwardComm);
     double hostBackward = std::max(
-        0., profile.hostPerBlock * (cost.recompute > 0 ? 2.5 : 1.5) - backward);
+        0., host * (recompute == Recompute::Full ? 2.2 : 1.2) - backward -
+                backwardComm);
     stage.host += hostForward + hostBackward;
     stage.forward += forward + forwardComm + hostForward;
     stage.backward += backward + backwardComm + hostBackward;
@@ -86,21 +87,25 @@ Estimate CostModel::price(const TrainLayout &layout) {
     stage.denseParameters += cost.denseParameters;
     stage.expertParameters += cost.expertParameters;
     stage.activations += cost.activations;
-    stage.activations += cost.activations;
     stage.workingSet = std::max(stage.workingSet, cost.workingSet);
   };
 
   size_t at = 0;
-  int64_t left = counts[0];
-  add(stages.front(), embedding);
+  int64_t left = counts[0], number = 0;
+  add(stages.front(), embedding, Recompute::None);
   for (const BlockRun &run : model.blocks)
     for (int64_t i = 0; i != run.count; ++i) {
       while (left == 0)
         left = counts[++at];
       --left;
-      add(stages[at], run.block);
+      // Every block up to its share of those that recompute.
+      bool recomputes = std::floor(double(number + 1) * layout.recomputeShare) >
+                        std::floor(double(number) * layout.recomputeShare);
+      ++number;
+      add(stages[at], run.block,
+          recomputes ? layout.recompute : Recompute::None);
     }
-  add(stages.back(), head);
+  add(stages.back(), head, Recompute::None);
   if (model.tied && pp > 1)
     stages.back().denseParameters +=
         double(model.vocab) / double(layout.tp) * double(model.hidden);

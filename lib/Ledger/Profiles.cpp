@@ -21,10 +21,10 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
     llvm::StringRef key;
     double &value;
   };
-  const Constant constants[] = {{"pointwise_traffic", profile.pointwiseTraffic},
+  const Constant constants[] = {{"matrix_rate", profile.matrixRate},
+                                {"pointwise_traffic", profile.pointwiseTraffic},
                                 {"data_overlap", profile.dataOverlap},
                                 {"tensor_overlap", profile.tensorOverlap},
-                                {"overlap_slowdown", profile.overlapSlowdown},
                                 {"host_per_block", profile.hostPerBlock},
                                 {"gradient_bytes", profile.gradientBytes},
                                 {"host_per_step", profile.hostPerStep}};

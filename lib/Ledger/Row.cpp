@@ -226,6 +226,51 @@ static void readZero(llvm::StringRef text, TrainLayout &layout,
     layout.zeroGroup = devicesPerNode;
 }
 
+/// "none", "full" or "selective" with what it says in brackets.
+static void readRecompute(RowReader &reader, TrainLayout &layout) {
+  std::string recompute = reader.getText("recompute");
+  llvm::StringRef text = recompute;
+  if (text.starts_with("full"))
+    layout.recompute = Recompute::Full;
+  if (!text.starts_with("selective"))
+    return;
+  layout.recompute = Recompute::Selective;
+  if (says(text, "every other layer")) {
+    layout.recompute = Recompute::Full;
+    layout.recomputeShare = 0.5;
+  } else if (says(text, "per-op")) {
+    layout.recomputedModules = recomputeHalf;
+  } else if (says(text, "maxtext")) {
+    // What these policies do not keep; the last product's result is in no
+    // gradient, so that the compiler drops it.
+    layout.recomputedModules = recomputeNorms | recomputeAttention |
+                               recomputeUp | recomputeActivation;
+    if (says(text, "save_qkv_proj"))
+      layout.recomputedModules |= recomputeOutput;
+  } else if (text.contains('[')) {
+    layout.recomputedModules = 0;
+    llvm::SmallVector<llvm::StringRef> modules;
+    text.split('[').second.split(']').first.split(modules, ',');
+    for (llvm::StringRef module : modules)
+      layout.recomputedModules |=
+          llvm::StringSwitch<unsigned>(module.trim())
+              .Case("core_attn", recomputeAttention)
+              .Case("layernorm", recomputeNorms)
+              .Case("mlp", recomputeUp | recomputeActivation | recomputeDown)
+              .Case("moe", recomputeExperts)
+              .Case("moe_act", recomputeExpertActivation)
+              .Case("mla_up_proj", recomputeLatent)
+              .Default(0);
+  } else if (layout.zero == 3 && reader.has("mfu") && reader.has("hfu")) {
+    // PyTorch's wraps whole blocks; forward is a third of the model's FLOPs.
+    double ratio = reader.getNumber("hfu") / reader.getNumber("mfu");
+    layout.recompute = Recompute::Full;
+    layout.recomputeShare = std::clamp(3 * (ratio - 1), 0., 1.);
+  } else if (layout.zero == 3) {
+    layout.recomputedModules = recomputeHalf;
+  }
+}
+
 static void readLayout(RowReader &reader, LedgerRow &row) {
   TrainLayout &layout = row.layout;
   layout.tp = reader.getCount("tp", 1);
@@ -237,9 +282,9 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
   int64_t inner = layout.tp * layout.cp * layout.pp;
   layout.dp = std::max<int64_t>(row.machine.devices / inner, 1);
   layout.microBatch = reader.getCount("mbs", 0);
-  if (layout.microBatch == 0 && reader.has("ga"))
-    layout.microBatch =
-        row.work.globalBatch / (layout.dp * reader.getCount("ga", 1));
+  if (layout.microBatch == 0)
+    layout.microBatch = std::max<int64_t>(
+        row.work.globalBatch / (layout.dp * reader.getCount("ga", 1)), 1);
   // Megatron's sequence parallelism (May 2022) goes with tp since then.
   bool recent = reader.getText("date") >= "2022-06";
   layout.sequenceParallel = layout.tp > 1 && reader.getFlag("sp", recent);
@@ -257,11 +302,7 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
   else if (says(schedule, "interleaved") || layout.virtualStages > 1)
     layout.schedule = Schedule::Interleaved;
 
-  std::string recompute = reader.getText("recompute");
-  if (llvm::StringRef(recompute).starts_with("full"))
-    layout.recompute = Recompute::Full;
-  else if (llvm::StringRef(recompute).starts_with("selective"))
-    layout.recompute = Recompute::Selective;
+  readRecompute(reader, layout);
 }
 
 static void readMachine(RowReader &reader, LedgerRow &row, llvm::Error &error) {
@@ -302,10 +343,15 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
       if (row.missing.empty() && !reader.has(key))
         row.missing = key.str();
   };
-  need({"layers", "hidden", "heads", "seq_len", "gbs", "num_gpus", "gpu"});
+  need({"layers", "hidden", "heads", "gbs", "num_gpus", "gpu"});
+  std::string notes = reader.getText("notes");
+  int64_t seqLen = reader.getCount("seq_len", getNumberAfter(notes, "default"));
+  if (seqLen == 0)
+    need({"seq_len"});
   if (!reader.has("ffn") && !reader.has("moe_ffn"))
     need({"ffn"});
-  if (!reader.has("ga"))
+  // Without a pipeline a step is one micro-batch unless the row says more.
+  if (!reader.has("ga") && (reader.getCount("pp", 1) > 1 || !reader.has("pp")))
     need({"mbs"});
 
   llvm::Error error = llvm::Error::success();
@@ -315,7 +361,7 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
     return error;
   llvm::consumeError(std::move(error));
   if (row.missing.empty()) {
-    row.work.seqLen = reader.getCount("seq_len", 0);
+    row.work.seqLen = seqLen;
     row.work.globalBatch = reader.getCount("gbs", 0);
     std::string precision = reader.getText("precision");
     row.work.dtype = says(precision, "FP8")   ? DType::FP8

@@ -18,6 +18,21 @@ enum class Schedule {
 enum class ContextKind { AllGather, Ring, Ulysses };
 enum class Recompute { None, Selective, Full };
 
+/// What selective recomputation repeats before the backward pass of a block;
+/// a set. What it repeats need not be kept.
+enum RecomputedModules : unsigned {
+  recomputeNorms = 1,
+  recomputeAttention = 2,  ///< scores and weighted sum, not the projections
+  recomputeOutput = 4,     ///< projection of attention's output
+  recomputeUp = 8,         ///< first product of the dense MLP
+  recomputeActivation = 16, ///< of the dense MLP
+  recomputeDown = 32,
+  recomputeExpertActivation = 64,
+  recomputeExperts = 128,   ///< routed experts with their exchange
+  recomputeLatent = 256,    ///< products that expand compressed keys, queries
+  recomputeHalf = 512       ///< every second product, all pointwise kernels
+};
+
 llvm::StringRef getName(Schedule schedule);
 llvm::StringRef getName(ContextKind kind);
 llvm::StringRef getName(Recompute recompute);
@@ -36,6 +51,9 @@ struct TrainLayout {
   int64_t virtualStages = 1; ///< model chunks of one device
   Schedule schedule = Schedule::OneFOneB;
   Recompute recompute = Recompute::None;
+  /// Under Recompute::Selective; otherwise without meaning.
+  unsigned recomputedModules = recomputeAttention;
+  double recomputeShare = 1; ///< of the blocks that recompute, evenly spread
 
   int64_t getDevices() const { return tp * cp * dp * pp; }
   bool operator==(const TrainLayout &) const = default;
