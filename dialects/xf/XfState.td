@@ -118,13 +118,15 @@ def Xf_SetOp : Xf_Op<"set", [MemoryEffects<[MemWrite]>,
 def Xf_OutputOp : Xf_Op<"output", [MemoryEffects<[MemWrite]>]> {
   let summary = "a value that a person or a test may ask for";
   let description = [{
-    `state` names the parameter whose checkpoint layout a gradient has.
+    `state` names the parameter whose checkpoint layout a gradient has. Outputs
+    are f32, so that those of successive micro-batches lie at multiples of four
+    bytes.
 
     ```mlir
     xf.output "loss", %loss : tensor<f32>
     ```
   }];
-  let arguments = (ins StrAttr:$name, Xf_AnyTensor:$value,
+  let arguments = (ins StrAttr:$name, Xf_F32Tensor:$value,
                        OptionalAttr<FlatSymbolRefAttr>:$state);
   let assemblyFormat = "$name `,` $value (`of` $state^)? attr-dict `:` type($value)";
 }

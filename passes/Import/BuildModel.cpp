@@ -356,9 +356,13 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
   }
   scope.clear();
   Value logits = buildLogits(x);
-  if (options.logits)
-    xf::OutputOp::create(b, at("logits"), "logits", logits,
-                         FlatSymbolRefAttr());
+  if (options.logits) {
+    Value kept = logits;
+    if (compute != f32)
+      kept = xf::CastOp::create(b, at("logits"), typeOf(logits).clone(f32),
+                                logits);
+    xf::OutputOp::create(b, at("logits"), "logits", kept, FlatSymbolRefAttr());
+  }
   auto loss = xf::CrossEntropyOp::create(
       b, at("cross_entropy"),
       TypeRange{tensor({}, f32), tensor(ids.getShape(), f32)}, logits,

@@ -1396,6 +1396,14 @@ func.func @wrong_reduction(%0: !a) {
 
 // -----
 
+func.func @bf16_output(%x: tensor<8xbf16>) {
+  // expected-error @+1 {{'xf.output' op operand #0 must be f32 tensor, but got 'tensor<8xbf16>'}}
+  xf.output "x", %x : tensor<8xbf16>
+  return
+}
+
+// -----
+
 dist.mesh @mesh [#dist.axis<"dp" = 2>, #dist.axis<"tp" = 2>]
 !a = tensor<8x4xf32, #dist.on<@mesh, [{dp}, {}]>>
 !b = tensor<6x4xf32, #dist.on<@mesh, [{dp}, {}]>>
