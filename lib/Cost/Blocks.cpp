@@ -36,7 +36,7 @@ struct Kernels {
     linear += time;
     backwardInput += getMatmulTime(device, dtype, rows, in, out) / rate;
     backwardWeight += getMatmulTime(device, dtype, out, in, rows) / rate;
-    addCasts(rows * in, rows * out, out * in);
+    addCasts(rows * in, rows * out);
     return time;
   }
   /// Pointwise or row kernels that move these bytes.
@@ -48,15 +48,15 @@ struct Kernels {
   }
 
 private:
-  /// Below bf16, operands are quantized: the largest magnitude is found in
-  /// kernels that run anyway, the cast reads 2 bytes and writes two layouts,
-  /// since both gradients read the operand transposed.
-  void addCasts(double input, double output, double weight) {
+  /// Below bf16, operands are quantized in two layouts, since products for
+  /// gradients read them transposed. Kernels that write an input anyway write
+  /// these; output gradients are read and cast. Weights are once a step.
+  void addCasts(double input, double output) {
     if (dtype != DType::FP8 && dtype != DType::FP4)
       return;
-    double moved = activationBytes + 2 * getBytes(dtype);
-    forward += getStreamTime(device, (input + weight) * moved);
-    backwardInput += getStreamTime(device, output * moved);
+    forward += getStreamTime(device, input * getBytes(dtype));
+    backwardInput +=
+        getStreamTime(device, output * (activationBytes + 2 * getBytes(dtype)));
   }
 };
 } // namespace
@@ -114,11 +114,14 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   double samples = double(cut.microBatch);
   double pairs =
       getCausalPairs(double(work.seqLen), double(block.window)) / cut.cp;
+  // A ring meets keys block by block.
+  double rows = double(work.seqLen) /
+                (cut.contextKind == ContextKind::Ring ? double(cut.cp) : 1);
   double attention[2];
   for (Direction direction : {Direction::Forward, Direction::Backward})
     attention[int(direction)] =
         getAttentionTime(device, profile.attention, direction, samples * heads,
-                         double(work.seqLen), pairs, double(block.headDim),
+                         rows, pairs, double(block.headDim),
                          double(block.valueDim));
   kernels.forward += attention[0];
   kernels.backwardInput += attention[1];
@@ -272,10 +275,14 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
                         block.getExpertParameters(model.hidden);
   cost.denseParameters = denseWeights / tp;
   cost.expertParameters = expertWeights;
-  // A micro-batch's gradient is added to what earlier ones left.
-  cost.backwardWeight +=
+  // A product adds a micro-batch's gradient to what earlier ones left: bytes
+  // that take time where they exceed its arithmetic.
+  double accumulated =
       getStreamTime(device, 2 * profile.gradientBytes *
                                 (cost.denseParameters + expertWeights));
+  cost.backwardWeight =
+      std::pow(std::pow(cost.backwardWeight, 4) + std::pow(accumulated, 4),
+               0.25);
   return cost;
 }
 

@@ -51,8 +51,9 @@ Estimate CostModel::price(const TrainLayout &layout) {
   // middle, since the ends have the embedding and the head.
   std::vector<Stage> stages(static_cast<size_t>(pp));
   std::vector<int64_t> counts(size_t(pp), blocks / pp);
-  for (int64_t i = 0; i != blocks % pp; ++i)
-    ++counts[size_t((pp / 2 + i) % pp)];
+  int64_t over = blocks % pp;
+  for (int64_t i = 0; i != over; ++i)
+    ++counts[size_t((pp - over) / 2 + i)];
 
   auto add = [&](Stage &stage, const Block &block, Recompute recompute) {
     const BlockCost &cost = getBlockCost(
@@ -152,8 +153,14 @@ Estimate CostModel::price(const TrainLayout &layout) {
       double ends = (parameters + gradients) / buckets * share;
       double each =
           front.exposed + back.exposed + front.slowdown + back.slowdown;
-      stage.forward += front.exposed + front.slowdown;
-      stage.backward += back.exposed + back.slowdown;
+      // Gathered parameters are copied out of the collective's buffer, twice;
+      // gradients are cast on their way into theirs.
+      double weights = stage.denseParameters + stage.expertParameters;
+      stage.forward += front.exposed + front.slowdown +
+                       getStreamTime(machine.device, 4 * weights);
+      stage.backward += back.exposed + back.slowdown +
+                        getStreamTime(machine.device,
+                                      (6 + profile.gradientBytes) * weights);
       result.data = std::max(result.data, each * microBatches);
       dataExposed[i] = ends;
     }

@@ -279,6 +279,9 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
   layout.ep = reader.getCount("ep", 1);
   layout.expertTp = reader.getCount("etp", 1);
   layout.virtualStages = reader.getCount("vpp", 1);
+  // Transformer Engine's and PyTorch's way unless the row says otherwise.
+  if (!says(reader.getText("notes"), "all-gather"))
+    layout.contextKind = ContextKind::Ring;
   int64_t inner = layout.tp * layout.cp * layout.pp;
   layout.dp = std::max<int64_t>(row.machine.devices / inner, 1);
   layout.microBatch = reader.getCount("mbs", 0);
