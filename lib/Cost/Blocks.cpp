@@ -123,6 +123,11 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
         getAttentionTime(device, profile.attention, direction, samples * heads,
                          rows, pairs, double(block.headDim),
                          double(block.valueDim));
+  double kept = device.attention.find(profile.attention)->second.kept;
+  // Megatron's fused softmax needs a multiple of 4 of samples times heads; its
+  // absence is 8 kernels in a block of about 30, forward and backward.
+  if (kept > 0 && std::fmod(samples * heads, 4) != 0)
+    cost.launches = 1.4;
   kernels.forward += attention[0];
   kernels.backwardInput += attention[1];
   bool dropsScores = drops(recomputeAttention, attention[0]);
@@ -202,7 +207,6 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     cost.activations += 2 * outer * h; // a byte for each element of a mask
   // What attention keeps of the whole square, the masked half included; fused
   // kernels keep a row's sum.
-  double kept = device.attention.find(profile.attention)->second.kept;
   double scores = tokens * double(work.seqLen) * heads * kept;
   if (!dropsScores)
     cost.activations += kept > 0 ? scores : tokens * heads * 4;

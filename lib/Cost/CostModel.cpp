@@ -41,6 +41,13 @@ static Overlapped overlap(double communication, double window, double share,
   return {communication - hidden, hidden * slowdown};
 }
 
+/// What the host adds to `busy` seconds of device work that it takes `host`
+/// seconds to launch: nothing where kernels are long, all where they are
+/// short, and part of both where long and short kernels mix.
+static double getWait(double host, double busy) {
+  return std::pow(std::pow(host, 4) + std::pow(busy, 4), 0.25) - busy;
+}
+
 Estimate CostModel::price(const TrainLayout &layout) {
   int64_t blocks = model.getNumBlocks();
   int64_t pp = layout.pp;
@@ -73,11 +80,11 @@ Estimate CostModel::price(const TrainLayout &layout) {
     double backward =
         cost.recompute + cost.backwardInput + cost.backwardWeight + slow;
     // The device waits for the host where its kernels are too short.
-    double host = profile.hostPerBlock;
-    double hostForward = std::max(0., host - forward - forwardComm);
-    double hostBackward = std::max(
-        0., host * (recompute == Recompute::Full ? 2.2 : 1.2) - backward -
-                backwardComm);
+    double host = profile.hostPerBlock * cost.launches;
+    double hostForward = getWait(host, forward + forwardComm);
+    double hostBackward =
+        getWait(host * (recompute == Recompute::Full ? 2.2 : 1.2),
+                backward + backwardComm);
     stage.host += hostForward + hostBackward;
     stage.forward += forward + forwardComm + hostForward;
     stage.backward += backward + backwardComm + hostBackward;

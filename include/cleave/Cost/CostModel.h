@@ -89,6 +89,7 @@ private:
     double contextForward = 0, contextBackward = 0;   ///< over cp
     double expertForward = 0, expertBackward = 0;     ///< over ep
     double denseParameters = 0, expertParameters = 0; ///< of this device
+    double launches = 1;    ///< kernels, relative to the usual block
     double activations = 0; ///< bytes kept for backward
     double workingSet = 0;  ///< bytes that only live inside the block
   };
