@@ -61,6 +61,25 @@ private:
 };
 } // namespace
 
+/// Seconds to send `bytes` of tokens to the ranks that own their experts. A
+/// token crosses the network once for each node that has some of its `copies`
+/// experts and is forwarded inside (DeepSeek-V3, section 3.2.2); of n nodes it
+/// meets n (1 - (1 - 1/n)^copies).
+static double getExchangeTime(const Machine &machine, Group group, double bytes,
+                              double copies) {
+  int64_t inside = std::max<int64_t>(
+      std::min(machine.getDevicesPerNode() / group.stride, group.ranks), 1);
+  double nodes = double(group.ranks) / double(inside);
+  if (nodes <= 1)
+    return getCollectiveTime(machine, CollectiveKind::AllToAll, group, bytes);
+  double met = nodes * (1 - std::pow(1 - 1 / nodes, copies));
+  double forwarded = getCollectiveTime(machine, CollectiveKind::AllToAll,
+                                       {inside, group.stride}, bytes);
+  double crossing = getCollectiveTime(machine, CollectiveKind::AllToAll, group,
+                                      bytes / copies * met);
+  return std::max(forwarded, crossing);
+}
+
 CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   const Block &block = *cut.block;
   const Device &device = machine.device;
@@ -103,8 +122,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
                       4 * tokens * ranks * activationBytes);
     cost.activations += 2 * tokens * ranks * activationBytes;
     if (drops(recomputeLatent, up))
-      cost.activations -=
-          tokens * (queries + keysAndValues) * activationBytes;
+      cost.activations -= tokens * (queries + keysAndValues) * activationBytes;
   } else {
     kernels.addLinear(tokens, queries + keysAndValues, h);
   }
@@ -119,10 +137,9 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
                 (cut.contextKind == ContextKind::Ring ? double(cut.cp) : 1);
   double attention[2];
   for (Direction direction : {Direction::Forward, Direction::Backward})
-    attention[int(direction)] =
-        getAttentionTime(device, profile.attention, direction, samples * heads,
-                         rows, pairs, double(block.headDim),
-                         double(block.valueDim));
+    attention[int(direction)] = getAttentionTime(
+        device, profile.attention, direction, samples * heads, rows, pairs,
+        double(block.headDim), double(block.valueDim));
   double kept = device.attention.find(profile.attention)->second.kept;
   // Megatron's fused softmax needs a multiple of 4 of samples times heads; its
   // absence is 8 kernels in a block of about 30, forward and backward.
@@ -166,9 +183,8 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     kernels.addLinear(each * local, h, expertWidth);
     double inner = routed * expertWidth * activationBytes;
     double moved = routed * h * activationBytes;
-    double activation =
-        kernels.addStream((matrices + 1) * inner * traffic,
-                          (2 * matrices + 1) * inner * traffic);
+    double activation = kernels.addStream((matrices + 1) * inner * traffic,
+                                          (2 * matrices + 1) * inner * traffic);
     // Permute and unpermute, each one read and one write.
     kernels.addStream(4 * moved * traffic, 4 * moved * traffic);
     double experts = kernels.forward - before;
@@ -180,8 +196,11 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     expertWeights = block.getExpertParameters(model.hidden) / double(cut.ep) /
                     double(cut.expertTp);
     Group group{cut.ep, cut.expertTp > 1 ? cut.tp : 1};
-    double exchange =
-        2 * getCollectiveTime(machine, CollectiveKind::AllToAll, group, moved);
+    double exchange = 2 * getExchangeTime(machine, group, moved,
+                                          double(block.expertsPerToken));
+    // Routing, permutation and the exchange launch several times the kernels
+    // of a dense block.
+    cost.launches = 4;
     cost.expertForward = cost.expertBackward = exchange;
     if (drops(recomputeExperts, experts)) {
       repeatedExchange = exchange;
@@ -199,8 +218,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
 
   // Kept for backward: inputs of norms and products, what attention needs.
   cost.activations +=
-      2 * stream +
-      tokens * (queries + keysAndValues + mixed) * activationBytes;
+      2 * stream + tokens * (queries + keysAndValues + mixed) * activationBytes;
   if (!drops(recomputeNorms, norms / 2))
     cost.activations += 2 * stream;
   if (model.dropout)
@@ -267,6 +285,9 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     }
   }
 
+  // Every second product repeats the gather of its input.
+  if (selective && cut.recomputedModules & recomputeHalf)
+    cost.tensorBackward += cost.tensorForward / 2;
   if (cut.recompute == Recompute::Full) {
     cost.recompute = cost.forward;
     cost.tensorBackward += cost.tensorForward;
@@ -284,9 +305,8 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   double accumulated =
       getStreamTime(device, 2 * profile.gradientBytes *
                                 (cost.denseParameters + expertWeights));
-  cost.backwardWeight =
-      std::pow(std::pow(cost.backwardWeight, 4) + std::pow(accumulated, 4),
-               0.25);
+  cost.backwardWeight = std::pow(
+      std::pow(cost.backwardWeight, 4) + std::pow(accumulated, 4), 0.25);
   return cost;
 }
 
@@ -337,7 +357,8 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
                                              : CollectiveKind::AllReduce,
                         tensor, full);
   cost.denseParameters = model.tied ? 0 : double(model.vocab) / cut.tp * h;
-  cost.activations = 4 * logits + 2 * full;
-  cost.workingSet = 4 * logits;
+  // Logits in bf16 and f32 are kept; their probabilities and gradient meet.
+  cost.activations = 6 * logits + 2 * full;
+  cost.workingSet = 6 * logits;
   return cost;
 }

@@ -25,6 +25,7 @@ struct Stage {
   double host = 0;
   double denseParameters = 0, expertParameters = 0;
   double activations = 0, workingSet = 0;
+  double largest = 0; ///< weights of the largest block
 
   double getTime() const { return forward + backward; }
 };
@@ -96,6 +97,8 @@ Estimate CostModel::price(const TrainLayout &layout) {
     stage.expertParameters += cost.expertParameters;
     stage.activations += cost.activations;
     stage.workingSet = std::max(stage.workingSet, cost.workingSet);
+    stage.largest = std::max(stage.largest,
+                             cost.denseParameters + cost.expertParameters);
   };
 
   size_t at = 0;
@@ -276,6 +279,9 @@ Estimate CostModel::price(const TrainLayout &layout) {
       inFlight = std::min(microBatches, 2. * double(pp) - 1);
     use.activations = each.activations * inFlight;
     use.temporaries = each.workingSet;
+    // This block's parameters, those of the next, and a whole gradient.
+    if (layout.zero == 3)
+      use.temporaries += each.largest * (4 + profile.gradientBytes);
     if (use.getTotal() > result.memory.getTotal())
       result.memory = use;
   }

@@ -92,6 +92,9 @@ static bool says(llvm::StringRef text, llvm::StringRef word) {
 
 /// The preset of a GPU as sources print it; empty if there is none.
 static llvm::StringRef getPreset(llvm::StringRef gpu) {
+  // A cap that is not stated cannot be priced.
+  if (gpu.contains("power limited"))
+    return "";
   return llvm::StringSwitch<llvm::StringRef>(gpu)
       .StartsWith("A100-40", "a100-40")
       .StartsWith("A100", "a100-80")
@@ -203,9 +206,12 @@ static void readModel(RowReader &reader, LedgerRow &row) {
   model.blocks.push_back({sparse, layers - first});
 }
 
-static void readZero(llvm::StringRef text, TrainLayout &layout,
-                     int64_t devicesPerNode) {
-  if (says(text, "FSDP=0") || says(text, "DDP"))
+static void readZero(llvm::StringRef text, bool shardsByDefault,
+                     TrainLayout &layout, int64_t devicesPerNode) {
+  // Megatron-Core's recipes shard the optimizer unless they shard more.
+  if (says(text, "FSDP=0") || (text.empty() && shardsByDefault))
+    layout.zero = 1;
+  else if (says(text, "DDP"))
     layout.zero = 0;
   else if (says(text, "FSDP") || says(text, "full shard") ||
            says(text, "HSDP") || says(text, "ZeRO-3"))
@@ -243,8 +249,8 @@ static void readRecompute(RowReader &reader, TrainLayout &layout) {
   } else if (says(text, "maxtext")) {
     // What these policies do not keep; the last product's result is in no
     // gradient, so that the compiler drops it.
-    layout.recomputedModules = recomputeNorms | recomputeAttention |
-                               recomputeUp | recomputeActivation;
+    layout.recomputedModules =
+        recomputeNorms | recomputeAttention | recomputeUp | recomputeActivation;
     if (says(text, "save_qkv_proj"))
       layout.recomputedModules |= recomputeOutput;
   } else if (text.contains('[')) {
@@ -291,7 +297,11 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
   // Megatron's sequence parallelism (May 2022) goes with tp since then.
   bool recent = reader.getText("date") >= "2022-06";
   layout.sequenceParallel = layout.tp > 1 && reader.getFlag("sp", recent);
-  readZero(reader.getText("zero"), layout, row.machine.getDevicesPerNode());
+  bool shardsByDefault = says(row.source, "Megatron-Bridge") ||
+                         says(row.source, "Megatron-Core") ||
+                         says(row.source, "NeMo");
+  readZero(reader.getText("zero"), shardsByDefault, layout,
+           row.machine.getDevicesPerNode());
   if (layout.zeroGroup >= layout.dp * layout.cp)
     layout.zeroGroup = 0;
 
@@ -304,6 +314,10 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
     layout.schedule = Schedule::ZeroBubbleV;
   else if (says(schedule, "interleaved") || layout.virtualStages > 1)
     layout.schedule = Schedule::Interleaved;
+  // Chunks of one block, the most that interleaving can.
+  if (layout.schedule == Schedule::Interleaved && layout.virtualStages == 1)
+    layout.virtualStages = std::max<int64_t>(
+        (row.model.getNumBlocks() + layout.pp - 1) / layout.pp, 1);
 
   readRecompute(reader, layout);
 }
@@ -353,6 +367,8 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
     need({"seq_len"});
   if (!reader.has("ffn") && !reader.has("moe_ffn"))
     need({"ffn"});
+  if (reader.has("experts"))
+    need({"ep"});
   // Without a pipeline a step is one micro-batch unless the row says more.
   if (!reader.has("ga") && (reader.getCount("pp", 1) > 1 || !reader.has("pp")))
     need({"mbs"});
@@ -400,7 +416,8 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
                       double(row.machine.devices) /
                       reader.getNumber("tokens_per_s_per_gpu");
   if (reader.has("peak_mem_gb"))
-    row.memoryBytes = reader.getNumber("peak_mem_gb") * 1e9;
+    row.memoryBytes = reader.getNumber("peak_mem_gb") *
+                      (says(notes, "GiB") ? double(1 << 30) : 1e9);
   if (reader.has("oom"))
     row.fits = !reader.getFlag("oom", false);
   if (!reader.message.empty())

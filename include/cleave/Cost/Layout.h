@@ -22,15 +22,15 @@ enum class Recompute { None, Selective, Full };
 /// a set. What it repeats need not be kept.
 enum RecomputedModules : unsigned {
   recomputeNorms = 1,
-  recomputeAttention = 2,  ///< scores and weighted sum, not the projections
-  recomputeOutput = 4,     ///< projection of attention's output
-  recomputeUp = 8,         ///< first product of the dense MLP
+  recomputeAttention = 2,   ///< scores and weighted sum, not the projections
+  recomputeOutput = 4,      ///< projection of attention's output
+  recomputeUp = 8,          ///< first product of the dense MLP
   recomputeActivation = 16, ///< of the dense MLP
   recomputeDown = 32,
   recomputeExpertActivation = 64,
-  recomputeExperts = 128,   ///< routed experts with their exchange
-  recomputeLatent = 256,    ///< products that expand compressed keys, queries
-  recomputeHalf = 512       ///< every second product, all pointwise kernels
+  recomputeExperts = 128, ///< routed experts with their exchange
+  recomputeLatent = 256,  ///< products that expand compressed keys, queries
+  recomputeHalf = 512     ///< every second product, all pointwise kernels
 };
 
 llvm::StringRef getName(Schedule schedule);

@@ -25,7 +25,10 @@ struct LedgerRow {
 
   Estimate predicted;
   bool predictedFits() const {
-    return predicted.memory.getTotal() <= machine.device.memory;
+    // Context, NCCL's buffers and libraries' workspaces; the allocator's gaps.
+    constexpr double reserved = 1.5e9, gaps = 0.05;
+    return predicted.memory.getTotal() * (1 + gaps) + reserved <=
+           machine.device.memory;
   }
 };
 
