@@ -1,0 +1,98 @@
+//===- Pipeline.h - Orders and seconds of pipeline schedules --------------===//
+#ifndef CLEAVE_COST_PIPELINE_H
+#define CLEAVE_COST_PIPELINE_H
+
+#include "cleave/Cost/Layout.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <map>
+#include <tuple>
+#include <vector>
+
+namespace cleave {
+
+/// Seconds of one virtual stage for one micro-batch.
+struct StageTimes {
+  double forward = 0, backwardInput = 0, backwardWeight = 0;
+  double getBackward() const { return backwardInput + backwardWeight; }
+  double getTotal() const { return forward + getBackward(); }
+};
+
+/// A model is cut into stages * chunks virtual stages; each device, called a
+/// stage, has `chunks` of them.
+struct PipelineShape {
+  Schedule schedule = Schedule::OneFOneB;
+  int64_t stages = 1, chunks = 1, microBatches = 1;
+
+  int64_t getVirtualStages() const { return stages * chunks; }
+  /// The virtual stage that is a stage's chunk. Of 2 x 2, by stage: interleaved
+  /// 0 2, 1 3; V-shaped 0 3, 1 2.
+  int64_t getVirtualStage(int64_t stage, int64_t chunk) const;
+  int64_t getStage(int64_t virtualStage) const;
+  /// Whether input and weight gradients are apart (zero-bubble schedules).
+  /// Their optimizer does not wait for other stages either (Qi et al. 2024,
+  /// section 4), so a step then takes what its longest stage takes from its own
+  /// start to its own end.
+  bool splitsBackward() const { return schedule >= Schedule::ZeroBubbleH1; }
+};
+
+enum class PipelineOpKind : uint8_t {
+  Forward,
+  Backward, ///< both gradients
+  BackwardInput,
+  BackwardWeight
+};
+struct PipelineOp {
+  PipelineOpKind kind;
+  int32_t chunk, microBatch;
+};
+
+/// What each stage runs, in order: GPipe (Huang et al. 2019), 1F1B and
+/// interleaved (Narayanan et al. 2021), ZB-H1, ZB-H2 and ZB-V (Qi et al. 2024)
+/// as published. With a number of micro-batches that p does not divide,
+/// interleaved runs all forward passes first.
+std::vector<std::vector<PipelineOp>> getOrders(const PipelineShape &shape);
+
+/// Evaluates schedules; remembers their orders. Not for several threads.
+class PipelineModel {
+public:
+  /// Seconds from the start of a step to the end of the last gradient, by
+  /// recurrence over the order: an op starts when its stage is free and its
+  /// input has arrived; a stage sends one message at a time, beside compute.
+  /// Exact for some p micro-batches; of more, each adds to the step what the
+  /// last ones did. `times` are of virtual stages, in the model's order;
+  /// `starts` and `ends`, of stages, are filled.
+  double getSeconds(const PipelineShape &shape,
+                    llvm::ArrayRef<StageTimes> times, double send,
+                    std::vector<double> &starts, std::vector<double> &ends);
+
+  /// Most that a stage keeps at any time, if each micro-batch in flight of its
+  /// chunk c keeps activations[c].
+  double getPeak(const PipelineShape &shape, int64_t stage,
+                 llvm::ArrayRef<double> activations);
+
+private:
+  struct Step {
+    uint16_t stage;
+    uint8_t kind, sends; ///< sends: whether its result leaves the stage
+    int32_t virtualStage;
+    int32_t input; ///< step whose message it waits for, or -1
+  };
+  struct Compiled {
+    std::vector<Step> steps; ///< a step comes after all that it waits for
+    /// By stage: numbers of micro-batches in flight, `chunks` each, that no
+    /// other moment exceeds in every chunk.
+    std::vector<std::vector<int32_t>> peaks;
+  };
+
+  const Compiled &get(const PipelineShape &shape);
+  double evaluate(const PipelineShape &shape, llvm::ArrayRef<StageTimes> times,
+                  double send, std::vector<double> &starts,
+                  std::vector<double> &ends);
+
+  std::map<std::tuple<Schedule, int64_t, int64_t, int64_t>, Compiled> compiled;
+  std::vector<double> arrival, freeAt, linkFreeAt;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_COST_PIPELINE_H
