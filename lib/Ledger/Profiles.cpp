@@ -39,13 +39,27 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
   return profile;
 }
 
-/// Whether each key of `match` is in the row with one of its texts.
+/// Everything that a row says of its software, wherever it says it.
+static std::string getSoftwareText(const json::Object &row) {
+  std::string text;
+  for (llvm::StringRef key :
+       {"source", "source_ref", "software", "framework", "zero", "notes"})
+    if (std::optional<llvm::StringRef> value = row.getString(key))
+      text += value->str() + "\n";
+  return text;
+}
+
+/// Whether each key of `match` is in the row with one of its texts; the key
+/// "any" stands for all that says something of the software.
 static bool matches(const json::Object &match, const json::Object &row) {
   for (const auto &entry : match) {
-    std::optional<llvm::StringRef> text = row.getString(entry.first);
+    llvm::StringRef key = entry.first;
+    std::string text = key == "any" ? getSoftwareText(row)
+                                    : row.getString(key).value_or("").str();
     const json::Array *any = entry.second.getAsArray();
-    if (!text || !any || llvm::none_of(*any, [&](const json::Value &each) {
-          return text->contains_insensitive(*each.getAsString());
+    if (!any || llvm::none_of(*any, [&](const json::Value &each) {
+          return llvm::StringRef(text).contains_insensitive(
+              *each.getAsString());
         }))
       return false;
   }
@@ -67,7 +81,7 @@ llvm::Expected<Profile> cleave::findProfile(const json::Object &row) {
     }
   }
   if (!best)
-    return Profile();
+    return llvm::createStringError("no profile for rows that say nothing");
   llvm::Expected<json::Value> root = parseJson(best->text, best->name);
   if (!root)
     return root.takeError();

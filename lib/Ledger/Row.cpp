@@ -394,8 +394,15 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
     if (!profile)
       return profile.takeError();
     row.profile = *profile;
-    if (!row.machine.device.attention.count(row.profile.attention))
-      row.profile.attention = row.machine.device.attention.begin()->first;
+    // The best kernel of a device that lacks the stack's usual one.
+    const auto &kernels = row.machine.device.attention;
+    if (!kernels.count(row.profile.attention))
+      row.profile.attention =
+          std::max_element(kernels.begin(), kernels.end(),
+                           [](const auto &a, const auto &b) {
+                             return a.second.forward < b.second.forward;
+                           })
+              ->first;
   }
   row.group =
       llvm::formatv("{0}|{1}|{2}|{3}|{4}|{5}|{6}", row.source, row.model.name,
