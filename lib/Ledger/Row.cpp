@@ -46,9 +46,10 @@ public:
     if (!has(key))
       return absent;
     std::optional<int64_t> value = object.getInteger(key);
-    if (value && *value >= 1 && *value <= (int64_t(1) << 40))
+    constexpr int64_t most = 1 << 24;
+    if (value && *value >= 1 && *value <= most)
       return *value;
-    fail(key, "expects a whole number from 1");
+    fail(key, "expects a whole number from 1 to " + llvm::Twine(most));
     return absent;
   }
 

@@ -1,0 +1,183 @@
+//===- StepTest.cpp - Worked examples of a step's time and memory ---------===//
+#include "cleave/Cost/CostModel.h"
+#include "gtest/gtest.h"
+
+using namespace cleave;
+
+namespace {
+
+/// GPT-3 175B of Korthikanti et al. 2022 (arXiv:2205.05198).
+Architecture makeGPT(int64_t hidden, int64_t heads, int64_t layers) {
+  Architecture model;
+  model.hidden = hidden;
+  model.vocab = 51200;
+  model.dropout = true;
+  Block block;
+  block.heads = block.kvHeads = heads;
+  block.headDim = block.valueDim = hidden / heads;
+  block.gated = false;
+  block.ffn = 4 * hidden;
+  model.blocks = {{block, layers}};
+  return model;
+}
+
+struct Example {
+  Architecture model = makeGPT(12288, 96, 96);
+  Machine machine = llvm::cantFail(getMachine("a100-80:512"));
+  Workload work{2048, 64, DType::BF16};
+  Profile profile;
+  TrainLayout layout;
+
+  Example() {
+    profile.attention = "unfused";
+    profile.gradientBytes = 2;
+    layout.tp = 8;
+    layout.pp = 8;
+    layout.dp = 8;
+  }
+  Estimate price() {
+    return CostModel(model, machine, work, profile).price(layout);
+  }
+};
+
+/// s b h (34 + 5 a s / h) bytes in a block, and with selective recomputation
+/// s b h 34; arXiv:2205.05198, equation 1 and table 2. Two models that differ
+/// by one block leave out what head and embedding keep.
+TEST(StepTest, ActivationsOfABlock) {
+  for (Recompute recompute :
+       {Recompute::None, Recompute::Selective, Recompute::Full}) {
+    double bytes[2];
+    for (int64_t layers : {1, 2}) {
+      Example example;
+      example.model = makeGPT(12288, 96, layers);
+      example.layout = TrainLayout();
+      example.layout.recompute = recompute;
+      example.work.globalBatch = 1;
+      bytes[layers - 1] = example.price().memory.activations;
+    }
+    double sbh = 2048. * 12288;
+    double expected = recompute == Recompute::None
+                          ? sbh * (34 + 5. * 96 * 2048 / 12288)
+                      : recompute == Recompute::Selective ? sbh * 34
+                                                          : sbh * 2;
+    EXPECT_NEAR(bytes[1] - bytes[0], expected, 1e-6 * expected);
+  }
+}
+
+/// With sequence parallelism every term is cut by t: table 2.
+TEST(StepTest, SequenceParallelismCutsActivations) {
+  double bytes[2];
+  for (int64_t layers : {1, 2}) {
+    Example example;
+    example.model = makeGPT(12288, 96, layers);
+    example.layout.pp = example.layout.dp = 1;
+    example.layout.sequenceParallel = true;
+    example.layout.recompute = Recompute::Selective;
+    example.work.globalBatch = 1;
+    bytes[layers - 1] = example.price().memory.activations;
+  }
+  double expected = 2048. * 12288 * 34 / 8;
+  EXPECT_NEAR(bytes[1] - bytes[0], expected, 1e-6 * expected);
+}
+
+/// 16 bytes of state for a parameter; ZeRO-1 and ZeRO-2 approach cuts by 4 and
+/// 8, ZeRO-3 divides all (Rajbhandari et al. 2020, figure 1 and table 1).
+TEST(StepTest, BytesOfState) {
+  auto getState = [](int zero, int64_t dp) {
+    Example example;
+    example.model = makeGPT(4096, 32, 32);
+    example.layout = TrainLayout();
+    example.layout.dp = dp;
+    example.layout.zero = zero;
+    example.work.globalBatch = dp;
+    MemoryUse use = example.price().memory;
+    double parameters = example.model.getParameters() - 4096;
+    return (use.parameters + use.gradients + use.optimizer) / parameters;
+  };
+  EXPECT_NEAR(getState(0, 64), 16, 1e-3);
+  EXPECT_NEAR(getState(1, 64), 4 + 12. / 64, 1e-3);
+  EXPECT_NEAR(getState(2, 64), 2 + 14. / 64, 1e-3);
+  EXPECT_NEAR(getState(3, 64), 16. / 64, 1e-3);
+  EXPECT_NEAR(16 / getState(1, 1024), 4, 0.05);
+  EXPECT_NEAR(16 / getState(2, 1024), 8, 0.1);
+}
+
+/// The parts that a step is said to have add up to it.
+TEST(StepTest, PartsAddUp) {
+  Example example;
+  for (int zero : {0, 1, 3})
+    for (Recompute recompute : {Recompute::None, Recompute::Full}) {
+      example.layout.zero = zero;
+      example.layout.recompute = recompute;
+      Estimate e = example.price();
+      double sum = e.compute + e.tensor + e.context + e.expert + e.pipeline +
+                   e.bubble + e.data + e.optimizer + e.host;
+      EXPECT_NEAR(sum, e.step, 1e-9 * e.step);
+      EXPECT_GT(e.compute, 0);
+    }
+}
+
+/// What is repeated takes time and need not be kept, more of both with more
+/// modules; half of the blocks are half of it.
+TEST(StepTest, RecomputingMoreKeepsLess) {
+  Example example;
+  example.layout.recompute = Recompute::None;
+  Estimate none = example.price();
+  example.layout.recompute = Recompute::Full;
+  Estimate full = example.price();
+  example.layout.recomputeShare = 0.5;
+  Estimate half = example.price();
+  EXPECT_NEAR(half.compute, (none.compute + full.compute) / 2,
+              0.02 * none.compute);
+  EXPECT_NEAR(half.memory.activations,
+              (none.memory.activations + full.memory.activations) / 2,
+              0.02 * none.memory.activations);
+  example.layout.recomputeShare = 1;
+  example.layout.recompute = Recompute::Selective;
+  example.layout.recomputedModules = 0;
+  Estimate last = example.price();
+  EXPECT_NEAR(last.step, none.step, 1e-9 * none.step);
+  for (unsigned module :
+       {recomputeAttention, recomputeNorms, recomputeUp, recomputeActivation}) {
+    example.layout.recomputedModules |= module;
+    Estimate more = example.price();
+    EXPECT_GT(more.step, last.step);
+    EXPECT_LT(more.memory.activations, last.memory.activations);
+    last = more;
+  }
+  EXPECT_LT(last.step, full.step);
+  EXPECT_GT(last.memory.activations, full.memory.activations);
+}
+
+/// A step shorter than its launches takes as long as these.
+TEST(StepTest, HostBindsSmallBlocks) {
+  Example example;
+  example.model = makeGPT(256, 4, 100);
+  example.layout = TrainLayout();
+  example.work = {128, 1, DType::BF16};
+  example.profile.hostPerBlock = 1e-3;
+  // 102 blocks, 1 forward and 1.2 backward.
+  EXPECT_NEAR(example.price().step, 0.224, 0.01);
+}
+
+/// Tokens cross the network once per node that owns one of their experts: with
+/// 8 experts on 2 nodes nearly once, not 4 times.
+TEST(StepTest, ExchangeCrossesOncePerNode) {
+  Example example;
+  Block &block = example.model.blocks[0].block;
+  block.ffn = 0;
+  block.experts = 64;
+  block.expertFfn = 2048;
+  example.layout = TrainLayout();
+  example.layout.dp = 16;
+  example.layout.ep = 16;
+  double times[2];
+  for (int64_t copies : {1, 8}) {
+    block.expertsPerToken = copies;
+    times[copies == 8] = example.price().expert;
+  }
+  EXPECT_LT(times[1], 2.5 * times[0]);
+  EXPECT_GT(times[1], times[0]);
+}
+
+} // namespace

@@ -1,0 +1,330 @@
+//===- LedgerTest.cpp - Statistics and rows of the ledger -----------------===//
+#include "cleave/Ledger/Ledger.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+#include "gtest/gtest.h"
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+using namespace cleave;
+namespace json = llvm::json;
+
+namespace {
+
+LedgerRow makeRow(double measured, double predicted, std::string group = "g",
+                  std::string source = "s") {
+  LedgerRow row{};
+  row.source = std::move(source);
+  row.group = std::move(group);
+  row.stepSeconds = measured;
+  row.predicted.step = predicted;
+  return row;
+}
+
+TEST(LedgerTest, ErrorsByHand) {
+  Ledger ledger;
+  // Errors +10 %, -20 %, 0, +50 %.
+  ledger.rows = {makeRow(10, 11), makeRow(10, 8), makeRow(4, 4), makeRow(2, 3)};
+  LedgerErrors errors = ledger.getErrors("");
+  EXPECT_EQ(errors.rows, 4);
+  EXPECT_NEAR(errors.median, 0.15, 1e-12);
+  EXPECT_NEAR(errors.mean, 0.20, 1e-12);
+  // Between the third (0.2) and the fourth (0.5), at 2.7.
+  EXPECT_NEAR(errors.p90, 0.41, 1e-12);
+  EXPECT_NEAR(errors.bias, 0.10, 1e-12);
+}
+
+TEST(LedgerTest, SpearmanByHand) {
+  auto get = [](std::vector<double> measured, std::vector<double> predicted) {
+    Ledger ledger;
+    for (size_t i = 0; i != measured.size(); ++i)
+      ledger.rows.push_back(makeRow(measured[i], predicted[i]));
+    return ledger.getErrors("").spearman;
+  };
+  EXPECT_NEAR(get({1, 2, 3, 4}, {10, 200, 3000, 40000}), 1, 1e-12);
+  EXPECT_NEAR(get({1, 2, 3, 4}, {4, 3, 2, 1}), -1, 1e-12);
+  // 1 - 6 sum d^2 / (n (n^2 - 1)) with d = 0, 1, 1, 0.
+  EXPECT_NEAR(get({1, 2, 3, 4}, {1, 3, 2, 4}), 0.8, 1e-12);
+  // Ties share a rank: 1.5, 1.5, 3 against 1, 2, 3.
+  EXPECT_NEAR(get({1, 1, 2}, {1, 2, 3}), std::sqrt(0.75), 1e-12);
+  EXPECT_EQ(get({1, 1}, {1, 2}), 0);
+}
+
+TEST(LedgerTest, GapOfThePick) {
+  Ledger ledger;
+  // The pick of "a" is 10 % slower than its best, that of "b" is the best; one
+  // row alone is no choice.
+  ledger.rows = {makeRow(11, 1, "a"), makeRow(10, 2, "a"), makeRow(12, 3, "a"),
+                 makeRow(5, 5, "b"),  makeRow(6, 6, "b"),  makeRow(1, 1, "c")};
+  LedgerErrors errors = ledger.getErrors("");
+  EXPECT_EQ(errors.groups, 2);
+  EXPECT_NEAR(errors.gap, 0.05, 1e-12);
+}
+
+TEST(LedgerTest, SourcesApart) {
+  Ledger ledger;
+  ledger.rows = {makeRow(1, 2, "g", "x"), makeRow(1, 1, "g", "y")};
+  EXPECT_EQ(ledger.getSources(), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(ledger.getErrors("x").median, 1);
+  EXPECT_EQ(ledger.getErrors("y").median, 0);
+  EXPECT_EQ(ledger.getErrors("z").rows, 0);
+}
+
+TEST(LedgerTest, MemoryAndFits) {
+  Ledger ledger;
+  LedgerRow row = makeRow(1, 1);
+  row.machine.device.memory = 80e9;
+  row.predicted.memory.activations = 60e9;
+  row.memoryBytes = 50e9;
+  row.fits = true;
+  ledger.rows.push_back(row);
+  row.predicted.memory.activations = 79e9; // no room for gaps and libraries
+  row.fits = false;
+  row.memoryBytes.reset();
+  ledger.rows.push_back(row);
+  row.fits = true;
+  ledger.rows.push_back(row);
+  LedgerErrors errors = ledger.getErrors("");
+  EXPECT_EQ(errors.memoryRows, 1);
+  EXPECT_NEAR(errors.memoryBias, 0.2, 1e-12);
+  EXPECT_EQ(errors.fitRows, 3);
+  EXPECT_EQ(errors.fitRight, 2);
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+json::Object makeObject() {
+  return json::Object{{"id", "r"},
+                      {"source", "a source"},
+                      {"model", "GPT"},
+                      {"gpu", "A100-80GB SXM"},
+                      {"num_gpus", 64},
+                      {"gpus_per_node", 8},
+                      {"layers", 32},
+                      {"hidden", 4096},
+                      {"heads", 32},
+                      {"ffn", 16384},
+                      {"vocab", 50304},
+                      {"seq_len", 2048},
+                      {"gbs", 512},
+                      {"mbs", 4},
+                      {"tp", 4},
+                      {"pp", 2},
+                      {"step_time_s", 5.0},
+                      {"recompute", "full"}};
+}
+
+LedgerRow read(const json::Object &object) {
+  return llvm::cantFail(readLedgerRow(object, "f: row 0"));
+}
+
+std::string getError(const json::Object &object) {
+  llvm::Expected<LedgerRow> row = readLedgerRow(object, "f: row 0");
+  return row ? "none" : llvm::toString(row.takeError());
+}
+
+TEST(LedgerRowTest, ReadsLayout) {
+  LedgerRow row = read(makeObject());
+  EXPECT_EQ(row.missing, "");
+  EXPECT_EQ(row.layout.tp, 4);
+  EXPECT_EQ(row.layout.dp, 8);
+  EXPECT_EQ(row.layout.microBatch, 4);
+  EXPECT_EQ(row.layout.recompute, Recompute::Full);
+  EXPECT_EQ(row.machine.devices, 64);
+  EXPECT_EQ(row.stepSeconds, 5.0);
+}
+
+TEST(LedgerRowTest, StepFromTokens) {
+  json::Object object = makeObject();
+  object.erase("step_time_s");
+  object["tokens_per_s_per_gpu"] = 1000;
+  EXPECT_NEAR(*read(object).stepSeconds, 512. * 2048 / 64 / 1000, 1e-9);
+}
+
+TEST(LedgerRowTest, SaysWhatIsMissing) {
+  for (const char *key : {"layers", "hidden", "heads", "gbs", "num_gpus", "gpu",
+                          "ffn", "seq_len", "mbs"}) {
+    json::Object object = makeObject();
+    object.erase(key);
+    EXPECT_EQ(read(object).missing, key);
+    object[key] = nullptr;
+    EXPECT_EQ(read(object).missing, key);
+  }
+  json::Object object = makeObject();
+  object["gpu"] = "Abacus";
+  EXPECT_EQ(read(object).missing, "device \"Abacus\"");
+  object = makeObject();
+  object["precision"] = "FP8";
+  EXPECT_EQ(read(object).missing, "device rate in fp8");
+  // One micro-batch a step without a pipeline.
+  object = makeObject();
+  object.erase("mbs");
+  object["pp"] = 1;
+  EXPECT_EQ(read(object).missing, "");
+  EXPECT_EQ(read(object).layout.microBatch, 32);
+}
+
+TEST(LedgerRowTest, RecomputationAsSourcesSayIt) {
+  auto get = [](const char *text, const char *zero = "") {
+    json::Object object = makeObject();
+    object["recompute"] = text;
+    object["zero"] = zero;
+    return read(object).layout;
+  };
+  EXPECT_EQ(get("none").recompute, Recompute::None);
+  EXPECT_EQ(get("full").recompute, Recompute::Full);
+  EXPECT_EQ(get("selective").recomputedModules, recomputeAttention);
+  EXPECT_EQ(get("selective(every other layer)").recompute, Recompute::Full);
+  EXPECT_EQ(get("selective(every other layer)").recomputeShare, 0.5);
+  EXPECT_EQ(get("selective(per-op)").recomputedModules, recomputeHalf);
+  EXPECT_EQ(get("selective", "FSDP").recomputedModules, recomputeHalf);
+  EXPECT_EQ(get("selective[mlp, moe_act]").recomputedModules,
+            recomputeUp | recomputeActivation | recomputeDown |
+                recomputeExpertActivation);
+  EXPECT_EQ(get("selective[maxtext save_qkv_proj]").recomputedModules,
+            recomputeNorms | recomputeAttention | recomputeOutput |
+                recomputeUp | recomputeActivation);
+  // 3 (0.55 / 0.5 - 1): how many blocks repeat their forward pass.
+  json::Object object = makeObject();
+  object["recompute"] = "selective";
+  object["zero"] = "FSDP full shard";
+  object["mfu"] = 50;
+  object["hfu"] = 55;
+  EXPECT_EQ(read(object).layout.recompute, Recompute::Full);
+  EXPECT_NEAR(read(object).layout.recomputeShare, 0.3, 1e-12);
+}
+
+TEST(LedgerRowTest, ErrorsNameRowKeyAndValue) {
+  json::Object object = makeObject();
+  object["hidden"] = -3;
+  EXPECT_EQ(getError(object), "f: row 0: key \"hidden\": value -3: expects a "
+                              "whole number from 1 to 16777216");
+  object = makeObject();
+  object["step_time_s"] = "fast";
+  EXPECT_EQ(getError(object), "f: row 0: key \"step_time_s\": value \"fast\": "
+                              "expects a positive number");
+  object = makeObject();
+  object["sp"] = 1;
+  EXPECT_EQ(getError(object),
+            "f: row 0: key \"sp\": value 1: expects true or false");
+  object = makeObject();
+  object["recompute"] = json::Array{};
+  EXPECT_EQ(getError(object),
+            "f: row 0: key \"recompute\": value []: expects text");
+}
+
+/// Whatever stands in a key, a row is read or its error names the key.
+TEST(LedgerRowTest, NoValueOfAKeyIsFatal) {
+  const json::Value values[] = {nullptr,
+                                true,
+                                false,
+                                0,
+                                -1,
+                                1,
+                                3,
+                                0.5,
+                                1e30,
+                                -1e30,
+                                1LL << 50,
+                                16777216,
+                                "",
+                                "x",
+                                "selective[",
+                                "shard 0",
+                                json::Array{},
+                                json::Array{1},
+                                json::Object{},
+                                json::Object{{"a", 1}}};
+  json::Object base = makeObject();
+  for (const char *key : {"kv_heads",
+                          "head_dim",
+                          "gated_mlp",
+                          "experts",
+                          "topk",
+                          "moe_ffn",
+                          "arch_notes",
+                          "cp",
+                          "ep",
+                          "etp",
+                          "vpp",
+                          "sp",
+                          "zero",
+                          "schedule",
+                          "precision",
+                          "interconnect",
+                          "notes",
+                          "date",
+                          "ga",
+                          "dp",
+                          "mfu",
+                          "hfu",
+                          "tokens_per_s_per_gpu",
+                          "peak_mem_gb",
+                          "oom"})
+    base[key] = nullptr;
+  for (const auto &entry : json::Object(base)) {
+    for (const json::Value &value : values) {
+      json::Object object = base;
+      object[entry.first] = value;
+      llvm::Expected<LedgerRow> row = readLedgerRow(object, "f: row 0");
+      if (!row) {
+        std::string error = llvm::toString(row.takeError());
+        EXPECT_NE(error.find(entry.first.str()), std::string::npos) << error;
+      }
+    }
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Profiles
+//===----------------------------------------------------------------------===//
+
+/// At most eight parameters, each known, and a sentence saying why.
+TEST(ProfileTest, AreFewPhysicalParameters) {
+  for (const auto &entry :
+       std::filesystem::directory_iterator(CLEAVE_PROFILES)) {
+    std::ifstream file(entry.path());
+    std::stringstream text;
+    text << file.rdbuf();
+    json::Value root = llvm::cantFail(json::parse(text.str()));
+    const json::Object &object = *root.getAsObject();
+    EXPECT_TRUE(object.getObject("match")) << entry.path();
+    EXPECT_TRUE(object.getString("why")) << entry.path();
+    EXPECT_TRUE(object.getString("attention")) << entry.path();
+    EXPECT_LE(object.size(), 2u + 8u) << entry.path();
+    for (const auto &field : object)
+      EXPECT_TRUE(
+          llvm::StringRef("match why attention matrix_rate pointwise_traffic "
+                          "data_overlap tensor_overlap host_per_block "
+                          "gradient_bytes host_per_step")
+              .contains(field.first))
+          << entry.path() << " " << field.first.str();
+  }
+}
+
+TEST(ProfileTest, UnseenSourcesFindTheirStack) {
+  auto get = [](const json::Object &row) {
+    return llvm::cantFail(findProfile(row)).name;
+  };
+  EXPECT_EQ(get(json::Object{{"source", "a blog"}}), "default");
+  EXPECT_EQ(
+      get(json::Object{{"source", "a blog"}, {"zero", "FSDP full shard"}}),
+      "pytorch-fsdp");
+  EXPECT_EQ(
+      get(json::Object{{"source", "a blog"}, {"notes", "torch.compile, 2.6"}}),
+      "pytorch-compile");
+  EXPECT_EQ(get(json::Object{{"source", "DeepSpeed tutorial"}}), "deepspeed");
+  EXPECT_EQ(get(json::Object{{"source", "NeMo 25.07"}, {"gpu", "H100"}}),
+            "nemo");
+  EXPECT_EQ(get(json::Object{{"source", "Megatron-LM SC'21"},
+                             {"date", "2021-04"},
+                             {"gpu", "A100-80GB"}}),
+            "megatron-2021");
+  EXPECT_EQ(get(json::Object{{"source", "MaxText README"}}), "jax-maxtext");
+}
+
+} // namespace
