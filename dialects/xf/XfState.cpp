@@ -6,6 +6,47 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::xf;
 
+LogicalResult InitAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               InitKind kind, FloatAttr,
+                               DenseElementsAttr table) {
+  bool rope = kind == InitKind::RopeCos || kind == InitKind::RopeSin;
+  if (rope != bool(table))
+    return emitError() << "expects " << (rope ? "a" : "no")
+                       << " table of frequencies";
+  if (table && !table.getElementType().isF32())
+    return emitError() << "expects frequencies of f32, got "
+                       << table.getElementType();
+  return success();
+}
+
+LogicalResult PieceAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                StringRef, ArrayRef<int64_t> shape,
+                                ArrayRef<int64_t> view,
+                                ArrayRef<int64_t> starts,
+                                ArrayRef<int64_t> sizes,
+                                ArrayRef<int64_t> drop) {
+  int64_t elements = llvm::product_of(shape);
+  if (llvm::product_of(view) != elements)
+    return emitError() << "expects a view of " << elements << " elements, got "
+                       << llvm::product_of(view);
+  if (starts.size() != view.size() || sizes.size() != view.size())
+    return emitError() << "expects " << view.size() << " starts and sizes, got "
+                       << starts.size() << " and " << sizes.size();
+  for (auto [i, start, size] : llvm::enumerate(starts, sizes))
+    if (start < 0 || size < 1 || start > view[i] - size)
+      return emitError() << "expects dim " << i << " of the box in [0, "
+                         << view[i] << "), got [" << start << ", "
+                         << start + size << ")";
+  int64_t last = -1;
+  for (int64_t dim : drop) {
+    if (dim <= last || dim >= int64_t(view.size()) || sizes[dim] != 1)
+      return emitError() << "expects to drop ascending dims of size 1, got "
+                         << dim;
+    last = dim;
+  }
+  return success();
+}
+
 LogicalResult StateOp::verify() {
   ArrayRef<int64_t> shape = getTensorType().getShape();
   ArrayRef<int64_t> logical = getLogicalShape();

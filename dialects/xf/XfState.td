@@ -29,7 +29,11 @@ def Xf_InitAttr : AttrDef<Xf_Dialect, "Init"> {
   let description = [{
     `normal` has standard deviation `scale`; `rope_cos` and `rope_sin` hold
     `scale * cos(position * frequency)` for the listed frequencies.
+
+    Constraints:
+    1. `rope_cos` and `rope_sin` have a table of f32, the others have none.
   }];
+  let genVerifyDecl = 1;
   let parameters = (ins "::cleave::xf::InitKind":$kind, "::mlir::FloatAttr":$scale,
                         OptionalParameter<"::mlir::DenseElementsAttr">:$table);
   let assemblyFormat = "`<` $kind `,` $scale (`,` $table^)? `>`";
@@ -42,7 +46,13 @@ def Xf_PieceAttr : AttrDef<Xf_Dialect, "Piece"> {
     The box `[starts, starts + sizes)` of the tensor `source` of shape `shape`,
     seen under the shape `view`, without the dims `drop`; see
     cleave/Frontend/Model.h.
+
+    Constraints:
+    1. The view has as many elements as the tensor.
+    2. As many starts and sizes as dims of the view, and the box lies in it.
+    3. Dropped dims are ascending dims of the view of size 1.
   }];
+  let genVerifyDecl = 1;
   let parameters = (ins StringRefParameter<>:$source,
       ArrayRefParameter<"int64_t">:$shape, ArrayRefParameter<"int64_t">:$view,
       ArrayRefParameter<"int64_t">:$starts, ArrayRefParameter<"int64_t">:$sizes,

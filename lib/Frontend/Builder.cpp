@@ -38,10 +38,11 @@ public:
       buildLayer(layer, (names.layer + llvm::Twine(index) + ".").str());
     if (options.finalNorm)
       model.finalNorm = norm(names.finalNorm, {h});
+    model.headName = (names.head + ".weight").str();
     if (!model.tied) {
       // As the embedding in GPT-2 too, whose other linears are transposed.
       model.head.emplace();
-      model.head->weight = whole(names.head + ".weight", {model.vocab, width});
+      model.head->weight = whole(model.headName, {model.vocab, width});
     }
   }
 

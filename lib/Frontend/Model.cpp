@@ -316,6 +316,12 @@ void readModel(ObjectReader &config, const Family &family, Model &model,
     return;
   if (family.rotary) {
     model.rope = readRope(config, family, model, options.seqLen, model.notes);
+    if (options.seqLen > model.maxPositions)
+      model.notes.push_back(("sequences of " + llvm::Twine(options.seqLen) +
+                             " tokens are longer than the " +
+                             llvm::Twine(model.maxPositions) +
+                             " positions that the model is for")
+                                .str());
   } else {
     layout.positionRows = model.maxPositions + model.positionOffset;
     if (options.seqLen > model.maxPositions)

@@ -174,9 +174,7 @@ void ProgramWriter::writeStates() {
       for (int64_t dim : piece->getDrop())
         out->drop.push_back(uint8_t(dim));
       if (info.model.tied && out->source == info.model.embedding.tensor)
-        out->tied.push_back(info.model.modelType == "gpt_neox"
-                                ? "embed_out.weight"
-                                : "lm_head.weight");
+        out->tied.push_back(info.model.headName);
     }
     xf::InitAttr init = state.getInit();
     out->init = convert(init.getKind());

@@ -132,6 +132,8 @@ struct Model {
   std::vector<LayerSpec> layers;
   std::optional<NormWeights> finalNorm;
   bool tied = false;              ///< the head reads the embedding
+  /// Of the head's tensor, which some checkpoints have though it is tied.
+  std::string headName;
   std::optional<LinearSpec> head; ///< set unless tied
   double logitScale = 1;          ///< multiplies logits (Granite: 1/s)
 

@@ -1413,3 +1413,49 @@ func.func @half_a_result(%0: !a, %1: !b) {
   %r = xf.linear %0, %1 {contract = 1 : i64} : (!a, !b) -> !c
   return
 }
+
+// -----
+
+// expected-error @+2 {{expects a table of frequencies}}
+xf.state @cos constant : tensor<8x4xf32> {
+  init = #xf.init<rope_cos, 1.0 : f64>}
+
+// -----
+
+// expected-error @+2 {{expects no table of frequencies}}
+xf.state @w parameter : tensor<4xf32> {
+  init = #xf.init<ones, 1.0 : f64, dense<1.0> : tensor<4xf32>>}
+
+// -----
+
+// expected-error @+2 {{expects frequencies of f32, got 'f64'}}
+xf.state @cos constant : tensor<8x4xf32> {
+  init = #xf.init<rope_cos, 1.0 : f64, dense<1.0> : tensor<4xf64>>}
+
+// -----
+
+xf.state @w parameter : tensor<4xf32> {
+  init = #xf.init<ones, 1.0 : f64>,
+  // expected-error @+1 {{expects a view of 8 elements, got 4}}
+  piece = #xf.piece<"w", shape = [8], view = [4], starts = [0], sizes = [4]>}
+
+// -----
+
+xf.state @w parameter : tensor<4xf32> {
+  init = #xf.init<ones, 1.0 : f64>,
+  // expected-error @+1 {{expects 2 starts and sizes, got 1 and 2}}
+  piece = #xf.piece<"w", shape = [8], view = [2, 4], starts = [0], sizes = [1, 4]>}
+
+// -----
+
+xf.state @w parameter : tensor<4xf32> {
+  init = #xf.init<ones, 1.0 : f64>,
+  // expected-error @+1 {{expects dim 0 of the box in [0, 2), got [2, 3)}}
+  piece = #xf.piece<"w", shape = [8], view = [2, 4], starts = [2, 0], sizes = [1, 4], drop = [0]>}
+
+// -----
+
+xf.state @w parameter : tensor<4xf32> {
+  init = #xf.init<ones, 1.0 : f64>,
+  // expected-error @+1 {{expects to drop ascending dims of size 1, got 1}}
+  piece = #xf.piece<"w", shape = [8], view = [2, 4], starts = [1, 0], sizes = [1, 4], drop = [1]>}
