@@ -1,35 +1,16 @@
 //===- CostModel.cpp - A training step, from the costs of its blocks ------===//
 #include "cleave/Cost/CostModel.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cassert>
 #include <cmath>
 
 using namespace cleave;
 
-const CostModel::BlockCost &CostModel::getBlockCost(const Cut &cut) {
-  for (const auto &[known, cost] : cache)
-    if (known == cut)
-      return cost;
-  BlockCost cost = cut.block == &embedding ? computeEmbedding(cut)
-                   : cut.block == &head    ? computeHead(cut)
-                                           : computeBlock(cut);
-  cache.emplace_back(cut, cost);
-  return cache.back().second;
-}
+/// Bytes that the optimizer moves for a parameter.
+static constexpr double optimizerBytes = 4 + 24 + 2 + 4;
 
 namespace {
-/// Seconds of one stage for one micro-batch, and its weights.
-struct Stage {
-  double forward = 0, backward = 0, weight = 0; ///< weight: part of backward
-  double tensor = 0, context = 0, expert = 0;   ///< exposed, both ways
-  double host = 0;
-  double denseParameters = 0, expertParameters = 0;
-  double activations = 0, workingSet = 0;
-  double largest = 0; ///< weights of the largest block
-
-  double getTime() const { return forward + backward; }
-};
-
 /// What runs beside compute: hides up to `window`, slows it, shows the rest.
 struct Overlapped {
   double exposed, slowdown;
@@ -49,96 +30,291 @@ static double getWait(double host, double busy) {
   return std::pow(std::pow(host, 4) + std::pow(busy, 4), 0.25) - busy;
 }
 
-Estimate CostModel::price(const TrainLayout &layout) {
-  int64_t blocks = model.getNumBlocks();
-  int64_t pp = layout.pp;
+/// The devices that share a copy of weights, and those of experts.
+static int64_t getShards(const TrainLayout &layout) {
+  int64_t ranks = layout.dp * layout.cp;
+  return layout.zeroGroup > 0 ? std::min(ranks, layout.zeroGroup) : ranks;
+}
+static int64_t getExpertRanks(const TrainLayout &layout) {
+  return std::max<int64_t>(
+      layout.dp * layout.cp * layout.tp / (layout.ep * layout.expertTp), 1);
+}
+
+CostModel::CostModel(const Architecture &model, const Machine &machine,
+                     const Workload &work, const Profile &profile)
+    : model(model), machine(machine), work(work), profile(profile) {
+  for (const BlockRun &run : model.blocks) {
+    size_t kind = 0;
+    while (kind != kinds.size() && !(*kinds[kind] == run.block))
+      ++kind;
+    if (kind == kinds.size())
+      kinds.push_back(&run.block);
+    kindOf.insert(kindOf.end(), size_t(run.count), uint16_t(kind));
+  }
+}
+
+size_t CostModel::CutHash::operator()(const Cut &cut) const {
+  uint64_t hash = uint64_t(reinterpret_cast<uintptr_t>(cut.block));
+  for (uint64_t part :
+       {uint64_t(cut.tp) << 32 | uint64_t(cut.cp),
+        uint64_t(cut.ep) << 32 | uint64_t(cut.expertTp),
+        uint64_t(cut.microBatch) << 32 | cut.recomputedModules << 8 |
+            uint64_t(cut.sequenceParallel) << 4 |
+            uint64_t(cut.contextKind) << 2 | uint64_t(cut.recompute)}) {
+    hash = (hash ^ part) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  }
+  return size_t(hash);
+}
+
+const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
+                                                    const TrainLayout &layout,
+                                                    Recompute recompute) {
+  Cut cut{&block,
+          layout.tp,
+          layout.cp,
+          layout.ep,
+          layout.expertTp,
+          layout.microBatch,
+          layout.tp,
+          layout.sequenceParallel,
+          layout.contextKind,
+          recompute,
+          recompute == Recompute::Selective ? layout.recomputedModules : 0};
+  auto [at, isNew] = cache.try_emplace(cut);
+  if (!isNew)
+    return at->second;
+  BlockCost cost = cut.block == &embedding ? computeEmbedding(cut)
+                   : cut.block == &head    ? computeHead(cut)
+                                           : computeBlock(cut);
+  double hidden = 1 - profile.tensorOverlap;
+  double forwardComm =
+      cost.tensorForward * hidden + cost.contextForward + cost.expertForward;
+  double backwardComm =
+      cost.tensorBackward * hidden + cost.contextBackward + cost.expertBackward;
+  double slow = (cost.tensorForward + cost.tensorBackward) *
+                profile.tensorOverlap * profile.overlapSlowdown;
+  double backward =
+      cost.recompute + cost.backwardInput + cost.backwardWeight + slow;
+  // The device waits for the host where its kernels are too short.
+  double host = profile.hostPerBlock * cost.launches;
+  double hostForward = getWait(host, cost.forward + forwardComm);
+  double hostBackward =
+      getWait(host * (recompute == Recompute::Full ? 2.2 : 1.2),
+              backward + backwardComm);
+  StageCost &stage = at->second;
+  stage.host = hostForward + hostBackward;
+  stage.forward = cost.forward + forwardComm + hostForward;
+  stage.backward = backward + backwardComm + hostBackward;
+  stage.weight = cost.backwardWeight;
+  stage.tensor = (cost.tensorForward + cost.tensorBackward) * hidden;
+  stage.context = cost.contextForward + cost.contextBackward;
+  stage.expert = cost.expertForward + cost.expertBackward;
+  stage.denseParameters = cost.denseParameters;
+  stage.expertParameters = cost.expertParameters;
+  stage.activations = cost.activations;
+  stage.workingSet = cost.workingSet;
+  stage.largest = cost.denseParameters + cost.expertParameters;
+  return stage;
+}
+
+void CostModel::StageCost::add(const StageCost &other, double times) {
+  if (times <= 0)
+    return;
+  forward += times * other.forward;
+  backward += times * other.backward;
+  weight += times * other.weight;
+  tensor += times * other.tensor;
+  context += times * other.context;
+  expert += times * other.expert;
+  host += times * other.host;
+  denseParameters += times * other.denseParameters;
+  expertParameters += times * other.expertParameters;
+  activations += times * other.activations;
+  workingSet = std::max(workingSet, other.workingSet);
+  largest = std::max(largest, other.largest);
+}
+
+/// Whether block `number` recomputes: every one up to its share of those.
+static bool recomputes(int64_t number, double share) {
+  return std::floor(double(number + 1) * share) >
+         std::floor(double(number) * share);
+}
+
+double CostModel::getTimeBound(const TrainLayout &layout) {
+  StageCost sum;
+  sum.add(getBlockCost(embedding, layout, Recompute::None), 1);
+  sum.add(getBlockCost(head, layout, Recompute::None), 1);
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t kind = 0; kind != kinds.size(); ++kind) {
+    const StageCost &cost = getBlockCost(*kinds[kind], layout, Recompute::None);
+    least = std::min(least, cost.getTime());
+    sum.add(cost, double(llvm::count(kindOf, kind)));
+  }
+  // Some device computes as much as the mean does, and as the most blocks do.
+  double share = std::ceil(double(kindOf.size()) / double(layout.pp));
+  double slowest = std::max(sum.getTime() / double(layout.pp), share * least);
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
+  double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
+                    sum.expertParameters / double(getExpertRanks(layout))) /
+                   double(layout.pp);
+  return (1 - 1e-9) * (slowest * microBatches + profile.hostPerStep +
+                       getStreamTime(machine.device, updated * optimizerBytes));
+}
 
-  // Blocks of each stage: as even as can be; what is left over goes to the
-  // middle, since the ends have the embedding and the head.
-  std::vector<Stage> stages(static_cast<size_t>(pp));
-  std::vector<int64_t> counts(size_t(pp), blocks / pp);
-  int64_t over = blocks % pp;
-  for (int64_t i = 0; i != over; ++i)
-    ++counts[size_t((pp - over) / 2 + i)];
+double CostModel::getMemoryBound(const TrainLayout &layout) {
+  // All of the state cut over all ranks, and one micro-batch.
+  double dense =
+      getBlockCost(embedding, layout, Recompute::None).denseParameters +
+      getBlockCost(head, layout, Recompute::None).denseParameters;
+  double experts = 0, activations = 0;
+  int64_t number = 0;
+  std::vector<int64_t> counts(kinds.size() * 2, 0);
+  for (uint16_t kind : kindOf)
+    ++counts[2 * kind + recomputes(number++, layout.recomputeShare)];
+  for (size_t i = 0; i != counts.size(); ++i) {
+    if (counts[i] == 0)
+      continue;
+    const StageCost &cost = getBlockCost(
+        *kinds[i / 2], layout, i % 2 ? layout.recompute : Recompute::None);
+    dense += double(counts[i]) * cost.denseParameters;
+    experts += double(counts[i]) * cost.expertParameters;
+    activations += double(counts[i]) * cost.activations;
+  }
+  double state = dense / double(layout.dp * layout.cp) +
+                 experts / double(getExpertRanks(layout));
+  return (1 - 1e-9) * (state * (2 + profile.gradientBytes + 12) + activations) /
+         double(layout.pp);
+}
 
-  auto add = [&](Stage &stage, const Block &block, Recompute recompute) {
-    const BlockCost &cost = getBlockCost(
-        {&block, layout.tp, layout.cp, layout.ep, layout.expertTp,
-         layout.microBatch, layout.tp, layout.sequenceParallel,
-         layout.contextKind, recompute,
-         recompute == Recompute::Selective ? layout.recomputedModules : 0});
-    double hidden = 1 - profile.tensorOverlap;
-    double tensor = (cost.tensorForward + cost.tensorBackward) * hidden;
-    double forwardComm =
-        cost.tensorForward * hidden + cost.contextForward + cost.expertForward;
-    double backwardComm = cost.tensorBackward * hidden + cost.contextBackward +
-                          cost.expertBackward;
-    double slow = (cost.tensorForward + cost.tensorBackward) *
-                  profile.tensorOverlap * profile.overlapSlowdown;
-    double forward = cost.forward;
-    double backward =
-        cost.recompute + cost.backwardInput + cost.backwardWeight + slow;
-    // The device waits for the host where its kernels are too short.
-    double host = profile.hostPerBlock * cost.launches;
-    double hostForward = getWait(host, forward + forwardComm);
-    double hostBackward =
-        getWait(host * (recompute == Recompute::Full ? 2.2 : 1.2),
-                backward + backwardComm);
-    stage.host += hostForward + hostBackward;
-    stage.forward += forward + forwardComm + hostForward;
-    stage.backward += backward + backwardComm + hostBackward;
-    stage.weight += cost.backwardWeight;
-    stage.tensor += tensor;
-    stage.context += cost.contextForward + cost.contextBackward;
-    stage.expert += cost.expertForward + cost.expertBackward;
-    stage.denseParameters += cost.denseParameters;
-    stage.expertParameters += cost.expertParameters;
-    stage.activations += cost.activations;
-    stage.workingSet = std::max(stage.workingSet, cost.workingSet);
-    stage.largest = std::max(stage.largest,
-                             cost.denseParameters + cost.expertParameters);
-  };
+void CostModel::buildStages(const TrainLayout &layout) {
+  TrainLayout key = layout;
+  key.zero = 0;
+  key.zeroGroup = 0;
+  if (key == built)
+    return;
+  built = key;
+  PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages, 1};
+  int64_t blocks = int64_t(kindOf.size()), all = shape.getVirtualStages();
+  stages.assign(size_t(layout.pp), StageCost());
+  chunks.assign(size_t(all), StageCost());
+  counts.assign(size_t(layout.pp), 0);
 
-  size_t at = 0;
-  int64_t left = counts[0], number = 0;
-  add(stages.front(), embedding, Recompute::None);
-  for (const BlockRun &run : model.blocks)
-    for (int64_t i = 0; i != run.count; ++i) {
-      while (left == 0)
-        left = counts[++at];
-      --left;
-      // Every block up to its share of those that recompute.
-      bool recomputes = std::floor(double(number + 1) * layout.recomputeShare) >
-                        std::floor(double(number) * layout.recomputeShare);
-      ++number;
-      add(stages[at], run.block,
-          recomputes ? layout.recompute : Recompute::None);
+  // Blocks of each virtual stage: as even as can be; what is left over goes to
+  // the middle, since the ends have the embedding and the head.
+  int64_t over = blocks % all, number = 0;
+  std::vector<const StageCost *> costs(kinds.size() * 2, nullptr);
+  std::vector<int64_t> times(kinds.size() * 2);
+  for (int64_t at = 0; at != all; ++at) {
+    StageCost &chunk = chunks[size_t(at)];
+    if (at == 0)
+      chunk.add(getBlockCost(embedding, layout, Recompute::None), 1);
+    int64_t count = blocks / all;
+    count += at >= (all - over) / 2 && at < (all - over) / 2 + over;
+    std::fill(times.begin(), times.end(), 0);
+    for (int64_t i = 0; i != count; ++i, ++number)
+      ++times[2 * kindOf[size_t(number)] +
+              recomputes(number, layout.recomputeShare)];
+    for (size_t i = 0; i != times.size(); ++i) {
+      if (times[i] == 0)
+        continue;
+      if (!costs[i])
+        costs[i] = &getBlockCost(*kinds[i / 2], layout,
+                                 i % 2 ? layout.recompute : Recompute::None);
+      chunk.add(*costs[i], double(times[i]));
     }
-  add(stages.back(), head, Recompute::None);
-  if (model.tied && pp > 1)
-    stages.back().denseParameters +=
+    if (at == all - 1)
+      chunk.add(getBlockCost(head, layout, Recompute::None), 1);
+    size_t stage = size_t(shape.getStage(at));
+    counts[stage] += count;
+    stages[stage].add(chunk, 1);
+  }
+  // A tied head on another stage than the embedding has a copy of it.
+  if (model.tied && shape.getStage(all - 1) != 0)
+    stages[size_t(shape.getStage(all - 1))].denseParameters +=
         double(model.vocab) / double(layout.tp) * double(model.hidden);
+}
+
+MemoryUse CostModel::computeMemory(const TrainLayout &layout,
+                                   const PipelineShape &shape) {
+  double sharded = layout.zero >= 1 ? double(getShards(layout)) : 1;
+  double expertSharded = layout.zero >= 1 ? double(getExpertRanks(layout)) : 1;
+  MemoryUse fullest;
+  for (size_t i = 0; i != stages.size(); ++i) {
+    const StageCost &each = stages[i];
+    auto split = [&](int stageOfZero, double bytes) {
+      double parts = layout.zero >= stageOfZero ? sharded : 1;
+      double expertParts = layout.zero >= stageOfZero ? expertSharded : 1;
+      return bytes * (each.denseParameters / parts +
+                      each.expertParameters / expertParts);
+    };
+    MemoryUse use;
+    use.parameters = split(3, 2);
+    use.gradients = split(2, profile.gradientBytes);
+    use.optimizer = split(1, 12);
+    kept.resize(size_t(shape.chunks));
+    for (int64_t chunk = 0; chunk != shape.chunks; ++chunk)
+      kept[size_t(chunk)] =
+          chunks[size_t(shape.getVirtualStage(int64_t(i), chunk))].activations;
+    use.activations = pipeline.getPeak(shape, int64_t(i), kept);
+    use.temporaries = each.workingSet;
+    // This block's parameters, those of the next, and a whole gradient.
+    if (layout.zero == 3)
+      use.temporaries += each.largest * (4 + profile.gradientBytes);
+    if (use.getTotal() > fullest.getTotal())
+      fullest = use;
+  }
+  return fullest;
+}
+
+Estimate CostModel::price(const TrainLayout &layout) {
+  constexpr double any = std::numeric_limits<double>::infinity();
+  Estimate result = *tryPrice(layout, any, any);
+  if (layout.pp > 1) {
+    // What sends add is what the step is shorter by without them.
+    PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
+                        getMicroBatches(layout)};
+    std::vector<double> starts, ends;
+    double with = pipeline.getSeconds(shape, times, send, starts, ends);
+    double without = pipeline.getSeconds(shape, times, 0, starts, ends);
+    result.pipeline = std::min(result.bubble, with - without);
+    result.bubble -= result.pipeline;
+  }
+  return result;
+}
+
+int64_t CostModel::getMicroBatches(const TrainLayout &layout) const {
+  return std::max<int64_t>(work.globalBatch / (layout.dp * layout.microBatch),
+                           1);
+}
+
+std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
+                                            double seconds, double bytes) {
+  PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
+                      getMicroBatches(layout)};
+  double microBatches =
+      double(work.globalBatch) / double(layout.dp * layout.microBatch);
+  buildStages(layout);
+  Estimate result;
+  result.memory = computeMemory(layout, shape);
+  if (result.memory.getTotal() > bytes)
+    return std::nullopt;
 
   // Gradients and parameters over the data-parallel ranks.
-  Group dense{layout.dp * layout.cp, layout.tp};
-  int64_t expertRanks = std::max<int64_t>(
-      layout.dp * layout.cp * layout.tp / (layout.ep * layout.expertTp), 1);
-  Group experts{expertRanks, layout.ep * layout.expertTp};
-  if (layout.zeroGroup > 0)
-    dense.ranks = std::min(dense.ranks, layout.zeroGroup);
-  auto data = [&](const Stage &stage, CollectiveKind kind, double bytes) {
+  Group dense{getShards(layout), layout.tp};
+  Group experts{getExpertRanks(layout), layout.ep * layout.expertTp};
+  auto data = [&](const StageCost &stage, CollectiveKind kind, double bytes) {
     return getCollectiveTime(machine, kind, dense,
                              stage.denseParameters * bytes) +
            getCollectiveTime(machine, kind, experts,
                              stage.expertParameters * bytes);
   };
 
-  Estimate result;
-  std::vector<double> dataExposed(stages.size());
+  dataExposed.resize(stages.size());
+  extra.assign(stages.size(), {0, 0});
   for (size_t i = 0; i != stages.size(); ++i) {
-    Stage &stage = stages[i];
+    const StageCost &stage = stages[i];
     double share = profile.dataOverlap, slow = profile.overlapSlowdown;
     double buckets = double(std::max<int64_t>(counts[i], 1));
     double gradients = data(stage,
@@ -166,11 +342,11 @@ Estimate CostModel::price(const TrainLayout &layout) {
       // Gathered parameters are copied out of the collective's buffer, twice;
       // gradients are cast on their way into theirs.
       double weights = stage.denseParameters + stage.expertParameters;
-      stage.forward += front.exposed + front.slowdown +
+      extra[i].first = front.exposed + front.slowdown +
                        getStreamTime(machine.device, 4 * weights);
-      stage.backward += back.exposed + back.slowdown +
-                        getStreamTime(machine.device,
-                                      (6 + profile.gradientBytes) * weights);
+      extra[i].second =
+          back.exposed + back.slowdown +
+          getStreamTime(machine.device, (6 + profile.gradientBytes) * weights);
       result.data = std::max(result.data, each * microBatches);
       dataExposed[i] = ends;
     }
@@ -188,102 +364,79 @@ Estimate CostModel::price(const TrainLayout &layout) {
   }
 
   // The pipeline.
-  double slowest = 0, sum = 0, sumWeight = 0;
+  double slowest = 0;
   size_t worst = 0;
   for (size_t i = 0; i != stages.size(); ++i) {
-    sum += stages[i].getTime();
-    sumWeight += stages[i].weight;
-    if (stages[i].getTime() > slowest) {
-      slowest = stages[i].getTime();
+    double time = stages[i].getTime() + extra[i].first + extra[i].second;
+    if (time > slowest) {
+      slowest = time;
       worst = i;
     }
   }
-  double send = 0;
-  if (pp > 1) {
-    double bytes = double(layout.microBatch) * work.seqLen / double(layout.cp) *
-                   double(model.hidden) * 2 /
-                   double(layout.sequenceParallel ? layout.tp : 1);
-    send = getSendTime(machine, layout.tp * layout.cp * layout.dp, bytes);
+  times.resize(chunks.size());
+  for (size_t i = 0; i != chunks.size(); ++i) {
+    const StageCost &chunk = chunks[i];
+    size_t at = size_t(shape.getStage(int64_t(i)));
+    const StageCost &stage = stages[at];
+    double more = stage.backward > 0
+                      ? extra[at].second * chunk.backward / stage.backward
+                      : 0;
+    times[i].forward =
+        chunk.forward + (stage.forward > 0
+                             ? extra[at].first * chunk.forward / stage.forward
+                             : 0);
+    times[i].backwardInput = chunk.backward - chunk.weight + more;
+    times[i].backwardWeight = chunk.weight;
   }
-  double others = sum - slowest; // the ramp of a pipeline
-  double chunks = double(layout.virtualStages);
-  double mean = double(pp - 1) / double(pp);
-  switch (layout.schedule) {
-  case Schedule::GPipe:
-  case Schedule::OneFOneB:
-    result.bubble = others;
-    result.pipeline = 2 * send * (double(pp - 1) + microBatches - 1);
-    break;
-  case Schedule::Interleaved:
-    // Sends run beside the compute of another chunk.
-    result.bubble = others / chunks;
-    result.pipeline = 2 * send * double(pp - 1);
-    break;
-  case Schedule::ZeroBubbleH1:
-    // Weight gradients fill what they can (Qi et al. 2024, section 2.2).
-    result.bubble = std::max(0., others - mean * sumWeight);
-    result.pipeline = 2 * send * (double(pp - 1) + microBatches - 1);
-    break;
-  case Schedule::ZeroBubbleH2:
-  case Schedule::ZeroBubbleV:
-    result.bubble = std::max(0., others - 3 * mean * sumWeight);
-    result.pipeline = 2 * send * (double(pp - 1) + microBatches - 1);
-    break;
+  send = 0;
+  if (layout.pp > 1) {
+    double sent = double(layout.microBatch) * work.seqLen / double(layout.cp) *
+                  double(model.hidden) * 2 /
+                  double(layout.sequenceParallel ? layout.tp : 1);
+    send = getSendTime(machine, layout.tp * layout.cp * layout.dp, sent);
   }
 
-  const Stage &stage = stages[worst];
+  // The optimizer: gradient, master weight and moments read, all but the
+  // gradient written, and the norm's pass over the gradient.
+  double sharded = layout.zero >= 1 ? double(getShards(layout)) : 1;
+  double expertSharded = layout.zero >= 1 ? double(getExpertRanks(layout)) : 1;
+  double updated = 0;
+  for (const StageCost &each : stages)
+    updated = std::max(updated, each.denseParameters / sharded +
+                                    each.expertParameters / expertSharded);
+  result.optimizer = getStreamTime(machine.device, updated * optimizerBytes);
+
+  // No stage takes less than its own work; before it begins, and after it ends,
+  // the stages before it work alone.
+  double around = 0, least = 0;
+  for (size_t i = 0; i != stages.size(); ++i) {
+    double own = stages[i].getTime() + extra[i].first + extra[i].second;
+    least = std::max(least, own * microBatches +
+                                (shape.splitsBackward() ? 0 : around) +
+                                dataExposed[i]);
+    around += times[i].forward + times[i].getBackward() + 2 * send;
+  }
+  if ((1 - 1e-9) * (least + result.optimizer + profile.hostPerStep) > seconds)
+    return std::nullopt;
+
+  // A batch that does not divide ends in part of a micro-batch.
+  double part = microBatches / double(shape.microBatches);
+  double busy = part * pipeline.getSeconds(shape, times, send, starts, ends);
+  double end = 0;
+  for (size_t i = 0; i != stages.size(); ++i)
+    end = std::max(end,
+                   part * (ends[i] - (shape.splitsBackward() ? starts[i] : 0)) +
+                       dataExposed[i]);
+
+  const StageCost &stage = stages[worst];
   result.tensor = stage.tensor * microBatches;
   result.context = stage.context * microBatches;
   result.expert = stage.expert * microBatches;
   result.host = stage.host * microBatches + profile.hostPerStep;
   result.compute = slowest * microBatches - result.tensor - result.context -
                    result.expert - stage.host * microBatches - result.data;
-  result.data += *std::max_element(dataExposed.begin(), dataExposed.end());
-
-  // The optimizer: gradient, master weight and moments read, all but the
-  // gradient written, and the norm's pass over the gradient.
-  double sharded = layout.zero >= 1
-                       ? double(layout.zeroGroup > 0 ? layout.zeroGroup
-                                                     : layout.dp * layout.cp)
-                       : 1;
-  double expertSharded = layout.zero >= 1 ? double(expertRanks) : 1;
-  double updated = 0;
-  for (const Stage &each : stages)
-    updated = std::max(updated, each.denseParameters / sharded +
-                                    each.expertParameters / expertSharded);
-  result.optimizer = getStreamTime(machine.device, updated * (4 + 24 + 2 + 4));
-  result.step = result.compute + result.tensor + result.context +
-                result.expert + result.pipeline + result.bubble + result.data +
-                result.optimizer + result.host;
-
-  // Memory of each stage; the fullest counts.
-  for (size_t i = 0; i != stages.size(); ++i) {
-    const Stage &each = stages[i];
-    auto split = [&](int stageOfZero, double bytes) {
-      double parts = layout.zero >= stageOfZero ? sharded : 1;
-      double expertParts = layout.zero >= stageOfZero ? expertSharded : 1;
-      return bytes * (each.denseParameters / parts +
-                      each.expertParameters / expertParts);
-    };
-    MemoryUse use;
-    use.parameters = split(3, 2);
-    use.gradients = split(2, profile.gradientBytes);
-    use.optimizer = split(1, 12);
-    double inFlight = std::min(microBatches, double(pp - int64_t(i)));
-    if (layout.schedule == Schedule::GPipe)
-      inFlight = microBatches;
-    if (layout.schedule == Schedule::Interleaved)
-      inFlight = std::min(microBatches, double(pp) + double(pp - 1) / chunks -
-                                            double(i) / chunks);
-    if (layout.schedule == Schedule::ZeroBubbleH2)
-      inFlight = std::min(microBatches, 2. * double(pp) - 1);
-    use.activations = each.activations * inFlight;
-    use.temporaries = each.workingSet;
-    // This block's parameters, those of the next, and a whole gradient.
-    if (layout.zero == 3)
-      use.temporaries += each.largest * (4 + profile.gradientBytes);
-    if (use.getTotal() > result.memory.getTotal())
-      result.memory = use;
-  }
+  result.bubble = std::max(0., busy - slowest * microBatches);
+  result.data += end - slowest * microBatches - result.bubble;
+  result.step = end + result.optimizer + profile.hostPerStep;
   return result;
 }

@@ -4,7 +4,9 @@
 
 #include "cleave/Cost/Architecture.h"
 #include "cleave/Cost/Kernels.h"
-#include "cleave/Cost/Layout.h"
+#include "cleave/Cost/Pipeline.h"
+#include <optional>
+#include <unordered_map>
 
 namespace cleave {
 
@@ -70,12 +72,23 @@ struct Estimate {
 /// arithmetic; therefore not for several threads at once.
 class CostModel {
 public:
+  /// Both must outlive the cost model.
   CostModel(const Architecture &model, const Machine &machine,
-            const Workload &work, const Profile &profile)
-      : model(model), machine(machine), work(work), profile(profile) {}
+            const Workload &work, const Profile &profile);
 
   /// Prices a layout that divides what it must (see checkLayout).
   Estimate price(const TrainLayout &layout);
+  /// The same, with sends as part of the bubble; nothing if a step takes more
+  /// than `seconds` or a device needs more than `bytes`.
+  std::optional<Estimate> tryPrice(const TrainLayout &layout, double seconds,
+                                   double bytes);
+
+  /// Seconds that no layout which differs from this one in schedule, virtual
+  /// stages, ZeRO or recomputation takes less than.
+  double getTimeBound(const TrainLayout &layout);
+  /// Bytes that none which differs in schedule, virtual stages or ZeRO needs
+  /// less than, on its fullest device.
+  double getMemoryBound(const TrainLayout &layout);
 
   const Machine &getMachine() const { return machine; }
 
@@ -104,7 +117,30 @@ private:
     bool operator==(const Cut &) const = default;
   };
 
-  const BlockCost &getBlockCost(const Cut &cut);
+  struct CutHash {
+    size_t operator()(const Cut &cut) const;
+  };
+  /// The same of what a device has of the model, communication that nothing
+  /// hides and waiting for the host included.
+  struct StageCost {
+    double forward = 0, backward = 0, weight = 0; ///< weight: part of backward
+    double tensor = 0, context = 0, expert = 0;   ///< exposed, both ways
+    double host = 0;
+    double denseParameters = 0, expertParameters = 0;
+    double activations = 0, workingSet = 0;
+    double largest = 0; ///< weights of the largest block
+
+    double getTime() const { return forward + backward; }
+    void add(const StageCost &other, double times);
+  };
+
+  const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,
+                                Recompute recompute);
+  /// Fills `stages`, `chunks` and `counts`.
+  void buildStages(const TrainLayout &layout);
+  MemoryUse computeMemory(const TrainLayout &layout,
+                          const PipelineShape &shape);
+  int64_t getMicroBatches(const TrainLayout &layout) const;
   BlockCost computeBlock(const Cut &cut) const;
   BlockCost computeEmbedding(const Cut &cut) const;
   BlockCost computeHead(const Cut &cut) const;
@@ -113,8 +149,20 @@ private:
   const Machine &machine;
   const Workload work;
   const Profile profile;
-  std::vector<std::pair<Cut, BlockCost>> cache;
-  Block embedding, head; ///< stand for the ends in a Cut
+  std::unordered_map<Cut, StageCost, CutHash> cache;
+  Block embedding, head;            ///< stand for the ends in a Cut
+  std::vector<const Block *> kinds; ///< different blocks of the model
+  std::vector<uint16_t> kindOf;     ///< each block's
+  PipelineModel pipeline;
+
+  // Of the layout that was priced last.
+  TrainLayout built{.tp = 0};
+  std::vector<StageCost> stages, chunks; ///< devices', virtual stages'
+  std::vector<int64_t> counts;           ///< blocks of a device
+  std::vector<StageTimes> times;
+  double send = 0;
+  std::vector<std::pair<double, double>> extra; ///< ZeRO 3, both ways
+  std::vector<double> dataExposed, kept, starts, ends;
 };
 
 } // namespace cleave
