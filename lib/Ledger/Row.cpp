@@ -42,11 +42,11 @@ public:
     return 0;
   }
 
-  int64_t getCount(llvm::StringRef key, int64_t absent) {
+  int64_t getCount(llvm::StringRef key, int64_t absent,
+                   int64_t most = 1 << 24) {
     if (!has(key))
       return absent;
     std::optional<int64_t> value = object.getInteger(key);
-    constexpr int64_t most = 1 << 24;
     if (value && *value >= 1 && *value <= most)
       return *value;
     fail(key, "expects a whole number from 1 to " + llvm::Twine(most));
@@ -149,7 +149,7 @@ static void readModel(RowReader &reader, LedgerRow &row) {
   model.name = reader.getText("model");
   model.hidden = reader.getCount("hidden", 0);
   model.vocab = reader.getCount("vocab", 51200);
-  int64_t layers = reader.getCount("layers", 0);
+  int64_t layers = reader.getCount("layers", 0, 1 << 14);
   std::string notes = reader.getText("arch_notes");
 
   Block dense;
@@ -282,10 +282,10 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
   TrainLayout &layout = row.layout;
   layout.tp = reader.getCount("tp", 1);
   layout.cp = reader.getCount("cp", 1);
-  layout.pp = reader.getCount("pp", 1);
+  layout.pp = reader.getCount("pp", 1, 1 << 14);
   layout.ep = reader.getCount("ep", 1);
   layout.expertTp = reader.getCount("etp", 1);
-  layout.virtualStages = reader.getCount("vpp", 1);
+  layout.virtualStages = reader.getCount("vpp", 1, 1 << 14);
   // Transformer Engine's and PyTorch's way unless the row says otherwise.
   if (!says(reader.getText("notes"), "all-gather"))
     layout.contextKind = ContextKind::Ring;
@@ -389,6 +389,8 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
                                               : DType::BF16;
     readModel(reader, row);
     readLayout(reader, row);
+    if (row.layout.pp > row.model.getNumBlocks())
+      reader.fail("layers", "expects at least one layer for each stage (pp)");
     if (row.machine.device.getMatrix(row.work.dtype).peak == 0)
       row.missing = "device rate in " + getName(row.work.dtype).str();
     llvm::Expected<Profile> profile = findProfile(object);

@@ -1,5 +1,6 @@
 //===- LedgerTest.cpp - Statistics and rows of the ledger -----------------===//
 #include "cleave/Ledger/Ledger.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include "gtest/gtest.h"
@@ -273,7 +274,15 @@ TEST(LedgerRowTest, NoValueOfAKeyIsFatal) {
       llvm::Expected<LedgerRow> row = readLedgerRow(object, "f: row 0");
       if (!row) {
         std::string error = llvm::toString(row.takeError());
-        EXPECT_NE(error.find(entry.first.str()), std::string::npos) << error;
+        EXPECT_TRUE(error.find(entry.first.str()) != std::string::npos)
+            << error;
+      } else if (row->missing.empty()) {
+        Estimate estimate =
+            CostModel(row->model, row->machine, row->work, row->profile)
+                .price(row->layout);
+        EXPECT_TRUE(estimate.step > 0 && std::isfinite(estimate.step))
+            << entry.first.str() << " " << llvm::formatv("{0}", value).str();
+        EXPECT_TRUE(std::isfinite(estimate.memory.getTotal()));
       }
     }
   }
