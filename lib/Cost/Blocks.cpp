@@ -186,7 +186,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     double activation = kernels.addStream((matrices + 1) * inner * traffic,
                                           (2 * matrices + 1) * inner * traffic);
     // Permute and unpermute, each one read and one write.
-    kernels.addStream(4 * moved * traffic, 4 * moved * traffic);
+    kernels.addStream(4 * moved, 4 * moved);
     double experts = kernels.forward - before;
     kernels.forward += getMatmulTime(device, DType::BF16, tokens / tp,
                                      double(block.experts), h);
