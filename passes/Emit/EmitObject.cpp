@@ -31,6 +31,18 @@ static std::string getHostFeatures() {
   return features;
 }
 
+/// Elements of f32 in the target's widest vector; 0: too old a CPU.
+static int64_t getLanes(llvm::TargetMachine &machine) {
+  const llvm::MCSubtargetInfo &subtarget = *machine.getMCSubtargetInfo();
+  if (subtarget.checkFeatures("+avx512f") &&
+      subtarget.checkFeatures("+avx512bw") &&
+      subtarget.checkFeatures("+avx512vl"))
+    return 16;
+  if (subtarget.checkFeatures("+avx2") && subtarget.checkFeatures("+fma"))
+    return 8;
+  return 0;
+}
+
 static FailureOr<std::unique_ptr<llvm::TargetMachine>>
 createTargetMachine(ModuleOp module, StringRef cpu) {
   static const bool initialized = [] {
@@ -59,19 +71,24 @@ createTargetMachine(ModuleOp module, StringRef cpu) {
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, name, native ? getHostFeatures() : "", options, llvm::Reloc::PIC_,
       std::nullopt, llvm::CodeGenOptLevel::Default));
+  if (!getLanes(*machine))
+    return module.emitError("expects an x86-64 CPU with AVX2 and FMA, got \"")
+           << name << "\"";
   return machine;
 }
 
-/// Elements of f32 in the target's widest vector; 0: too old a CPU.
-static int64_t getLanes(llvm::TargetMachine &machine) {
-  const llvm::MCSubtargetInfo &subtarget = *machine.getMCSubtargetInfo();
-  if (subtarget.checkFeatures("+avx512f") &&
-      subtarget.checkFeatures("+avx512bw") &&
-      subtarget.checkFeatures("+avx512vl"))
-    return 16;
-  if (subtarget.checkFeatures("+avx2") && subtarget.checkFeatures("+fma"))
-    return 8;
-  return 0;
+FailureOr<TargetCpu> cleave::emit::getTargetCpu(ModuleOp module,
+                                                StringRef cpu) {
+  auto machine = createTargetMachine(module, cpu);
+  if (failed(machine))
+    return failure();
+  TargetCpu target{(*machine)->getTargetCPU().str()};
+  const llvm::MCSubtargetInfo &subtarget = *(*machine)->getMCSubtargetInfo();
+  if (subtarget.checkFeatures("+avx512bf16"))
+    target.isa = program::Isa::Avx512Bf16;
+  else if (getLanes(**machine) == 16)
+    target.isa = program::Isa::Avx512;
+  return target;
 }
 
 //===----------------------------------------------------------------------===//
@@ -133,9 +150,6 @@ static LogicalResult compile(ModuleOp kernels, const ObjectOptions &options,
     return failure();
   result.machine = std::move(*machine);
   int64_t lanes = getLanes(*result.machine);
-  if (!lanes)
-    return kernels.emitError("expects an x86-64 CPU with AVX2 and FMA, got \"")
-           << result.machine->getTargetCPU() << "\"";
   auto module = lowerKernels(
       kernels, result.context, *result.machine,
       [&](exec::KernelOp kernel) -> LogicalResult {

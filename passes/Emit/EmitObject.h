@@ -3,12 +3,24 @@
 #define CLEAVE_PASSES_EMIT_EMITOBJECT_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "runtime/program/program_generated.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include <string>
 
 namespace cleave::emit {
+
+/// A CPU by its name, and what kernels for it need at run time.
+struct TargetCpu {
+  std::string name;
+  program::Isa isa = program::Isa::Avx2;
+};
+
+/// What `cpu` names (see ObjectOptions). Emits an error at `module` and fails
+/// for one that LLVM does not know or that has no AVX2.
+mlir::FailureOr<TargetCpu> getTargetCpu(mlir::ModuleOp module,
+                                        llvm::StringRef cpu);
 
 struct ObjectOptions {
   /// An x86-64 CPU with AVX2 and FMA as LLVM names it ("znver5",

@@ -100,6 +100,8 @@ void ProgramWriter::writeHeader() {
   program.global_batch = info.batch.globalBatch;
   program.micro_batches = info.plan.microBatches;
   program.threads = source.getThreads();
+  program.isa = info.cpu.isa;
+  program.cpu = info.cpu.name;
   AxisList batch = info.plan.getAxes("batch");
   program.batch_axes.assign(batch.begin(), batch.end());
 }

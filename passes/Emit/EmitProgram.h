@@ -4,6 +4,7 @@
 
 #include "cleave/Plan/Plan.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "passes/Emit/EmitObject.h"
 #include <vector>
 
 namespace cleave::emit {
@@ -13,6 +14,7 @@ struct ProgramInfo {
   const Model &model;
   const Plan &plan;
   BatchShape batch;
+  TargetCpu cpu;
 };
 
 /// Writes the `exec.program` of `module`, whose memory is planned, in the

@@ -98,7 +98,10 @@ llvm::Expected<Compiled> cleave::compileModel(const Model &model,
   if (failed(runStages(**module, options)))
     return collector.getError("compilation");
 
-  emit::ProgramInfo info{model, options.plan, options.batch};
+  FailureOr<emit::TargetCpu> cpu = emit::getTargetCpu(**module, options.cpu);
+  if (failed(cpu))
+    return collector.getError("choice of the CPU");
+  emit::ProgramInfo info{model, options.plan, options.batch, *cpu};
   FailureOr<std::vector<uint8_t>> program = emit::emitProgram(**module, info);
   if (failed(program))
     return collector.getError("emission of the program");

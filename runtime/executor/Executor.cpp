@@ -1,16 +1,30 @@
 //===- Executor.cpp -------------------------------------------------------===//
 #include "runtime/executor/Executor.h"
+#include "runtime/cpu/Features.h"
 #include "runtime/program/Verify.h"
 #include <algorithm>
 #include <cstring>
 #include <ctime>
 
 using namespace cleave::runtime;
+namespace cpu = cleave::cpu;
 namespace fb = cleave::program;
 
 static bool isCollective(fb::Opcode opcode) {
   return opcode == fb::Opcode::AllReduce || opcode == fb::Opcode::AllGather ||
          opcode == fb::Opcode::ReduceScatter || opcode == fb::Opcode::AllToAll;
+}
+
+static cpu::Isa getIsa(fb::Isa isa) {
+  switch (isa) {
+  case fb::Isa::Avx2:
+    return cpu::Isa::Avx2;
+  case fb::Isa::Avx512:
+    return cpu::Isa::Avx512;
+  case fb::Isa::Avx512Bf16:
+    return cpu::Isa::Avx512Bf16;
+  }
+  return cpu::Isa::Portable;
 }
 
 Executor::Executor(const Program &program, Communicator &communicator,
@@ -26,11 +40,17 @@ Status Executor::create(const Program &program, Communicator &communicator,
     return Status::error("a rank cannot have " + std::to_string(threads) +
                          " threads: the program was compiled for 1 to " +
                          std::to_string(most));
+  cpu::Isa isa = getIsa(program->isa());
+  if (isa > cpu::getActiveIsa())
+    return Status::error(
+        std::string("this CPU has ") + cpu::getName(cpu::getActiveIsa()) +
+        ", and the program was compiled for " + cpu::getName(isa) + " (CPU \"" +
+        std::string(toView(program->cpu())) +
+        "\"): name this CPU in the cluster.json");
   std::unique_ptr<Executor> result(
       new Executor(program, communicator, threads));
-  CLEAVE_RETURN_IF_ERROR(
-      Arena::allocate(program->arena_bytes(),
-                      communicator.getRanksInProcess(), result->arena));
+  CLEAVE_RETURN_IF_ERROR(Arena::allocate(
+      program->arena_bytes(), communicator.getRanksInProcess(), result->arena));
   // All bits set is a NaN in every float type.
   if (options.poison)
     std::memset(result->arena.getData(), 0xff, result->arena.getSize());
@@ -107,11 +127,11 @@ Status Executor::runStep(int64_t step) {
       return Status::aborted("another rank failed");
     Status status = observer ? executeTimed(steps[i], i) : execute(steps[i]);
     if (status.getCode() == StatusCode::Failed)
-      return Status::error(
-          "step " + std::to_string(step) + ", instruction " +
-          std::to_string(i) + " (" + fb::EnumNameOpcode(steps[i].opcode) + " " +
-          quoteName(toView(steps[i].instruction->name())) +
-          "): " + status.message());
+      return Status::error("step " + std::to_string(step) + ", instruction " +
+                           std::to_string(i) + " (" +
+                           fb::EnumNameOpcode(steps[i].opcode) + " " +
+                           quoteName(toView(steps[i].instruction->name())) +
+                           "): " + status.message());
     CLEAVE_RETURN_IF_ERROR(status);
   }
   return {};

@@ -175,6 +175,8 @@ void Printer::printSummary() {
       getSize(program->axes()) ? ", " : "", program.getWorldSize(),
       program.getWorldSize() == 1 ? "" : "s", program->threads(),
       program->threads() == 1 ? "" : "s");
+  add("CPU           %s, with %s\n", showName(toView(program->cpu())).c_str(),
+      fb::EnumNameIsa(program->isa()));
   add("batch         %llu sequences of %llu tokens, %llu micro-batch%s, split "
       "over %s\n",
       static_cast<unsigned long long>(program->global_batch()),

@@ -224,6 +224,9 @@ Status cleave::runtime::verifyHeader(const fb::Program &program) {
                std::to_string(programVersion));
   CLEAVE_RETURN_IF_ERROR(
       expectRange("threads", program.threads(), 1, limits::threads));
+  if (program.isa() > fb::Isa::MAX)
+    return bad("isa", std::to_string(int(program.isa())),
+               "0 to " + std::to_string(int(fb::Isa::MAX)));
   if (!std::isfinite(program.flops_per_step()) || program.flops_per_step() < 0)
     return bad("flops_per_step", std::to_string(program.flops_per_step()),
                "a number of at least 0");

@@ -88,13 +88,15 @@ class ToolTest(unittest.TestCase):
         return [json.loads(line) for line in self.read(name).splitlines()]
 
     def expect_error(self, parts, *command, code=1, **options):
-        """One line on stderr that has all the parts, that exit code, and no
-        file that was not there before."""
+        """One line on stderr, notes apart, that has all the parts, that exit
+        code, and no file that was not there before."""
         before = self.list()
         done = self.start(*command, **options)
         shown = f"{command}: {done.stderr}"
         self.assertEqual(done.returncode, code, shown)
-        self.assertRegex(done.stderr, r"\A(cleave: )?error: [^\n]*\n\Z", shown)
+        self.assertRegex(done.stderr,
+                         r"\A(cleave: note: [^\n]*\n)*"
+                         r"(cleave: )?error: [^\n]*\n\Z", shown)
         self.assertEqual(len(re.findall("error: ", done.stderr)), 1, shown)
         for part in [parts] if isinstance(parts, str) else parts:
             self.assertIn(part, done.stderr, f"{command}")

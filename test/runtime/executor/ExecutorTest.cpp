@@ -1,4 +1,5 @@
 //===- ExecutorTest.cpp - Small programs on 1 to 8 ranks ------------------===//
+#include "runtime/cpu/Features.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/executor/Gather.h"
 #include "test/runtime/executor/RunProgram.h"
@@ -6,6 +7,7 @@
 #include <gtest/gtest.h>
 
 using namespace cleave::runtime;
+namespace cpu = cleave::cpu;
 using namespace cleave::test;
 
 namespace {
@@ -310,6 +312,17 @@ TEST(Executor, RefusesWhatItCannotRun) {
                 .find("cannot have 3 threads: the program was compiled for 1 "
                       "to 2"),
             std::string::npos);
+  b.program.isa = fb::Isa::Avx512Bf16;
+  b.program.cpu = "znver5";
+  const cpu::Isa active = cpu::getActiveIsa();
+  ASSERT_TRUE(cpu::setActiveIsa(cpu::Isa::Portable));
+  EXPECT_NE(runProgram(b, nothing, kernels)
+                .message()
+                .find("this CPU has portable, and the program was compiled for "
+                      "avx512bf16 (CPU \"znver5\")"),
+            std::string::npos);
+  ASSERT_TRUE(cpu::setActiveIsa(active));
+  b.program.isa = fb::Isa::Avx2;
   b.program.arena_bytes = uint64_t(1) << 46;
   EXPECT_NE(runProgram(b, nothing, kernels)
                 .message()

@@ -35,6 +35,7 @@ public:
     program.micro_batches = microBatches;
     program.global_batch = microBatches;
     program.threads = 2;
+    program.cpu = "x86-64-v3";
     program.arena_bytes = 64;
   }
 

@@ -63,6 +63,7 @@ const Broken programs[] = {
     BREAK("version is 2, expects 1", p.version = 2),
     BREAK("threads is 0", p.threads = 0),
     BREAK("threads is 5000", p.threads = 5000),
+    BREAK("isa is 9, expects 0 to 2", p.isa = fb::Isa(9)),
     BREAK("flops_per_step", p.flops_per_step = nan),
     BREAK("mesh axis 1 is \"dp\", expects a name of its own",
           p.axes[1]->name = "dp"),
