@@ -200,7 +200,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
                                           double(block.expertsPerToken));
     // Routing, permutation and the exchange launch several times the kernels
     // of a dense block.
-    cost.launches = 4;
+    cost.launches = 6;
     cost.expertForward = cost.expertBackward = exchange;
     if (drops(recomputeExperts, experts)) {
       repeatedExchange = exchange;
@@ -295,6 +295,9 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     cost.expertBackward += cost.expertForward;
     cost.activations = stream;
   }
+
+  cost.expertForward *= 1 - profile.expertOverlap;
+  cost.expertBackward *= 1 - profile.expertOverlap;
 
   double denseWeights = block.getParameters(model.hidden) -
                         block.getExpertParameters(model.hidden);

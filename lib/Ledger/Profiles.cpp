@@ -27,7 +27,7 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
                                 {"tensor_overlap", profile.tensorOverlap},
                                 {"host_per_block", profile.hostPerBlock},
                                 {"gradient_bytes", profile.gradientBytes},
-                                {"host_per_step", profile.hostPerStep}};
+                                {"expert_overlap", profile.expertOverlap}};
   for (const Constant &constant : constants)
     if (const json::Value *value = object.get(constant.key)) {
       std::optional<double> number = value->getAsNumber();

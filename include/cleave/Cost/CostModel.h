@@ -28,6 +28,8 @@ struct Profile {
   double dataOverlap = 1;
   /// The same of tensor-parallel communication.
   double tensorOverlap = 0;
+  /// The same of the exchange of tokens between experts' ranks.
+  double expertOverlap = 0;
   /// Share by which compute slows down while a collective runs beside it: the
   /// multiprocessors and the memory bandwidth that the collective takes.
   double overlapSlowdown = 0.12;
