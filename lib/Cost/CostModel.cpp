@@ -50,6 +50,8 @@ CostModel::CostModel(const Architecture &model, const Machine &machine,
     if (kind == kinds.size())
       kinds.push_back(&run.block);
     kindOf.insert(kindOf.end(), size_t(run.count), uint16_t(kind));
+    kindCounts.resize(kinds.size(), 0);
+    kindCounts[kind] += run.count;
   }
 }
 
@@ -141,16 +143,35 @@ static bool recomputes(int64_t number, double share) {
          std::floor(double(number) * share);
 }
 
-double CostModel::getTimeBound(const TrainLayout &layout) {
+CostModel::StageCost CostModel::getWholeModel(const TrainLayout &layout) {
   StageCost sum;
   sum.add(getBlockCost(embedding, layout, Recompute::None), 1);
   sum.add(getBlockCost(head, layout, Recompute::None), 1);
-  double least = std::numeric_limits<double>::infinity();
-  for (size_t kind = 0; kind != kinds.size(); ++kind) {
-    const StageCost &cost = getBlockCost(*kinds[kind], layout, Recompute::None);
-    least = std::min(least, cost.getTime());
-    sum.add(cost, double(llvm::count(kindOf, kind)));
+  if (layout.recompute != Recompute::None &&
+      wholeShare != layout.recomputeShare) {
+    wholeShare = layout.recomputeShare;
+    recomputing.assign(kinds.size(), 0);
+    for (size_t i = 0; i != kindOf.size(); ++i)
+      recomputing[kindOf[i]] += recomputes(int64_t(i), wholeShare);
   }
+  for (size_t kind = 0; kind != kinds.size(); ++kind) {
+    int64_t again = layout.recompute == Recompute::None ? 0 : recomputing[kind];
+    if (kindCounts[kind] > again)
+      sum.add(getBlockCost(*kinds[kind], layout, Recompute::None),
+              double(kindCounts[kind] - again));
+    if (again > 0)
+      sum.add(getBlockCost(*kinds[kind], layout, layout.recompute),
+              double(again));
+  }
+  return sum;
+}
+
+double CostModel::getTimeBound(const TrainLayout &layout) {
+  StageCost sum = getWholeModel(layout);
+  double least = std::numeric_limits<double>::infinity();
+  for (const Block *block : kinds)
+    least = std::min(least,
+                     getBlockCost(*block, layout, Recompute::None).getTime());
   // Some device computes as much as the mean does, and as the most blocks do.
   double share = std::ceil(double(kindOf.size()) / double(layout.pp));
   double slowest = std::max(sum.getTime() / double(layout.pp), share * least);
@@ -165,26 +186,11 @@ double CostModel::getTimeBound(const TrainLayout &layout) {
 
 double CostModel::getMemoryBound(const TrainLayout &layout) {
   // All of the state cut over all ranks, and one micro-batch.
-  double dense =
-      getBlockCost(embedding, layout, Recompute::None).denseParameters +
-      getBlockCost(head, layout, Recompute::None).denseParameters;
-  double experts = 0, activations = 0;
-  int64_t number = 0;
-  std::vector<int64_t> counts(kinds.size() * 2, 0);
-  for (uint16_t kind : kindOf)
-    ++counts[2 * kind + recomputes(number++, layout.recomputeShare)];
-  for (size_t i = 0; i != counts.size(); ++i) {
-    if (counts[i] == 0)
-      continue;
-    const StageCost &cost = getBlockCost(
-        *kinds[i / 2], layout, i % 2 ? layout.recompute : Recompute::None);
-    dense += double(counts[i]) * cost.denseParameters;
-    experts += double(counts[i]) * cost.expertParameters;
-    activations += double(counts[i]) * cost.activations;
-  }
-  double state = dense / double(layout.dp * layout.cp) +
-                 experts / double(getExpertRanks(layout));
-  return (1 - 1e-9) * (state * (2 + profile.gradientBytes + 12) + activations) /
+  StageCost sum = getWholeModel(layout);
+  double state = sum.denseParameters / double(layout.dp * layout.cp) +
+                 sum.expertParameters / double(getExpertRanks(layout));
+  return (1 - 1e-9) *
+         (state * (2 + profile.gradientBytes + 12) + sum.activations) /
          double(layout.pp);
 }
 
@@ -296,6 +302,11 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
   buildStages(layout);
+  double own = 0;
+  for (const StageCost &stage : stages)
+    own = std::max(own, stage.getTime());
+  if ((1 - 1e-9) * (own * microBatches + profile.hostPerStep) > seconds)
+    return std::nullopt;
   Estimate result;
   result.memory = computeMemory(layout, shape);
   if (result.memory.getTotal() > bytes)
@@ -410,7 +421,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   // the stages before it work alone.
   double around = 0, least = 0;
   for (size_t i = 0; i != stages.size(); ++i) {
-    double own = stages[i].getTime() + extra[i].first + extra[i].second;
+    own = stages[i].getTime() + extra[i].first + extra[i].second;
     least = std::max(least, own * microBatches +
                                 (shape.splitsBackward() ? 0 : around) +
                                 dataExposed[i]);

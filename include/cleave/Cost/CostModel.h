@@ -86,7 +86,7 @@ public:
                                    double bytes);
 
   /// Seconds that no layout which differs from this one in schedule, virtual
-  /// stages, ZeRO or recomputation takes less than.
+  /// stages or ZeRO, or which recomputes more, takes less than.
   double getTimeBound(const TrainLayout &layout);
   /// Bytes that none which differs in schedule, virtual stages or ZeRO needs
   /// less than, on its fullest device.
@@ -138,6 +138,8 @@ private:
 
   const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,
                                 Recompute recompute);
+  /// All blocks, embedding and head, as if one device had them.
+  StageCost getWholeModel(const TrainLayout &layout);
   /// Fills `stages`, `chunks` and `counts`.
   void buildStages(const TrainLayout &layout);
   MemoryUse computeMemory(const TrainLayout &layout,
@@ -155,6 +157,9 @@ private:
   Block embedding, head;            ///< stand for the ends in a Cut
   std::vector<const Block *> kinds; ///< different blocks of the model
   std::vector<uint16_t> kindOf;     ///< each block's
+  std::vector<int64_t> kindCounts;
+  double wholeShare = -1; ///< share of blocks that `recomputing` counts
+  std::vector<int64_t> recomputing; ///< by kind
   PipelineModel pipeline;
 
   // Of the layout that was priced last.

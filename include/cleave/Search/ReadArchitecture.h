@@ -1,0 +1,22 @@
+//===- ReadArchitecture.h - The sizes that a config.json says -------------===//
+#ifndef CLEAVE_SEARCH_READARCHITECTURE_H
+#define CLEAVE_SEARCH_READARCHITECTURE_H
+
+#include "cleave/Cost/Architecture.h"
+#include "llvm/Support/Error.h"
+
+namespace cleave {
+
+/// Reads what cost depends on from a HuggingFace config.json: of every model
+/// that Frontend reads, and the sizes of further families, mixtures of experts
+/// and latent attention among them. Biases, norms of heads and multi-token
+/// prediction are left out. Errors name the file, the key and what is legal.
+llvm::Expected<Architecture> readArchitecture(llvm::StringRef text,
+                                              llvm::StringRef file);
+
+/// The same, from a file; refuses files over 16 MiB.
+llvm::Expected<Architecture> loadArchitecture(llvm::StringRef path);
+
+} // namespace cleave
+
+#endif // CLEAVE_SEARCH_READARCHITECTURE_H

@@ -1,0 +1,90 @@
+//===- Search.h - The best layout, with a proof ---------------------------===//
+#ifndef CLEAVE_SEARCH_SEARCH_H
+#define CLEAVE_SEARCH_SEARCH_H
+
+#include "cleave/Cost/CostModel.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace cleave {
+
+enum class Objective { Time, Memory, Cost };
+llvm::StringRef getName(Objective objective);
+
+/// What a layout must be (`tp=8`, `recompute!=full`), or must not.
+struct Constraint {
+  std::string text; ///< as given, for messages
+  std::string field, comparison;
+  int64_t value = 0;
+  bool forbids = false;
+
+  bool allows(int64_t actual) const;
+};
+
+/// Reads FIELD=VALUE; also !=, <, <=, >, >=. Errors list fields and names.
+llvm::Expected<Constraint> parseConstraint(llvm::StringRef text, bool forbids);
+
+/// A field of a layout by its name in constraints, plans and batches: tp, cp,
+/// cp-kind, dp, pp, virtual-stages, schedule, ep, expert-tp, sp, zero,
+/// shard-group, micro-batch, recompute.
+llvm::ArrayRef<llvm::StringRef> getLayoutFields();
+int64_t getField(const TrainLayout &layout, llvm::StringRef field);
+/// False if the field has no such value.
+bool setField(TrainLayout &layout, llvm::StringRef field,
+              llvm::StringRef value);
+/// A field's value as a person writes it.
+std::string getFieldText(const TrainLayout &layout, llvm::StringRef field);
+
+/// What a layout breaks, in words with the numbers; empty if it is legal.
+std::string checkLayout(const Architecture &model, const Machine &machine,
+                        const Workload &work, const TrainLayout &layout);
+
+struct SearchRequest {
+  Workload work;
+  Profile profile;
+  Objective objective = Objective::Time;
+  std::vector<Constraint> constraints;
+  int64_t top = 1;
+  double memoryLimit = 0; ///< bytes of a device; 0: all of it
+};
+
+struct Candidate {
+  TrainLayout layout;
+  Estimate estimate;
+  double value = 0; ///< of the objective: s, bytes or USD of a step
+};
+
+struct SearchResult {
+  std::vector<Candidate> best; ///< in order; as many as were asked for
+  int64_t space = 0;           ///< legal layouts
+  int64_t evaluated = 0;       ///< of them priced; bounds exclude the others
+  /// No layout's value is below this; that of the best if it is proven.
+  double bound = 0;
+  double seconds = 0; ///< of the search itself
+};
+
+/// The best layouts that use every device of the machine (with the objective
+/// cost, any number that divides it) and fit. Branch and bound: branches are
+/// taken in the order of their lower bounds, until the next bound exceeds what
+/// was found. Equal values are ordered by the order of enumeration. An error
+/// says which condition fails for the layout that is nearest to legal.
+llvm::Expected<SearchResult> search(const Architecture &model,
+                                    const Machine &machine,
+                                    const SearchRequest &request);
+
+/// Calls `visit` with every layout of the space, in a fixed order.
+void enumerateLayouts(const Architecture &model, const Machine &machine,
+                      const SearchRequest &request,
+                      llvm::function_ref<void(const TrainLayout &)> visit);
+
+/// Fastest layouts of less and less memory: the first is the fastest that fits,
+/// each next one fits into `count` equal steps of the limit, if there is one.
+llvm::Expected<std::vector<Candidate>>
+computeFront(const Architecture &model, const Machine &machine,
+             const SearchRequest &request, int64_t count);
+
+/// A layout in one line, what is 1 or off left out.
+std::string toString(const TrainLayout &layout);
+
+} // namespace cleave
+
+#endif // CLEAVE_SEARCH_SEARCH_H

@@ -1,0 +1,238 @@
+//===- ReadArchitecture.cpp - The sizes that a config.json says -----------===//
+#include "cleave/Search/ReadArchitecture.h"
+#include "cleave/Frontend/Model.h"
+#include "cleave/Json/Json.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace cleave;
+namespace json = llvm::json;
+
+static void addBlock(Architecture &model, const Block &block) {
+  if (!model.blocks.empty() && model.blocks.back().block == block)
+    ++model.blocks.back().count;
+  else
+    model.blocks.push_back({block, 1});
+}
+
+static Architecture convert(const Model &model) {
+  Architecture result;
+  result.name = model.modelType;
+  result.hidden = model.hidden;
+  result.vocab = model.vocab;
+  result.tied = model.tied;
+  if (model.positions)
+    result.positions = model.positions->getShape().front();
+  for (const LayerSpec &layer : model.layers) {
+    Block block;
+    block.heads = model.heads;
+    block.kvHeads = model.kvHeads;
+    block.headDim = block.valueDim = model.headDim;
+    block.window = layer.window;
+    block.gated = layer.gate.has_value();
+    block.ffn = model.intermediate;
+    addBlock(result, block);
+  }
+  return result;
+}
+
+namespace {
+/// Where a family's config.json says what, if it is not the usual key.
+struct Family {
+  llvm::StringRef type;
+  bool tied = false; ///< if the file does not say
+  bool gated = true;
+  llvm::StringRef experts; ///< key of their number; empty: there are none
+};
+} // namespace
+
+static constexpr Family families[] = {
+    {"arctic", false, true, "num_local_experts"},
+    {"bloom", true, false, ""},
+    {"dbrx", false, true, "moe_num_experts"},
+    {"deepseek", false, true, "n_routed_experts"},
+    {"deepseek_v2", false, true, "n_routed_experts"},
+    {"deepseek_v3", false, true, "n_routed_experts"},
+    {"falcon", true, false, ""},
+    {"gemma2", true, true, ""},
+    {"gemma3_text", true, true, ""},
+    {"glm4_moe", false, true, "n_routed_experts"},
+    {"gpt_oss", false, true, "num_local_experts"},
+    {"granitemoe", false, true, "num_local_experts"},
+    {"kimi_k2", false, true, "n_routed_experts"},
+    {"mixtral", false, true, "num_local_experts"},
+    {"nemotron", false, false, ""},
+    {"olmo", false, true, ""},
+    {"olmo3", false, true, ""},
+    {"olmoe", false, true, "num_experts"},
+    {"phi", false, false, ""},
+    {"phimoe", false, true, "num_local_experts"},
+    {"qwen2_moe", false, true, "num_experts"},
+    {"qwen3_moe", false, true, "num_experts"},
+    {"smollm3", true, true, ""},
+};
+
+namespace {
+class SizeReader {
+public:
+  SizeReader(const json::Object &object, const Family &family,
+             llvm::StringRef file)
+      : object(object), family(family), file(file) {}
+
+  llvm::Expected<Architecture> read() {
+    Architecture model;
+    model.name = family.type.str();
+    model.hidden = need({"hidden_size", "d_model", "n_embed", "n_embd"});
+    model.vocab = need({"vocab_size"});
+    model.tied = object.getBoolean("tie_word_embeddings").value_or(family.tied);
+    int64_t layers = need({"num_hidden_layers", "n_layers", "n_layer"});
+    Block block = readAttention(model.hidden);
+    if (message.empty() && (layers > 4096 || block.heads > model.hidden))
+      fail("num_hidden_layers", "expects at most 4096 layers and as many heads "
+                                "as channels");
+    for (int64_t i = 0; message.empty() && i != layers; ++i) {
+      Block layer = block;
+      layer.window = hasWindow(i) ? get({"sliding_window"}) : 0;
+      readMLP(layer, model.hidden, i);
+      addBlock(model, layer);
+    }
+    if (!message.empty())
+      return llvm::createStringError(message);
+    return model;
+  }
+
+private:
+  /// The first of these keys that is there, here or one level below.
+  int64_t get(std::initializer_list<llvm::StringRef> keys, int64_t absent = 0) {
+    for (llvm::StringRef key : keys)
+      for (const json::Object *at : {&object, object.getObject("attn_config"),
+                                     object.getObject("ffn_config")}) {
+        const json::Value *value = at ? at->get(key) : nullptr;
+        if (!value || value->kind() == json::Value::Null)
+          continue;
+        std::optional<int64_t> number = value->getAsInteger();
+        if (number && *number >= 0 && *number <= (int64_t(1) << 31))
+          return *number;
+        fail(key, "expects a whole number from 0");
+      }
+    return absent;
+  }
+  int64_t need(std::initializer_list<llvm::StringRef> keys) {
+    int64_t value = get(keys);
+    if (value == 0)
+      fail(*keys.begin(), "expects a whole number from 1");
+    return std::max<int64_t>(value, 1);
+  }
+  void fail(llvm::StringRef key, const llvm::Twine &what) {
+    if (message.empty())
+      message = (file + ": key \"" + key + "\": " + what).str();
+  }
+
+  Block readAttention(int64_t hidden) {
+    Block block;
+    block.gated = family.gated;
+    block.heads = need({"num_attention_heads", "n_heads", "n_head"});
+    block.headDim = get({"head_dim"}, hidden / block.heads);
+    block.valueDim = block.headDim;
+    block.kvHeads =
+        get({"num_key_value_heads", "num_kv_heads", "kv_n_heads"}, block.heads);
+    if (family.type == "falcon" &&
+        object.getBoolean("multi_query").value_or(true) &&
+        !object.getBoolean("new_decoder_architecture").value_or(false))
+      block.kvHeads = 1;
+    block.latentRank = get({"kv_lora_rank"});
+    if (block.latentRank > 0) {
+      block.kvHeads = block.heads;
+      block.queryRank = get({"q_lora_rank"});
+      block.sharedKeyDim = need({"qk_rope_head_dim"});
+      block.headDim = need({"qk_nope_head_dim"}) + block.sharedKeyDim;
+      block.valueDim = need({"v_head_dim"});
+    }
+    if (block.headDim < 1 || block.kvHeads < 1)
+      fail("num_attention_heads", "expects heads of one channel and more");
+    return block;
+  }
+
+  /// Layers with a sliding window, by the file or by the family's pattern.
+  bool hasWindow(int64_t layer) {
+    if (const json::Array *types = object.getArray("layer_types"))
+      return layer < int64_t(types->size()) &&
+             (*types)[size_t(layer)].getAsString() == "sliding_attention";
+    if (family.type == "gemma2" || family.type == "gpt_oss")
+      return layer % 2 == 0;
+    if (family.type == "gemma3_text")
+      return (layer + 1) % get({"sliding_window_pattern"}, 6) != 0;
+    if (family.type == "olmo3")
+      return (layer + 1) % 4 != 0;
+    if (family.type == "mixtral" || family.type == "phimoe")
+      return true;
+    return object.getBoolean("use_sliding_window").value_or(false) &&
+           layer >= get({"max_window_layers"});
+  }
+
+  void readMLP(Block &block, int64_t hidden, int64_t layer) {
+    int64_t width = get({"intermediate_size", "ffn_hidden_size", "n_inner"});
+    block.ffn = width > 0 ? width : 4 * hidden;
+    if (family.experts.empty() || !isSparse(layer))
+      return;
+    block.ffn = 0;
+    block.experts = need({family.experts});
+    block.expertsPerToken = need({"num_experts_per_tok", "moe_top_k"});
+    block.expertFfn =
+        get({"moe_intermediate_size"}, width > 0 ? width : 4 * hidden);
+    block.sharedFfn = get({"shared_expert_intermediate_size"},
+                          get({"n_shared_experts"}) * block.expertFfn);
+    if (family.type == "arctic")
+      block.sharedFfn = hidden; // beside the experts, on every token
+    if (block.expertsPerToken > block.experts)
+      fail("num_experts_per_tok", "expects at most as many as there are");
+  }
+
+  bool isSparse(int64_t layer) {
+    if (const json::Array *dense = object.getArray("mlp_only_layers"))
+      for (const json::Value &each : *dense)
+        if (each.getAsInteger() == layer)
+          return false;
+    int64_t step = std::max<int64_t>(
+        get({"decoder_sparse_step", "moe_layer_frequency"}, 1), 1);
+    if ((layer + 1) % step != 0)
+      return false;
+    return layer >= get({"first_k_dense_replace"}) &&
+           layer % std::max<int64_t>(get({"moe_layer_freq"}, 1), 1) == 0;
+  }
+
+  const json::Object &object;
+  const Family &family;
+  llvm::StringRef file;
+  std::string message;
+};
+} // namespace
+
+llvm::Expected<Architecture> cleave::readArchitecture(llvm::StringRef text,
+                                                      llvm::StringRef file) {
+  llvm::Expected<json::Value> root = parseJson(text, file);
+  if (!root)
+    return root.takeError();
+  if (const json::Object *object = root->getAsObject()) {
+    std::optional<llvm::StringRef> type = object->getString("model_type");
+    const Family *family = llvm::find_if(
+        families, [&](const Family &each) { return type == each.type; });
+    if (family != std::end(families))
+      return SizeReader(*object, *family, file).read();
+  }
+  llvm::Expected<Model> model = parseModel(text, file);
+  if (!model)
+    return model.takeError();
+  return convert(*model);
+}
+
+llvm::Expected<Architecture> cleave::loadArchitecture(llvm::StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return llvm::createStringError(path + ": " + buffer.getError().message());
+  if ((*buffer)->getBufferSize() > (16 << 20))
+    return llvm::createStringError(path + ": is larger than 16 MiB");
+  return readArchitecture((*buffer)->getBuffer(), path);
+}

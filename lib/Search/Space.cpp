@@ -1,0 +1,312 @@
+//===- Space.cpp - Which layouts there are --------------------------------===//
+#include "Space.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <numeric>
+
+using namespace cleave;
+
+/// More chunks of a device only add sends to what is left of the bubble.
+static constexpr int64_t maxVirtualStages = 8;
+
+/// Divisors of n, ascending.
+static std::vector<int64_t> getDivisors(int64_t n) {
+  std::vector<int64_t> low, high;
+  for (int64_t i = 1; i * i <= n; ++i)
+    if (n % i == 0) {
+      low.push_back(i);
+      if (i != n / i)
+        high.push_back(n / i);
+    }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+/// Key-value heads are cut, or each is copied to ranks of the same number.
+static bool cutsHeads(const Block &block, int64_t ranks) {
+  return block.heads % ranks == 0 &&
+         (block.latentRank > 0 || block.kvHeads % ranks == 0 ||
+          ranks % block.kvHeads == 0);
+}
+
+static std::string checkTensor(const Architecture &model,
+                               const Machine &machine, int64_t tp) {
+  if (machine.getDevicesPerNode() % tp != 0)
+    return llvm::formatv("tp {0} does not divide the {1} devices of a node", tp,
+                         machine.getDevicesPerNode());
+  for (const auto &[block, count] : model.blocks) {
+    if (!cutsHeads(block, tp))
+      return llvm::formatv("tp {0} does not divide {1} heads with {2} of keys",
+                           tp, block.heads, block.kvHeads);
+    for (int64_t width : {block.ffn, block.sharedFfn})
+      if (width % tp != 0)
+        return llvm::formatv("tp {0} does not divide the MLP's width {1}", tp,
+                             width);
+  }
+  return "";
+}
+
+static std::string checkContext(const Architecture &model, int64_t seqLen,
+                                int64_t tp, int64_t cp, ContextKind kind) {
+  if (cp == 1)
+    return kind == ContextKind::AllGather ? ""
+                                          : "without cp there is no kind of it";
+  // Each rank has a piece from the front and one from the back, so that the
+  // causal mask leaves all of them the same work.
+  if (seqLen % (2 * cp) != 0)
+    return llvm::formatv("cp {0} does not cut {1} tokens into 2 cp pieces", cp,
+                         seqLen);
+  if (kind == ContextKind::Ulysses)
+    for (const auto &[block, count] : model.blocks)
+      if (!cutsHeads(block, tp * cp))
+        return llvm::formatv(
+            "ulysses: tp x cp = {0} does not divide {1} heads with {2} of keys",
+            tp * cp, block.heads, block.kvHeads);
+  return "";
+}
+
+static std::string checkExperts(const Architecture &model, int64_t tp,
+                                int64_t ranks, int64_t ep, int64_t expertTp) {
+  bool sparse = false;
+  for (const auto &[block, count] : model.blocks)
+    if (block.isSparse()) {
+      sparse = true;
+      if (block.experts % ep != 0)
+        return llvm::formatv("ep {0} does not divide {1} experts", ep,
+                             block.experts);
+      if (block.expertFfn % expertTp != 0)
+        return llvm::formatv("expert-tp {0} does not divide an expert's "
+                             "width {1}",
+                             expertTp, block.expertFfn);
+    }
+  if (!sparse && (ep > 1 || expertTp > 1))
+    return "the model has no experts";
+  if (expertTp != 1 && expertTp != tp)
+    return llvm::formatv("expert-tp {0} is neither 1 nor tp {1}", expertTp, tp);
+  if (ranks % (ep * expertTp) != 0)
+    return llvm::formatv("ep x expert-tp = {0} does not divide the {1} ranks "
+                         "of tp x cp x dp",
+                         ep * expertTp, ranks);
+  return "";
+}
+
+static std::string checkSchedule(const TrainLayout &layout, int64_t blocks,
+                                 int64_t microBatches) {
+  int64_t chunks = layout.virtualStages;
+  if (layout.pp == 1)
+    return layout.schedule == Schedule::OneFOneB && chunks == 1
+               ? ""
+               : "one stage needs no schedule";
+  bool chunked = layout.schedule == Schedule::Interleaved ||
+                 layout.schedule == Schedule::ZeroBubbleV;
+  if (chunked != (chunks > 1))
+    return llvm::formatv("{0} does not have {1} virtual stages",
+                         getName(layout.schedule), chunks);
+  if (layout.schedule == Schedule::ZeroBubbleV && chunks != 2)
+    return "zb-v has 2 virtual stages";
+  if (chunks > maxVirtualStages)
+    return llvm::formatv("{0} virtual stages are more than {1}", chunks,
+                         maxVirtualStages);
+  if (layout.pp * chunks > blocks)
+    return llvm::formatv("{0} stages of {1} chunks are more than {2} blocks",
+                         layout.pp, chunks, blocks);
+  if (layout.schedule == Schedule::Interleaved && microBatches % layout.pp)
+    return llvm::formatv("interleaved: pp {0} does not divide {1} "
+                         "micro-batches",
+                         layout.pp, microBatches);
+  return "";
+}
+
+static std::string checkZero(const TrainLayout &layout) {
+  int64_t ranks = layout.dp * layout.cp;
+  if (ranks == 1 && layout.zero > 0)
+    return "zero needs dp or cp";
+  if (layout.zeroGroup == 0)
+    return "";
+  if (layout.zero == 0)
+    return "a shard group needs zero 1 or more";
+  if (layout.zeroGroup < 2 || layout.zeroGroup >= ranks ||
+      ranks % layout.zeroGroup != 0)
+    return llvm::formatv("shard-group {0} does not cut dp x cp = {1}",
+                         layout.zeroGroup, ranks);
+  return "";
+}
+
+std::string cleave::checkLayout(const Architecture &model,
+                                const Machine &machine, const Workload &work,
+                                const TrainLayout &layout) {
+  if (layout.getDevices() != machine.devices)
+    return llvm::formatv("tp x cp x dp x pp = {0}, there are {1} devices",
+                         layout.getDevices(), machine.devices);
+  int64_t blocks = model.getNumBlocks(), ranks = layout.dp * layout.microBatch;
+  if (layout.pp > blocks)
+    return llvm::formatv("pp {0} is more than {1} blocks", layout.pp, blocks);
+  if (std::string wrong = checkTensor(model, machine, layout.tp);
+      !wrong.empty())
+    return wrong;
+  if (std::string wrong = checkContext(model, work.seqLen, layout.tp, layout.cp,
+                                       layout.contextKind);
+      !wrong.empty())
+    return wrong;
+  if (layout.sequenceParallel &&
+      (layout.tp == 1 || work.seqLen / layout.cp % layout.tp != 0))
+    return llvm::formatv("sp: tp {0} does not cut the {1} tokens of a rank",
+                         layout.tp, work.seqLen / layout.cp);
+  if (work.globalBatch % ranks != 0)
+    return llvm::formatv(
+        "dp x micro-batch = {0} does not divide the global batch {1}", ranks,
+        work.globalBatch);
+  if (std::string wrong =
+          checkExperts(model, layout.tp, layout.tp * layout.cp * layout.dp,
+                       layout.ep, layout.expertTp);
+      !wrong.empty())
+    return wrong;
+  if (std::string wrong =
+          checkSchedule(layout, blocks, work.globalBatch / ranks);
+      !wrong.empty())
+    return wrong;
+  return checkZero(layout);
+}
+
+bool Space::allows(const TrainLayout &layout,
+                   std::initializer_list<llvm::StringRef> fields) const {
+  for (const Constraint &constraint : request.constraints)
+    for (llvm::StringRef field : fields)
+      if (constraint.field == field &&
+          !constraint.allows(getField(layout, field)))
+        return false;
+  return true;
+}
+
+void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
+  const Workload &work = request.work;
+  int64_t blocks = model.getNumBlocks();
+  std::vector<int64_t> expertDivisors{1};
+  for (const auto &[block, count] : model.blocks)
+    if (block.isSparse())
+      expertDivisors = getDivisors(block.experts);
+  TrainLayout layout;
+  for (int64_t tp :
+       getDivisors(std::gcd(machine.devices, machine.getDevicesPerNode()))) {
+    layout = TrainLayout();
+    layout.tp = tp;
+    if (!allows(layout, {"tp"}) || !checkTensor(model, machine, tp).empty())
+      continue;
+    for (int64_t cp : getDivisors(machine.devices / tp)) {
+      for (ContextKind kind :
+           {ContextKind::AllGather, ContextKind::Ring, ContextKind::Ulysses}) {
+        layout.cp = cp;
+        layout.contextKind = kind;
+        if (!checkContext(model, work.seqLen, tp, cp, kind).empty() ||
+            !allows(layout, {"cp", "cp-kind"}))
+          continue;
+        for (int64_t pp : getDivisors(machine.devices / tp / cp)) {
+          layout.pp = pp;
+          layout.dp = machine.devices / tp / cp / pp;
+          if (pp > blocks || work.globalBatch % layout.dp != 0 ||
+              !allows(layout, {"pp", "dp"}))
+            continue;
+          for (int64_t microBatch : getDivisors(work.globalBatch / layout.dp)) {
+            layout.microBatch = microBatch;
+            if (!allows(layout, {"micro-batch"}))
+              continue;
+            for (bool sp : {false, true}) {
+              layout.sequenceParallel = sp;
+              if ((sp && (tp == 1 || work.seqLen / cp % tp != 0)) ||
+                  !allows(layout, {"sp"}))
+                continue;
+              for (int64_t expertTp : {int64_t(1), tp}) {
+                layout.expertTp = expertTp;
+                for (int64_t ep : expertDivisors) {
+                  layout.ep = ep;
+                  if (checkExperts(model, tp, tp * cp * layout.dp, ep, expertTp)
+                          .empty() &&
+                      allows(layout, {"ep", "expert-tp"}))
+                    visit(layout);
+                }
+                if (tp == 1)
+                  break;
+              }
+              layout.ep = layout.expertTp = 1;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+void Space::getRecomputes(std::vector<TrainLayout> &options,
+                          const TrainLayout &branch) const {
+  options.clear();
+  TrainLayout layout = branch;
+  auto add = [&](Recompute recompute, unsigned modules, double share) {
+    layout.recompute = recompute;
+    layout.recomputedModules = modules;
+    layout.recomputeShare = share;
+    if (allows(layout, {"recompute"}))
+      options.push_back(layout);
+  };
+  unsigned usual = TrainLayout().recomputedModules;
+  add(Recompute::None, usual, 1);
+  add(Recompute::Selective, recomputeAttention, 1);
+  add(Recompute::Selective,
+      recomputeNorms | recomputeActivation | recomputeExpertActivation, 1);
+  for (double share : {0.25, 0.5, 0.75, 1.})
+    add(Recompute::Full, usual, share);
+}
+
+void Space::getSchedules(std::vector<TrainLayout> &options,
+                         const TrainLayout &branch) const {
+  options.clear();
+  int64_t blocks = model.getNumBlocks();
+  int64_t microBatches =
+      request.work.globalBatch / (branch.dp * branch.microBatch);
+  TrainLayout layout = branch;
+  for (Schedule schedule :
+       {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
+        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV})
+    for (int64_t chunks = 1; chunks <= maxVirtualStages; ++chunks) {
+      layout.schedule = schedule;
+      layout.virtualStages = chunks;
+      if (checkSchedule(layout, blocks, microBatches).empty() &&
+          allows(layout, {"schedule", "virtual-stages"}))
+        options.push_back(layout);
+    }
+}
+
+void Space::getZeros(std::vector<TrainLayout> &options,
+                     const TrainLayout &branch) const {
+  options.clear();
+  TrainLayout layout = branch;
+  int64_t ranks = branch.dp * branch.cp;
+  std::vector<int64_t> groups = getDivisors(ranks);
+  groups.front() = 0;
+  if (groups.size() > 1)
+    groups.pop_back();
+  for (layout.zero = 0; layout.zero <= 3; ++layout.zero)
+    for (int64_t group : groups) {
+      layout.zeroGroup = group;
+      if (checkZero(layout).empty() && allows(layout, {"zero", "shard-group"}))
+        options.push_back(layout);
+    }
+}
+
+void cleave::enumerateLayouts(
+    const Architecture &model, const Machine &machine,
+    const SearchRequest &request,
+    llvm::function_ref<void(const TrainLayout &)> visit) {
+  Space space(model, machine, request);
+  std::vector<TrainLayout> recomputes, schedules, zeros;
+  space.visit([&](const TrainLayout &branch) {
+    space.getRecomputes(recomputes, branch);
+    for (const TrainLayout &recompute : recomputes) {
+      space.getSchedules(schedules, recompute);
+      for (const TrainLayout &schedule : schedules) {
+        space.getZeros(zeros, schedule);
+        for (const TrainLayout &layout : zeros)
+          visit(layout);
+      }
+    }
+  });
+}

@@ -1,0 +1,62 @@
+//===- ReadArchitectureTest.cpp - Sizes of published models ---------------===//
+#include "cleave/Search/ReadArchitecture.h"
+#include "cleave/Json/Json.h"
+#include "gtest/gtest.h"
+#include <set>
+
+using namespace cleave;
+
+static const std::string configs = CLEAVE_TEST_DATA "/configs/";
+
+/// test/data/configs/expected-counts.json has the parameters of the published
+/// checkpoints.
+TEST(ReadArchitecture, CountsPublishedParameters) {
+  llvm::Expected<llvm::json::Value> counts =
+      loadJson(configs + "expected-counts.json");
+  ASSERT_TRUE(bool(counts));
+  // An embedding of another width than the model.
+  const std::set<std::string> other = {"opt-350m"};
+  // Families whose sizes the reader does not know.
+  const std::set<std::string> unknown = {
+      "deepseek-v3.2", "llama-4-scout-17b-16e-instruct",
+      "nemotron-h-56b-base-8k", "phi-1_5", "phi-2"};
+  std::set<std::string> types;
+  int64_t read = 0;
+  for (const auto &[name, entry] : *counts->getAsObject()) {
+    const llvm::json::Object &row = *entry.getAsObject();
+    std::optional<int64_t> expected = row.getInteger("parameters");
+    llvm::Expected<Architecture> model =
+        loadArchitecture(configs + name.str() + ".json");
+    EXPECT_EQ(bool(model), !unknown.count(name.str())) << name.str();
+    if (!model) {
+      EXPECT_NE(llvm::toString(model.takeError()).find(name.str()),
+                std::string::npos);
+      continue;
+    }
+    if (!expected || other.count(name.str()))
+      continue;
+    ++read;
+    types.insert(row.getString("model_type")->str());
+    EXPECT_NEAR(model->getParameters() / double(*expected), 1, 1e-3)
+        << name.str();
+  }
+  EXPECT_GE(read, 80);
+  for (const char *type : {"llama", "mixtral", "deepseek_v2", "deepseek_v3",
+                           "qwen2_moe", "qwen3_moe", "gpt_oss", "dbrx"})
+    EXPECT_TRUE(types.count(type)) << type;
+}
+
+static std::string getError(llvm::StringRef text) {
+  llvm::Expected<Architecture> model = readArchitecture(text, "config.json");
+  return model ? "" : llvm::toString(model.takeError());
+}
+
+TEST(ReadArchitecture, NamesWhatIsWrong) {
+  EXPECT_EQ(getError(R"({"model_type": "mixtral"})"),
+            "config.json: key \"hidden_size\": expects a whole number from 1");
+  EXPECT_EQ(getError(R"({"model_type": "mixtral", "hidden_size": -1})"),
+            "config.json: key \"hidden_size\": expects a whole number from 0");
+  EXPECT_NE(getError(R"({"model_type": "nothing"})").find("nothing"),
+            std::string::npos);
+  EXPECT_NE(getError("[").find("config.json"), std::string::npos);
+}

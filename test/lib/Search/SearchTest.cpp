@@ -1,0 +1,261 @@
+//===- SearchTest.cpp - Branch and bound against brute force --------------===//
+#include "cleave/Search/Search.h"
+#include "llvm/ADT/STLExtras.h"
+#include "gtest/gtest.h"
+#include <random>
+
+using namespace cleave;
+
+static Architecture makeModel(int64_t layers, int64_t hidden, int64_t heads,
+                              int64_t kvHeads, int64_t ffn) {
+  Architecture model;
+  model.name = "test";
+  model.hidden = hidden;
+  model.vocab = 32000;
+  Block block;
+  block.heads = heads;
+  block.kvHeads = kvHeads;
+  block.headDim = block.valueDim = hidden / heads;
+  block.ffn = ffn;
+  model.blocks.push_back({block, layers});
+  return model;
+}
+
+static Machine makeMachine(const char *preset) {
+  llvm::Expected<Machine> machine = getMachine(preset);
+  EXPECT_TRUE(bool(machine));
+  return *machine;
+}
+
+static SearchRequest makeRequest(const Machine &machine, int64_t seqLen,
+                                 int64_t batch) {
+  SearchRequest request;
+  request.work = {seqLen, batch, DType::BF16};
+  request.profile.attention = machine.device.attention.begin()->first;
+  return request;
+}
+
+static Constraint parse(const char *text, bool forbids) {
+  llvm::Expected<Constraint> constraint = parseConstraint(text, forbids);
+  EXPECT_TRUE(bool(constraint)) << text;
+  return *constraint;
+}
+
+/// Values of all layouts that fit, ascending.
+static std::vector<double> bruteForce(const Architecture &model,
+                                      const Machine &machine,
+                                      const SearchRequest &request,
+                                      int64_t &space) {
+  CostModel costs(model, machine, request.work, request.profile);
+  std::vector<double> values;
+  space = 0;
+  double limit =
+      request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
+  enumerateLayouts(model, machine, request, [&](const TrainLayout &layout) {
+    ++space;
+    EXPECT_EQ(checkLayout(model, machine, request.work, layout), "");
+    Estimate estimate = costs.price(layout);
+    if (estimate.memory.getTotal() <= limit)
+      values.push_back(request.objective == Objective::Memory
+                           ? estimate.memory.getTotal()
+                           : estimate.step);
+  });
+  llvm::sort(values);
+  return values;
+}
+
+TEST(Search, EqualsBruteForce) {
+  std::mt19937 random(11);
+  auto pick = [&](std::initializer_list<int64_t> values) {
+    return *(values.begin() + random() % values.size());
+  };
+  int64_t solved = 0, refused = 0;
+  for (int instance = 0; instance != 400; ++instance) {
+    int64_t heads = pick({4, 8, 16});
+    Architecture model =
+        makeModel(pick({2, 3, 5, 8}), heads * pick({64, 128}), heads,
+                  pick({1, 2, 4}), pick({1024, 4096, 6000}));
+    if (random() % 4 == 0) {
+      BlockRun sparse = model.blocks.front();
+      sparse.block.ffn = 0;
+      sparse.block.experts = pick({4, 6, 8});
+      sparse.block.expertsPerToken = 2;
+      sparse.block.expertFfn = 1024;
+      sparse.count = 1;
+      model.blocks.push_back(sparse);
+    }
+    model.tied = random() % 2;
+    Machine machine =
+        makeMachine((std::string(pick({0, 1}) ? "h100-sxm:" : "a100-80:") +
+                     std::to_string(pick({1, 2, 4, 6, 8, 16})))
+                        .c_str());
+    SearchRequest request =
+        makeRequest(machine, pick({512, 2048}), pick({4, 8, 12}));
+    request.objective = random() % 4 ? Objective::Time : Objective::Memory;
+    request.top = 3;
+    if (random() % 2)
+      request.memoryLimit = 1e9 * double(pick({1, 2, 4, 8, 16}));
+    if (random() % 3 == 0)
+      request.constraints.push_back(
+          parse(random() % 2 ? "recompute=full" : "pp>1", random() % 2));
+    int64_t space = 0;
+    std::vector<double> values = bruteForce(model, machine, request, space);
+    llvm::Expected<SearchResult> result = search(model, machine, request);
+    if (values.empty()) {
+      ASSERT_FALSE(bool(result)) << instance;
+      EXPECT_NE(llvm::toString(result.takeError()), "");
+      ++refused;
+      continue;
+    }
+    ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+    ++solved;
+    EXPECT_EQ(result->space, space) << instance;
+    EXPECT_LE(result->evaluated, space);
+    EXPECT_EQ(result->bound, result->best.front().value);
+    ASSERT_EQ(result->best.size(), std::min<size_t>(3, values.size()));
+    for (size_t i = 0; i != result->best.size(); ++i)
+      EXPECT_NEAR(result->best[i].value / values[i], 1, 1e-12) << instance;
+  }
+  EXPECT_GE(solved, 300);
+  EXPECT_GE(refused, 10);
+}
+
+/// The space itself against every combination of degrees that is legal.
+TEST(Search, SpaceIsWhatIsLegal) {
+  Architecture model = makeModel(4, 512, 8, 2, 1024);
+  Machine machine = makeMachine("h100-sxm:8");
+  SearchRequest request = makeRequest(machine, 512, 8);
+  std::map<std::string, int64_t> seen;
+  auto getKey = [](TrainLayout layout) {
+    std::string key;
+    for (llvm::StringRef field : getLayoutFields())
+      if (field != "recompute")
+        key += getFieldText(layout, field) + " ";
+    return key;
+  };
+  enumerateLayouts(model, machine, request,
+                   [&](const TrainLayout &layout) { ++seen[getKey(layout)]; });
+  int64_t legal = 0;
+  TrainLayout at;
+  for (at.tp = 1; at.tp <= 8; ++at.tp)
+    for (at.cp = 1; at.cp <= 8; ++at.cp)
+      for (at.pp = 1; at.pp <= 8; ++at.pp)
+        for (at.dp = 1; at.dp <= 8; ++at.dp)
+          for (at.microBatch = 1; at.microBatch <= 8; ++at.microBatch)
+            for (int kind = 0; kind != 3; ++kind)
+              for (int schedule = 0; schedule != 6; ++schedule)
+                for (at.virtualStages = 1; at.virtualStages <= 4;
+                     ++at.virtualStages)
+                  for (at.zero = 0; at.zero <= 3; ++at.zero)
+                    for (at.zeroGroup = 0; at.zeroGroup <= 8; ++at.zeroGroup)
+                      for (bool sp : {false, true}) {
+                        at.sequenceParallel = sp;
+                        at.schedule = Schedule(schedule);
+                        at.contextKind = ContextKind(kind);
+                        if (at.getDevices() != 8 ||
+                            !checkLayout(model, machine, request.work, at)
+                                 .empty())
+                          continue;
+                        ++legal;
+                        EXPECT_EQ(seen[getKey(at)], 7) << toString(at);
+                      }
+  EXPECT_EQ(legal, int64_t(seen.size()));
+  EXPECT_GT(legal, 500);
+}
+
+TEST(Search, SameAnswerTwice) {
+  Architecture model = makeModel(32, 4096, 32, 8, 14336);
+  Machine machine = makeMachine("h100-sxm:64");
+  SearchRequest request = makeRequest(machine, 4096, 128);
+  request.top = 20;
+  llvm::Expected<SearchResult> a = search(model, machine, request);
+  llvm::Expected<SearchResult> b = search(model, machine, request);
+  ASSERT_TRUE(bool(a) && bool(b));
+  ASSERT_EQ(a->best.size(), 20u);
+  for (size_t i = 0; i != 20; ++i) {
+    EXPECT_EQ(a->best[i].layout, b->best[i].layout);
+    EXPECT_EQ(a->best[i].value, b->best[i].value);
+  }
+  // A shorter list is the start of a longer one.
+  request.top = 1;
+  llvm::Expected<SearchResult> one = search(model, machine, request);
+  ASSERT_TRUE(bool(one));
+  EXPECT_EQ(one->best[0].layout, a->best[0].layout);
+  EXPECT_LT(one->evaluated, one->space);
+}
+
+TEST(Search, CostMayUseFewerDevices) {
+  Architecture model = makeModel(4, 512, 8, 2, 1024);
+  Machine machine = makeMachine("h100-sxm:64");
+  SearchRequest request = makeRequest(machine, 512, 64);
+  request.objective = Objective::Cost;
+  llvm::Expected<SearchResult> result = search(model, machine, request);
+  ASSERT_TRUE(bool(result));
+  const Candidate &best = result->best.front();
+  EXPECT_LT(best.layout.getDevices(), 64);
+  EXPECT_NEAR(best.value,
+              best.estimate.step * double(best.layout.getDevices()) *
+                  machine.device.pricePerHour / 3600,
+              1e-12);
+}
+
+TEST(Search, FrontFallsAndRises) {
+  Architecture model = makeModel(32, 4096, 32, 8, 14336);
+  Machine machine = makeMachine("h100-sxm:64");
+  SearchRequest request = makeRequest(machine, 4096, 128);
+  llvm::Expected<std::vector<Candidate>> front =
+      computeFront(model, machine, request, 10);
+  ASSERT_TRUE(bool(front));
+  ASSERT_GE(front->size(), 3u);
+  for (size_t i = 1; i != front->size(); ++i) {
+    EXPECT_LT((*front)[i].estimate.memory.getTotal(),
+              (*front)[i - 1].estimate.memory.getTotal());
+    EXPECT_GE((*front)[i].estimate.step, (*front)[i - 1].estimate.step);
+  }
+}
+
+static std::string getError(const Architecture &model, const char *preset,
+                            int64_t batch,
+                            std::vector<Constraint> constraints = {}) {
+  Machine machine = makeMachine(preset);
+  SearchRequest request = makeRequest(machine, 2048, batch);
+  request.constraints = std::move(constraints);
+  llvm::Expected<SearchResult> result = search(model, machine, request);
+  return result ? "" : llvm::toString(result.takeError());
+}
+
+TEST(Search, SaysWhatIsImpossible) {
+  Architecture model = makeModel(4, 1024, 8, 8, 4096);
+  // 5 x 2^k devices: 4 blocks and 2,048 tokens leave 5 for dp.
+  std::string batch = getError(model, "h100-sxm:40", 8);
+  EXPECT_NE(batch.find("global batch 8 is not divisible"), std::string::npos)
+      << batch;
+  EXPECT_NE(batch.find("a global batch of 10 works"), std::string::npos)
+      << batch;
+  EXPECT_NE(batch.find("or 32 devices"), std::string::npos) << batch;
+  std::string pinned = getError(model, "h100-sxm:8", 8, {parse("tp=3", false)});
+  EXPECT_NE(pinned.find("--pin tp=3"), std::string::npos) << pinned;
+  Architecture large = makeModel(64, 16384, 128, 8, 65536);
+  std::string memory = getError(large, "h100-sxm:8", 8);
+  EXPECT_NE(memory.find("nothing fits"), std::string::npos) << memory;
+  EXPECT_NE(memory.find("devices are enough"), std::string::npos) << memory;
+}
+
+TEST(Search, ConstraintsAreRead) {
+  EXPECT_TRUE(parse("tp=8", false).allows(8));
+  EXPECT_FALSE(parse("tp=8", false).allows(4));
+  EXPECT_FALSE(parse("pp>1", true).allows(2));
+  EXPECT_TRUE(parse("pp>1", true).allows(1));
+  EXPECT_TRUE(parse("schedule!=zb-v", false).allows(int64_t(Schedule::GPipe)));
+  for (auto [text, says] :
+       {std::pair("tq=8", "unknown field \"tq\""),
+        {"tp", "expects FIELD=VALUE"},
+        {"tp=x", "\"x\" is not a legal number of tp"},
+        {"schedule=zb", "one of gpipe, 1f1b, interleaved"},
+        {"zero=4", "\"4\" is not a legal number of zero"}}) {
+    llvm::Expected<Constraint> constraint = parseConstraint(text, false);
+    ASSERT_FALSE(bool(constraint)) << text;
+    std::string error = llvm::toString(constraint.takeError());
+    EXPECT_NE(error.find(says), std::string::npos) << error;
+  }
+}
