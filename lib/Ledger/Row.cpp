@@ -93,22 +93,26 @@ static bool says(llvm::StringRef text, llvm::StringRef word) {
 
 /// The preset of a GPU as sources print it; empty if there is none.
 static llvm::StringRef getPreset(llvm::StringRef gpu) {
-  // A cap that is not stated cannot be priced.
-  if (gpu.contains("power limited"))
+  // A cap that is not stated cannot be priced, and cards in PCIe slots have
+  // other clocks and links.
+  if (says(gpu, "power limited") || says(gpu, "PCIe"))
     return "";
-  return llvm::StringSwitch<llvm::StringRef>(gpu)
-      .StartsWith("A100-40", "a100-40")
-      .StartsWith("A100", "a100-80")
-      .StartsWith("H100-96GB HBM2e", "h100-96-hbm2e")
-      .StartsWith("H100", "h100-sxm")
-      .StartsWith("H800", "h800")
-      .StartsWith("H200", "h200")
-      .StartsWith("GB200", "gb200-nvl72")
-      .StartsWith("GB300", "gb300-nvl72")
-      .StartsWith("B200", "b200")
-      .StartsWith("B300", "b300")
-      .StartsWith("V100", "v100-32")
-      .Default("");
+  static constexpr std::pair<llvm::StringRef, llvm::StringRef> presets[] = {
+      {"GB300", "gb300-nvl72"}, {"GB200", "gb200-nvl72"}, {"GH200", "gh200"},
+      {"B300", "b300"},         {"B200", "b200"},         {"H200", "h200"},
+      {"H20", "h20"},           {"H800", "h800"},         {"H100", "h100-sxm"},
+      {"A800", "a800-80"},      {"A100", "a100-80"},      {"V100", "v100-32"},
+      {"MI300X", "mi300x"},
+  };
+  for (auto [name, preset] : presets)
+    if (says(gpu, name)) {
+      if (preset == "h100-sxm" && says(gpu, "HBM2e"))
+        return "h100-96-hbm2e";
+      if (preset == "a100-80" && says(gpu, "40"))
+        return "a100-40";
+      return preset;
+    }
+  return "";
 }
 
 /// Gb/s of a node's network as sources print it: "8x400Gb/s", "1600 Gb/s per
