@@ -45,20 +45,9 @@ private:
 static LogicalResult runStages(ModuleOp module, const CompileOptions &options) {
   for (const Stage &stage : getStages()) {
     PassManager pm(module.getContext());
-    // The step is placed as the plan at hand says, not one from a file.
-    if (stage.name == "place") {
-      pm.addPass(createExpandCrossEntropyPass());
-      if (failed(pm.run(module)) || failed(placeTensors(module, options.plan)))
-        return failure();
-      PassManager check(module.getContext());
-      check.addPass(createVerifyPlacementsPass());
-      if (failed(check.run(module)))
-        return failure();
-    } else {
-      stage.addPasses(pm, options.stages);
-      if (failed(pm.run(module)))
-        return failure();
-    }
+    stage.addPasses(pm, options.stages);
+    if (failed(pm.run(module)))
+      return failure();
     if (options.dump &&
         (options.dumpAfter == stage.name || options.dumpAfter == "all")) {
       *options.dump << "// after stage " << stage.name << "\n";
@@ -93,6 +82,7 @@ llvm::Expected<Compiled> cleave::compileModel(const Model &model,
   if (!module)
     return module.takeError();
   options.stages.step.microBatches = options.plan.microBatches;
+  options.stages.plan = &options.plan;
   if (failed(mlir::verify(**module)))
     return collector.getError("verification of the imported model");
   if (failed(runStages(**module, options)))

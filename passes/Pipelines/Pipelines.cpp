@@ -14,7 +14,8 @@ static void addPlace(OpPassManager &pm, const StageOptions &options) {
   // Before placements, since a whole cross-entropy would keep its vocabulary
   // unsplit.
   pm.addPass(createExpandCrossEntropyPass());
-  pm.addPass(createPlaceTensorsPass(options.place));
+  pm.addPass(options.plan ? createPlaceTensorsPass(*options.plan)
+                          : createPlaceTensorsPass(options.place));
   pm.addPass(createVerifyPlacementsPass());
 }
 

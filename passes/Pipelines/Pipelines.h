@@ -14,6 +14,7 @@ namespace cleave {
 struct StageOptions {
   BuildStepPassOptions step;
   PlaceTensorsPassOptions place;
+  const Plan *plan = nullptr; ///< if set, in place of the file in `place`
   LowerToExecPassOptions kernels;
 };
 

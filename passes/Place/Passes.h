@@ -13,8 +13,8 @@ namespace cleave {
 #define GEN_PASS_REGISTRATION
 #include "passes/Place/Passes.h.inc"
 
-/// Places the step of `module` as `plan` says; what `cleave-place` runs.
-mlir::LogicalResult placeTensors(mlir::ModuleOp module, const Plan &plan);
+/// The pass for a plan at hand, in place of one from a file.
+std::unique_ptr<mlir::Pass> createPlaceTensorsPass(const Plan &plan);
 
 } // namespace cleave
 

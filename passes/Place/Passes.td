@@ -23,7 +23,7 @@ def ExpandCrossEntropyPass : Pass<"cleave-expand-cross-entropy"> {
   let dependentDialects = ["::cleave::xf::XfDialect"];
 }
 
-def PlaceTensorsPass : Pass<"cleave-place", "::mlir::ModuleOp"> {
+def PlaceTensorsPass : Pass<"cleave-place-tensors", "::mlir::ModuleOp"> {
   let summary = "Give every tensor the placement that follows from the plan";
   let description = [{
     Before: a training step without placements. After: every tensor type has one

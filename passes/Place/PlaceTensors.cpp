@@ -473,13 +473,16 @@ LogicalResult Placer::placeByRule(Operation &op) {
   return biasAdd ? placeByRule(*biasAdd) : success();
 }
 
-LogicalResult cleave::placeTensors(ModuleOp module, const Plan &plan) {
+/// Places the step of `module` as `plan` says.
+static LogicalResult placeTensors(ModuleOp module, const Plan &plan) {
   return Placer(module, plan).run();
 }
 
 namespace {
 class PlaceTensors : public cleave::impl::PlaceTensorsPassBase<PlaceTensors> {
+public:
   using PlaceTensorsPassBase::PlaceTensorsPassBase;
+  PlaceTensors(const Plan &plan) : given(plan) {}
 
   void runOnOperation() override {
     llvm::Expected<Plan> plan = readPlan();
@@ -491,7 +494,10 @@ class PlaceTensors : public cleave::impl::PlaceTensorsPassBase<PlaceTensors> {
       signalPassFailure();
   }
 
+private:
   llvm::Expected<Plan> readPlan() {
+    if (given)
+      return *given;
     if (plan.empty()) {
       Plan single;
       single.mesh = Mesh({{"dp", 1}, {"tp", 1}});
@@ -499,5 +505,11 @@ class PlaceTensors : public cleave::impl::PlaceTensorsPassBase<PlaceTensors> {
     }
     return loadPlan(plan);
   }
+
+  std::optional<Plan> given;
 };
 } // namespace
+
+std::unique_ptr<Pass> cleave::createPlaceTensorsPass(const Plan &plan) {
+  return std::make_unique<PlaceTensors>(plan);
+}

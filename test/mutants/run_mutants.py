@@ -58,7 +58,7 @@ def build(opt, source, layout, folder):
     with open(plan, "w") as file:
         json.dump(make_plan(*layout), file)
     placed = [opt, source, f"--cleave-build-step=micro-batches={layout[4]}",
-              "--cleave-expand-cross-entropy", f"--cleave-place=plan={plan}",
+              "--cleave-expand-cross-entropy", f"--cleave-place-tensors=plan={plan}",
               "--cleave-verify-placements"]
     for more in ([], ["--cleave-insert-collectives",
                       "--cleave-verify-placements"]):

@@ -11,7 +11,7 @@ from support import LLAMA, PLAN, ToolTest
 # In the order in which the stages run them.
 STAGES = {
     "grad": ["build-step"],
-    "place": ["expand-cross-entropy", "place", "verify-placements"],
+    "place": ["expand-cross-entropy", "place-tensors", "verify-placements"],
     "partition": ["insert-collectives", "verify-placements", "localize"],
     "kernels": ["lower-to-exec"],
     "memory": ["plan-memory", "verify-memory"],
@@ -66,11 +66,11 @@ class OptTest(ToolTest):
         model = self.run_tool("cleave", "import", LLAMA, "--seq-len", "16",
                               "--batch", "2", "--pad-vocab", "332")
         text = self.opt(model, "--cleave-stage-grad", "--cleave-expand-cross-entropy",
-                        "--cleave-place=plan=plan.json",
+                        "--cleave-place-tensors=plan=plan.json",
                         "--cleave-stage-partition")
         self.assertIn("dist.all_reduce", text)
         done = self.start("cleave-opt", "model.mlir", "--cleave-stage-grad",
-                          "--cleave-place=plan=none.json")
+                          "--cleave-place-tensors=plan=none.json")
         self.assertEqual(done.returncode, 1)
         self.assertIn("none.json: No such file", done.stderr)
 

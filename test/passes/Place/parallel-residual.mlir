@@ -2,7 +2,7 @@
 //
 // RUN: cleave-opt %S/../../mutants/inputs/gpt_neox.mlir --cleave-build-step \
 // RUN:   --cleave-expand-cross-entropy \
-// RUN:   --cleave-place=plan=%S/inputs/tp.json --cleave-verify-placements \
+// RUN:   --cleave-place-tensors=plan=%S/inputs/tp.json --cleave-verify-placements \
 // RUN:   | FileCheck %s
 
 // CHECK: xf.embedding

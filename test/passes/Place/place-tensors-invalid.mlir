@@ -1,9 +1,9 @@
-// RUN: cleave-opt %s --allow-unregistered-dialect --cleave-place -split-input-file -verify-diagnostics
-// RUN: not cleave-opt %s --allow-unregistered-dialect -split-input-file --cleave-place=plan=%t.missing.json 2>&1 \
+// RUN: cleave-opt %s --allow-unregistered-dialect --cleave-place-tensors -split-input-file -verify-diagnostics
+// RUN: not cleave-opt %s --allow-unregistered-dialect -split-input-file --cleave-place-tensors=plan=%t.missing.json 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=MISSING
 // RUN: echo '{"version": 1, "mesh": [], "micro_batches": 1,' > %t.json
 // RUN: echo '"dims": {"channels": []}}' >> %t.json
-// RUN: not cleave-opt %s --allow-unregistered-dialect -split-input-file --cleave-place=plan=%t.json 2>&1 \
+// RUN: not cleave-opt %s --allow-unregistered-dialect -split-input-file --cleave-place-tensors=plan=%t.json 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=KEY
 
 // MISSING: missing.json: {{.*}}o such file

@@ -3,21 +3,21 @@
 //
 // RUN: cleave-opt %s --cleave-build-step=micro-batches=2 \
 // RUN:   --cleave-expand-cross-entropy -o %t.mlir
-// RUN: cleave-opt %t.mlir --cleave-place --cleave-verify-placements \
+// RUN: cleave-opt %t.mlir --cleave-place-tensors --cleave-verify-placements \
 // RUN:   | FileCheck %s --check-prefix=ONE
-// RUN: cleave-opt %t.mlir --cleave-place=plan=%S/inputs/dp.json \
+// RUN: cleave-opt %t.mlir --cleave-place-tensors=plan=%S/inputs/dp.json \
 // RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=DP
-// RUN: cleave-opt %t.mlir --cleave-place=plan=%S/inputs/tp.json \
+// RUN: cleave-opt %t.mlir --cleave-place-tensors=plan=%S/inputs/tp.json \
 // RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=TP
-// RUN: cleave-opt %t.mlir --cleave-place=plan=%S/inputs/sp.json \
+// RUN: cleave-opt %t.mlir --cleave-place-tensors=plan=%S/inputs/sp.json \
 // RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=SP
-// RUN: cleave-opt %t.mlir --cleave-place=plan=%S/inputs/zero1.json \
+// RUN: cleave-opt %t.mlir --cleave-place-tensors=plan=%S/inputs/zero1.json \
 // RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=Z1
-// RUN: cleave-opt %t.mlir --cleave-place=plan=%S/inputs/zero2.json \
+// RUN: cleave-opt %t.mlir --cleave-place-tensors=plan=%S/inputs/zero2.json \
 // RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=Z2
-// RUN: cleave-opt %t.mlir --cleave-place=plan=%S/inputs/zero3.json \
+// RUN: cleave-opt %t.mlir --cleave-place-tensors=plan=%S/inputs/zero3.json \
 // RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=Z3
-// RUN: cleave-opt %t.mlir --cleave-place=plan=%S/inputs/all.json \
+// RUN: cleave-opt %t.mlir --cleave-place-tensors=plan=%S/inputs/all.json \
 // RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=ALL
 
 xf.state @embed parameter : tensor<32x16xf32> {

@@ -2,7 +2,7 @@
 // the reduction; a bias of a column-parallel one stays where it is.
 //
 // RUN: cleave-opt %s --cleave-build-step --cleave-expand-cross-entropy \
-// RUN:   --cleave-place=plan=%S/inputs/tp.json --cleave-verify-placements \
+// RUN:   --cleave-place-tensors=plan=%S/inputs/tp.json --cleave-verify-placements \
 // RUN:   | FileCheck %s
 
 xf.state @embed parameter : tensor<32x16xf32> {
