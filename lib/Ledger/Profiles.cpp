@@ -56,6 +56,9 @@ static bool matches(const json::Object &match, const json::Object &row) {
     llvm::StringRef key = entry.first;
     std::string text = key == "any" ? getSoftwareText(row)
                                     : row.getString(key).value_or("").str();
+    // A flag that is off says what the software is not.
+    if (size_t off = text.find("FSDP=0"); off != std::string::npos)
+      text.erase(off, 6);
     const json::Array *any = entry.second.getAsArray();
     if (!any || llvm::none_of(*any, [&](const json::Value &each) {
           return llvm::StringRef(text).contains_insensitive(
