@@ -83,7 +83,7 @@ TEST(HardwareTest, EveryDeviceAndLinkParses) {
 }
 
 TEST(HardwareTest, EveryConstantHasUnitAndSource) {
-  for (const std::string &folder : {"devices", "links"})
+  for (const char *folder : {"devices", "links"})
     for (const auto &path : getFiles(folder)) {
       json::Value root = llvm::cantFail(json::parse(readFile(path)));
       json::Object object = *root.getAsObject();
