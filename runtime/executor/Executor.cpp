@@ -1,5 +1,6 @@
 //===- Executor.cpp -------------------------------------------------------===//
 #include "runtime/executor/Executor.h"
+#include "runtime/base/Quote.h"
 #include "runtime/cpu/Features.h"
 #include "runtime/program/Verify.h"
 #include <algorithm>
@@ -67,7 +68,7 @@ Status Executor::prepareLaunch(KernelTable kernels, Step &step) const {
     if (symbol == kernels.entries[i].symbol)
       step.kernel = kernels.entries[i].fn;
   if (!step.kernel)
-    return Status::error("the executable has no kernel " + quoteName(symbol) +
+    return Status::error("the executable has no kernel " + quote(symbol) +
                          ", which the program launches");
   step.rows = int64_t(kernel->rows());
   step.grain = int64_t(kernel->grain());
@@ -130,7 +131,7 @@ Status Executor::runStep(int64_t step) {
       return Status::error("step " + std::to_string(step) + ", instruction " +
                            std::to_string(i) + " (" +
                            fb::EnumNameOpcode(steps[i].opcode) + " " +
-                           quoteName(toView(steps[i].instruction->name())) +
+                           quote(toView(steps[i].instruction->name())) +
                            "): " + status.message());
     CLEAVE_RETURN_IF_ERROR(status);
   }

@@ -1,5 +1,6 @@
 //===- Checkpoint.cpp -----------------------------------------------------===//
 #include "runtime/io/Checkpoint.h"
+#include "runtime/base/Quote.h"
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>

@@ -1,5 +1,6 @@
 //===- IndexedDataset.cpp -------------------------------------------------===//
 #include "runtime/io/IndexedDataset.h"
+#include "runtime/base/Quote.h"
 #include <algorithm>
 #include <cstring>
 

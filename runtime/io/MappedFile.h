@@ -40,11 +40,6 @@ private:
   size_t size = 0;
 };
 
-/// `name` in double quotes for a message: control characters and quotes
-/// escaped, cut after 120 bytes, so that a hostile file cannot garble a
-/// terminal.
-std::string quote(std::string_view name);
-
 /// "[2, 3]".
 template <typename Range>
 std::string formatList(const Range &range) {

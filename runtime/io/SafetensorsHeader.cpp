@@ -4,6 +4,7 @@
 // length, depth by the format, and a key given twice is seen.
 //
 //===----------------------------------------------------------------------===//
+#include "runtime/base/Quote.h"
 #include "runtime/io/Safetensors.h"
 #include <algorithm>
 #include <cstring>

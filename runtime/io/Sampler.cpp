@@ -1,5 +1,6 @@
 //===- Sampler.cpp --------------------------------------------------------===//
 #include "runtime/io/Sampler.h"
+#include "runtime/base/Quote.h"
 #include "runtime/io/Safetensors.h"
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,6 @@
 //===- Elf.cpp ------------------------------------------------------------===//
 #include "runtime/program/Elf.h"
+#include "runtime/base/Quote.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/Verify.h"
 #include <cerrno>
@@ -108,9 +109,9 @@ Status cleave::runtime::findElfSection(std::span<const uint8_t> file,
     std::string_view rest = text.substr(section.sh_name);
     if (rest.size() > name.size() && rest[name.size()] == '\0' &&
         rest.starts_with(name))
-      return getContents(file, section, "section " + quoteName(name), contents);
+      return getContents(file, section, "section " + quote(name), contents);
   }
-  return Status::error("has no section " + quoteName(name) +
+  return Status::error("has no section " + quote(name) +
                        ": it was not made by cleave compile");
 }
 
@@ -129,10 +130,9 @@ Status cleave::runtime::readProgramBytes(const std::string &path,
   if (!S_ISREG(info.st_mode))
     return Status::error(path + ": is not a regular file");
   if (uint64_t(info.st_size) > 2 * limits::programBytes)
-    return Status::error(path + ": has " + std::to_string(info.st_size) +
-                         " bytes, at most " +
-                         std::to_string(2 * limits::programBytes) +
-                         " are legal");
+    return Status::error(
+        path + ": has " + std::to_string(info.st_size) + " bytes, at most " +
+        std::to_string(2 * limits::programBytes) + " are legal");
   std::vector<uint8_t> file(size_t(info.st_size));
   for (size_t done = 0; done < file.size();) {
     ssize_t got = ::read(fd.get(), file.data() + done, file.size() - done);

@@ -1,5 +1,6 @@
 //===- Print.cpp ----------------------------------------------------------===//
 #include "runtime/program/Print.h"
+#include "runtime/base/Quote.h"
 #include "runtime/program/Verify.h"
 #include <cstdarg>
 #include <cstdio>
@@ -85,7 +86,7 @@ std::string formatNumber(double value) {
 
 /// A name without its quotes, where it stands in a column of its own.
 std::string showName(std::string_view name) {
-  std::string quoted = quoteName(name);
+  std::string quoted = quote(name);
   return quoted.substr(1, quoted.size() - 2);
 }
 
@@ -143,9 +144,9 @@ std::string Printer::describePlacement(
     std::span<const uint8_t> partial) const {
   std::string result = "[";
   for (size_t d = 0; d < getSize(dims); ++d)
-    result += (d ? ", " : "") +
-              describeAxes(toSpan(
-                  dims->Get(flatbuffers::uoffset_t(d))->axes()));
+    result +=
+        (d ? ", " : "") +
+        describeAxes(toSpan(dims->Get(flatbuffers::uoffset_t(d))->axes()));
   result += "]";
   if (!partial.empty())
     result += " partial " + describeAxes(partial);
@@ -171,10 +172,9 @@ void Printer::printSummary() {
     add("%s%s=%llu", i ? " x " : "", showName(toView(axis->name())).c_str(),
         static_cast<unsigned long long>(axis->size()));
   }
-  add("%s%d rank%s of %u thread%s\n",
-      getSize(program->axes()) ? ", " : "", program.getWorldSize(),
-      program.getWorldSize() == 1 ? "" : "s", program->threads(),
-      program->threads() == 1 ? "" : "s");
+  add("%s%d rank%s of %u thread%s\n", getSize(program->axes()) ? ", " : "",
+      program.getWorldSize(), program.getWorldSize() == 1 ? "" : "s",
+      program->threads(), program->threads() == 1 ? "" : "s");
   add("CPU           %s, with %s\n", showName(toView(program->cpu())).c_str(),
       fb::EnumNameIsa(program->isa()));
   add("batch         %llu sequences of %llu tokens, %llu micro-batch%s, split "
@@ -227,23 +227,22 @@ void Printer::printStates() {
   };
   for (size_t i = 0; i < getSize(program->states()); ++i) {
     const fb::State *state = program->states()->Get(flatbuffers::uoffset_t(i));
-    printRow(*state->operand(), state->dtype(),
-             showName(toView(state->role())) + " " +
-                 showName(toView(state->name())) + " " +
-                 describeShape(toSpan(state->shape()),
-                               toSpan(state->logical())) +
-                 " " + describePlacement(state->dims(), {}));
+    printRow(
+        *state->operand(), state->dtype(),
+        showName(toView(state->role())) + " " +
+            showName(toView(state->name())) + " " +
+            describeShape(toSpan(state->shape()), toSpan(state->logical())) +
+            " " + describePlacement(state->dims(), {}));
   }
   text += "\noutputs\n        offset          bytes  type  what\n";
   for (size_t i = 0; i < getSize(program->outputs()); ++i) {
     const fb::Output *output =
         program->outputs()->Get(flatbuffers::uoffset_t(i));
-    printRow(*output->operand(), output->dtype(),
-             showName(toView(output->name())) + " " +
-                 describeShape(toSpan(output->shape()),
-                               toSpan(output->logical())) +
-                 " " +
-                 describePlacement(output->dims(), toSpan(output->partial())));
+    printRow(
+        *output->operand(), output->dtype(),
+        showName(toView(output->name())) + " " +
+            describeShape(toSpan(output->shape()), toSpan(output->logical())) +
+            " " + describePlacement(output->dims(), toSpan(output->partial())));
   }
 }
 
@@ -271,12 +270,13 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
     line += showName(toView(instruction.category())) + " ";
   line += fb::EnumNameOpcode(instruction.opcode());
   if (instruction.opcode() == fb::Opcode::Launch)
-    line += " " + showName(toView(
-                      program->kernels()
-                          ->Get(flatbuffers::uoffset_t(instruction.kernel()))
-                          ->symbol()));
+    line +=
+        " " +
+        showName(toView(program->kernels()
+                            ->Get(flatbuffers::uoffset_t(instruction.kernel()))
+                            ->symbol()));
   if (!toView(instruction.name()).empty())
-    line += " " + quoteName(toView(instruction.name()));
+    line += " " + quote(toView(instruction.name()));
   std::string separator = " (";
   for (const fb::Operand &operand : toSpan(instruction.operands())) {
     line += separator + std::to_string(operand.offset()) + "+" +
@@ -291,8 +291,8 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
   separator = " ";
   auto ints = toSpan(instruction.ints());
   for (size_t i = 0; i < ints.size(); ++i) {
-    line += separator + fields.ints[i] + "=" +
-            describeInt(fields.ints[i], ints[i]);
+    line +=
+        separator + fields.ints[i] + "=" + describeInt(fields.ints[i], ints[i]);
     separator = ", ";
   }
   auto floats = toSpan(instruction.floats());

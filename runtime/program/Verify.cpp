@@ -1,6 +1,7 @@
 //===- Verify.cpp - Structure, mesh, batch, kernels -----------------------===//
 #include "runtime/program/Verify.h"
 #include "runtime/base/CheckedMath.h"
+#include "runtime/base/Quote.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/Program.h"
 #include <algorithm>
@@ -11,28 +12,12 @@
 using namespace cleave::runtime;
 namespace fb = cleave::program;
 
-std::string cleave::runtime::quoteName(std::string_view name) {
-  static const char digits[] = "0123456789abcdef";
-  std::string text = "\"";
-  for (char c : name.substr(0, 100)) {
-    auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f || c == '"' || c == '\\') {
-      text += "\\x";
-      text += digits[byte >> 4];
-      text += digits[byte & 15];
-    } else {
-      text += c;
-    }
-  }
-  return text + (name.size() > 100 ? "...\"" : "\"");
-}
-
 /// Whether the elements lie as their type asks; FlatBuffers' own verifier looks
 /// at the vector's length only.
-template <typename T> static bool isAligned(const flatbuffers::Vector<T> *v) {
+template <typename T>
+static bool isAligned(const flatbuffers::Vector<T> *v) {
   using Element = std::remove_const_t<std::remove_pointer_t<T>>;
-  return !v ||
-         reinterpret_cast<uintptr_t>(v->Data()) % alignof(Element) == 0;
+  return !v || reinterpret_cast<uintptr_t>(v->Data()) % alignof(Element) == 0;
 }
 
 static bool areVectorsAligned(const fb::Program &program) {
@@ -63,8 +48,8 @@ Status cleave::runtime::verifyStructure(const void *buffer, size_t size) {
     return damaged("its size is not that of a FlatBuffer");
   const auto *bytes = static_cast<const uint8_t *>(buffer);
   // Every table has at least 4 bytes of its own in an honest buffer.
-  auto maxTables = flatbuffers::uoffset_t(
-      std::min<uint64_t>(size / 4, uint64_t(1) << 24));
+  auto maxTables =
+      flatbuffers::uoffset_t(std::min<uint64_t>(size / 4, uint64_t(1) << 24));
   flatbuffers::Verifier verifier(bytes, size, /*max_depth=*/16, maxTables);
   if (!fb::ProgramBufferHasIdentifier(buffer))
     return damaged("the identifier in its FlatBuffer is not \"CLVE\"");
@@ -103,20 +88,19 @@ Status expectRange(const char *field, uint64_t value, uint64_t low,
 }
 
 Status verifyAxes(const fb::Program &program) {
-  CLEAVE_RETURN_IF_ERROR(
-      expectRange("number of mesh axes", getSize(program.axes()), 0,
-                  limits::axes));
+  CLEAVE_RETURN_IF_ERROR(expectRange("number of mesh axes",
+                                     getSize(program.axes()), 0, limits::axes));
   std::unordered_set<std::string_view> names;
   uint64_t world = 1;
   for (size_t i = 0; i < getSize(program.axes()); ++i) {
     const fb::Axis *axis = program.axes()->Get(flatbuffers::uoffset_t(i));
     std::string_view name = toView(axis->name());
     if (name.empty() || !names.insert(name).second)
-      return bad("mesh axis " + std::to_string(i), quoteName(name),
+      return bad("mesh axis " + std::to_string(i), quote(name),
                  "a name of its own");
     auto product = multiplyChecked({world, axis->size()});
     if (axis->size() == 0 || !product || *product > limits::worldSize)
-      return bad("mesh axis " + quoteName(name), std::to_string(axis->size()),
+      return bad("mesh axis " + quote(name), std::to_string(axis->size()),
                  "a size of at least 1, and at most " +
                      std::to_string(limits::worldSize) + " ranks in all");
     world = *product;
@@ -175,8 +159,8 @@ Status verifyBatch(const fb::Program &program) {
 }
 
 Status verifyMemory(const fb::Program &program) {
-  CLEAVE_RETURN_IF_ERROR(expectRange("arena_bytes", program.arena_bytes(), 1,
-                                     limits::arenaBytes));
+  CLEAVE_RETURN_IF_ERROR(
+      expectRange("arena_bytes", program.arena_bytes(), 1, limits::arenaBytes));
   CLEAVE_RETURN_IF_ERROR(expectRange("lower_bound_bytes",
                                      program.lower_bound_bytes(), 0,
                                      program.arena_bytes()));
@@ -186,7 +170,7 @@ Status verifyMemory(const fb::Program &program) {
   for (const fb::Category *category : *program.memory()) {
     auto next = addChecked(sum, category->bytes());
     if (!next)
-      return bad("memory category " + quoteName(toView(category->name())),
+      return bad("memory category " + quote(toView(category->name())),
                  std::to_string(category->bytes()) + " bytes",
                  "at most arena_bytes");
     sum = *next;
@@ -205,7 +189,7 @@ Status verifyKernels(const fb::Program &program) {
     std::string label = "kernel " + std::to_string(i);
     if (toView(kernel->symbol()).empty())
       return bad(label, "unnamed", "a symbol");
-    label += " " + quoteName(toView(kernel->symbol()));
+    label += " " + quote(toView(kernel->symbol()));
     if (kernel->rows() < 1 || kernel->rows() > limits::count)
       return bad(label, "of " + std::to_string(kernel->rows()) + " rows",
                  "1 to " + std::to_string(limits::count));

@@ -48,10 +48,6 @@ Status verifyInstructions(const program::Program &program);
 std::optional<uint64_t> getOperandEnd(const program::Operand &operand,
                                       uint64_t count, uint64_t arenaBytes);
 
-/// `name` in double quotes for a message: unprintable characters escaped, cut
-/// after 100 bytes.
-std::string quoteName(std::string_view name);
-
 } // namespace cleave::runtime
 
 #endif // CLEAVE_RUNTIME_PROGRAM_VERIFY_H

@@ -1,6 +1,7 @@
 //===- VerifyInstructions.cpp - The table of README.md, as code -----------===//
 #include "runtime/abi/Workspace.h"
 #include "runtime/base/CheckedMath.h"
+#include "runtime/base/Quote.h"
 #include "runtime/program/Program.h"
 #include "runtime/program/Verify.h"
 #include <algorithm>
@@ -31,7 +32,7 @@ private:
   Status bad(const std::string &how) const {
     return Status::error("instruction " + std::to_string(index) + " (" +
                          fb::EnumNameOpcode(instruction.opcode()) + " " +
-                         quoteName(toView(instruction.name())) + ") " + how);
+                         quote(toView(instruction.name())) + ") " + how);
   }
 
   Status expectCounts(size_t operandCount, size_t intCount, size_t floatCount);
@@ -72,7 +73,7 @@ private:
   std::span<const int64_t> ints;
   std::span<const double> floats;
   size_t index;
-  uint64_t repeats; ///< micro-batches of the loop around it
+  uint64_t repeats;   ///< micro-batches of the loop around it
   int64_t shards = 1; ///< of the group
 };
 
@@ -98,8 +99,9 @@ Status InstructionVerifier::expectInt(size_t i, const char *name, int64_t low,
              std::to_string(high));
 }
 
-Status InstructionVerifier::expectBytes(size_t i, const char *name,
-                                        std::initializer_list<int64_t> factors) {
+Status
+InstructionVerifier::expectBytes(size_t i, const char *name,
+                                 std::initializer_list<int64_t> factors) {
   auto bytes = multiplyAll(factors);
   if (bytes && operands[i].bytes() == *bytes)
     return {};
@@ -132,8 +134,8 @@ Status InstructionVerifier::expectDisjoint(size_t a, size_t b, bool same) {
   if (std::min(first, last) >= int64_t(x.bytes()) ||
       std::max(first, last) <= -int64_t(y.bytes()))
     return {};
-  return bad("has operands " + std::to_string(a) + " and " +
-             std::to_string(b) + " that overlap");
+  return bad("has operands " + std::to_string(a) + " and " + std::to_string(b) +
+             " that overlap");
 }
 
 Status InstructionVerifier::expectDisjointFromAll(size_t out) {
@@ -226,10 +228,8 @@ Status InstructionVerifier::verifyAttention(bool grad) {
   static const char *const names[] = {"batch", "seq", "heads", "kvHeads"};
   for (size_t i = 0; i < 4; ++i)
     CLEAVE_RETURN_IF_ERROR(expectSize(i, names[i]));
-  CLEAVE_RETURN_IF_ERROR(
-      expectInt(4, "headDim", 1, int64_t(limits::headDim)));
-  CLEAVE_RETURN_IF_ERROR(
-      expectInt(5, "window", 0, int64_t(limits::count)));
+  CLEAVE_RETURN_IF_ERROR(expectInt(4, "headDim", 1, int64_t(limits::headDim)));
+  CLEAVE_RETURN_IF_ERROR(expectInt(5, "window", 0, int64_t(limits::count)));
   CLEAVE_RETURN_IF_ERROR(expectType(6, "type"));
   int64_t batch = ints[0], seq = ints[1], heads = ints[2], kvHeads = ints[3],
           headDim = ints[4], bytes = getElementBytes(6);
@@ -254,8 +254,8 @@ Status InstructionVerifier::verifyAttention(bool grad) {
     CLEAVE_RETURN_IF_ERROR(expectHeads(7, "dk", kvHeads));
     CLEAVE_RETURN_IF_ERROR(expectHeads(8, "dv", kvHeads));
   }
-  auto *getWorkspace = grad ? cpu::attentionGradWorkspaceBytes
-                            : cpu::attentionWorkspaceBytes;
+  auto *getWorkspace =
+      grad ? cpu::attentionGradWorkspaceBytes : cpu::attentionWorkspaceBytes;
   CLEAVE_RETURN_IF_ERROR(
       expectAtLeast(operands.size() - 1, "workspace",
                     getWorkspace(batch, seq, heads, kvHeads, headDim, ints[6],
@@ -300,7 +300,8 @@ Status InstructionVerifier::verifyAllReduce() {
       expectInt(0, "elements", 1, int64_t(limits::arenaBytes)));
   CLEAVE_RETURN_IF_ERROR(expectType(1, "type", /*integers=*/true));
   CLEAVE_RETURN_IF_ERROR(expectInt(2, "reduction", 0, 1));
-  CLEAVE_RETURN_IF_ERROR(expectBytes(0, "input", {ints[0], getElementBytes(1)}));
+  CLEAVE_RETURN_IF_ERROR(
+      expectBytes(0, "input", {ints[0], getElementBytes(1)}));
   CLEAVE_RETURN_IF_ERROR(
       expectBytes(1, "output", {ints[0], getElementBytes(1)}));
   return expectDisjoint(0, 1, /*same=*/true);
@@ -311,8 +312,7 @@ Status InstructionVerifier::verifyGatherOrScatter() {
   bool reduces = instruction.opcode() == fb::Opcode::ReduceScatter;
   CLEAVE_RETURN_IF_ERROR(expectCounts(2, reduces ? 4 : 3, 0));
   CLEAVE_RETURN_IF_ERROR(expectSize(0, "outer"));
-  CLEAVE_RETURN_IF_ERROR(
-      expectInt(1, "inner", 1, int64_t(limits::arenaBytes)));
+  CLEAVE_RETURN_IF_ERROR(expectInt(1, "inner", 1, int64_t(limits::arenaBytes)));
   CLEAVE_RETURN_IF_ERROR(expectType(2, "type", /*integers=*/true));
   if (reduces)
     CLEAVE_RETURN_IF_ERROR(expectInt(3, "reduction", 0, 1));
@@ -333,10 +333,9 @@ Status InstructionVerifier::verifyAllToAll() {
   CLEAVE_RETURN_IF_ERROR(expectType(5, "type", /*integers=*/true));
   CLEAVE_RETURN_IF_ERROR(expectInt(6, "concatFirst", 0, 1));
   for (size_t i = 0; i < 2; ++i)
-    CLEAVE_RETURN_IF_ERROR(
-        expectBytes(i, i ? "output" : "input",
-                    {ints[0], ints[1], ints[2], shards, ints[3], ints[4],
-                     getElementBytes(5)}));
+    CLEAVE_RETURN_IF_ERROR(expectBytes(i, i ? "output" : "input",
+                                       {ints[0], ints[1], ints[2], shards,
+                                        ints[3], ints[4], getElementBytes(5)}));
   return expectDisjoint(0, 1);
 }
 
@@ -345,8 +344,7 @@ Status InstructionVerifier::verifySchedule() {
   CLEAVE_RETURN_IF_ERROR(expectInt(0, "kind", 0, 3));
   CLEAVE_RETURN_IF_ERROR(
       expectInt(1, "warmupSteps", 0, int64_t(limits::count)));
-  CLEAVE_RETURN_IF_ERROR(
-      expectInt(2, "decaySteps", 0, int64_t(limits::count)));
+  CLEAVE_RETURN_IF_ERROR(expectInt(2, "decaySteps", 0, int64_t(limits::count)));
   CLEAVE_RETURN_IF_ERROR(
       expectInt(3, "stableSteps", 0, int64_t(limits::count)));
   for (size_t i = 0; i < 2; ++i)
@@ -364,7 +362,7 @@ Status InstructionVerifier::verifySchedule() {
 Status InstructionVerifier::verify() {
   if (instruction.opcode() > fb::Opcode::MAX)
     return Status::error("instruction " + std::to_string(index) + " " +
-                         quoteName(toView(instruction.name())) +
+                         quote(toView(instruction.name())) +
                          " has the unknown opcode " +
                          std::to_string(int(instruction.opcode())));
   if (!std::isfinite(instruction.flops()) || instruction.flops() < 0)

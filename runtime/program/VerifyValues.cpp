@@ -1,5 +1,6 @@
 //===- VerifyValues.cpp - States and outputs ------------------------------===//
 #include "runtime/base/CheckedMath.h"
+#include "runtime/base/Quote.h"
 #include "runtime/program/Program.h"
 #include "runtime/program/Verify.h"
 #include <algorithm>
@@ -166,11 +167,10 @@ Status verifyState(const fb::Program &program, const fb::State &state,
   std::string label = "state " + std::to_string(index);
   if (toView(state.name()).empty())
     return Status::error(label + " has no name");
-  label += " " + quoteName(toView(state.name()));
+  label += " " + quote(toView(state.name()));
   if (!isRole(toView(state.role())))
-    return Status::error(
-        label + " has role " + quoteName(toView(state.role())) +
-        ", expects parameter, moment1, moment2 or constant");
+    return Status::error(label + " has role " + quote(toView(state.role())) +
+                         ", expects parameter, moment1, moment2 or constant");
   Placed placed{state.dtype(),
                 toSpan(state.shape()),
                 toSpan(state.logical()),
@@ -198,8 +198,8 @@ Status cleave::runtime::verifyStates(const fb::Program &program) {
                      std::string(toView(state->name())))
              .second)
       return Status::error("state " + std::to_string(i) + " is a second " +
-                           quoteName(toView(state->name())) + " of role " +
-                           quoteName(toView(state->role())));
+                           quote(toView(state->name())) + " of role " +
+                           quote(toView(state->role())));
     byOffset.push_back(state);
   }
   std::sort(byOffset.begin(), byOffset.end(),
@@ -209,9 +209,9 @@ Status cleave::runtime::verifyStates(const fb::Program &program) {
   for (size_t i = 1; i < byOffset.size(); ++i) {
     const fb::Operand &before = *byOffset[i - 1]->operand();
     if (before.offset() + before.bytes() > byOffset[i]->operand()->offset())
-      return Status::error(
-          "states " + quoteName(toView(byOffset[i - 1]->name())) + " and " +
-          quoteName(toView(byOffset[i]->name())) + " overlap in the arena");
+      return Status::error("states " + quote(toView(byOffset[i - 1]->name())) +
+                           " and " + quote(toView(byOffset[i]->name())) +
+                           " overlap in the arena");
   }
   return {};
 }
@@ -227,17 +227,17 @@ Status cleave::runtime::verifyOutputs(const fb::Program &program) {
     std::string label = "output " + std::to_string(i);
     std::string_view name = toView(output->name());
     if (name.empty() || !names.insert(name).second)
-      return Status::error(label + " is named " + quoteName(name) +
+      return Status::error(label + " is named " + quote(name) +
                            ", expects a name of its own");
-    label += " " + quoteName(name);
-    Placed placed{output->dtype(), toSpan(output->shape()),
+    label += " " + quote(name);
+    Placed placed{output->dtype(),           toSpan(output->shape()),
                   toSpan(output->logical()), output->dims(),
                   toSpan(output->partial()), output->operand()};
     CLEAVE_RETURN_IF_ERROR(verifyPlaced(program, placed, label));
     std::string_view state = toView(output->state());
     if (!state.empty() && !states.contains(state))
-      return Status::error(label + " has the layout of state " +
-                           quoteName(state) + ", which does not exist");
+      return Status::error(label + " has the layout of state " + quote(state) +
+                           ", which does not exist");
   }
   return {};
 }

@@ -1,5 +1,6 @@
 //===- Dump.cpp -----------------------------------------------------------===//
 #include "runtime/train/Dump.h"
+#include "runtime/base/Quote.h"
 #include "runtime/executor/Gather.h"
 #include "runtime/program/Verify.h"
 #include "runtime/train/Save.h"

@@ -1,4 +1,5 @@
 //===- Match.cpp - Which checkpoint tensor is which source ----------------===//
+#include "runtime/base/Quote.h"
 #include "runtime/train/Weights.h"
 #include <algorithm>
 #include <cstring>

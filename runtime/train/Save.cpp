@@ -1,5 +1,6 @@
 //===- Save.cpp -----------------------------------------------------------===//
 #include "runtime/train/Save.h"
+#include "runtime/base/Quote.h"
 #include "runtime/cpu/Bf16.h"
 #include "runtime/train/Weights.h"
 #include <algorithm>

@@ -1,5 +1,6 @@
 //===- Weights.cpp --------------------------------------------------------===//
 #include "runtime/train/Weights.h"
+#include "runtime/base/Quote.h"
 #include "runtime/cpu/Bf16.h"
 #include "runtime/train/Random.h"
 #include "runtime/train/StateBox.h"

@@ -1,6 +1,7 @@
 //===- SafetensorsTest.cpp ------------------------------------------------===//
 #include "runtime/io/Safetensors.h"
 #include "TestFiles.h"
+#include "runtime/base/Quote.h"
 #include "runtime/io/OutputFile.h"
 #include <cmath>
 #include <limits>

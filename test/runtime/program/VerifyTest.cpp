@@ -352,7 +352,7 @@ TEST(Verify, NamesTheInstruction) {
   builder.program.instructions[SampleGemm]->ints[0] = 0;
   Program program;
   EXPECT_EQ(builder.load(program).message(),
-            "test: instruction 4 (Gemm \"gemm \\x22q\\x22\\x0a\") has m 0, "
+            "test: instruction 4 (Gemm \"gemm \\\"q\\\"\\x0a\") has m 0, "
             "expects 1 to 1099511627776");
 }
 
