@@ -242,6 +242,29 @@ void CostModel::buildStages(const TrainLayout &layout) {
         double(model.vocab) / double(layout.tp) * double(model.hidden);
 }
 
+double CostModel::getSend(const TrainLayout &layout) const {
+  if (layout.pp == 1)
+    return 0;
+  double sent = double(layout.microBatch) * work.seqLen / double(layout.cp) *
+                double(model.hidden) * 2 /
+                double(layout.sequenceParallel ? layout.tp : 1);
+  return getSendTime(machine, layout.tp * layout.cp * layout.dp, sent);
+}
+
+double CostModel::getScheduleBound(const TrainLayout &layout) {
+  buildStages(layout);
+  double microBatches =
+      double(work.globalBatch) / double(layout.dp * layout.microBatch);
+  bool splits = PipelineShape{.schedule = layout.schedule}.splitsBackward();
+  double hop = getSend(layout), around = 0, least = 0;
+  for (size_t i = 0; i != stages.size(); ++i) {
+    least = std::max(least, stages[i].getTime() * microBatches +
+                                (splits ? 0 : around));
+    around += chunks[i].getTime() + 2 * hop;
+  }
+  return (1 - 1e-9) * (least + profile.hostPerStep);
+}
+
 MemoryUse CostModel::computeMemory(const TrainLayout &layout,
                                    const PipelineShape &shape) {
   double sharded = layout.zero >= 1 ? double(getShards(layout)) : 1;
@@ -290,6 +313,19 @@ Estimate CostModel::price(const TrainLayout &layout) {
   return result;
 }
 
+PipelineStep CostModel::getPipelineStep(const TrainLayout &layout) {
+  PipelineStep step;
+  step.optimizer = price(layout).optimizer;
+  step.shape = {layout.schedule, layout.pp, layout.virtualStages,
+                getMicroBatches(layout)};
+  step.times = times;
+  step.send = send;
+  step.data = dataExposed;
+  for (const StageCost &chunk : chunks)
+    step.activations.push_back(chunk.activations);
+  return step;
+}
+
 int64_t CostModel::getMicroBatches(const TrainLayout &layout) const {
   return std::max<int64_t>(work.globalBatch / (layout.dp * layout.microBatch),
                            1);
@@ -334,7 +370,16 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
                             profile.gradientBytes);
     double parameters =
         layout.zero >= 1 ? data(stage, CollectiveKind::AllGather, 2) : 0;
-    if (layout.zero < 3) {
+    if (layout.zero == 2 && shape.microBatches > 1) {
+      // To stay split, gradients are reduced after each micro-batch.
+      Overlapped front =
+          overlap(parameters, stage.forward * (1 - 1 / buckets), share, slow);
+      Overlapped back = overlap(gradients, stage.backward, share, slow);
+      extra[i].second = back.exposed + back.slowdown;
+      result.data = std::max(result.data, extra[i].second * microBatches);
+      dataExposed[i] =
+          gradients / buckets * share + front.exposed + front.slowdown;
+    } else if (layout.zero < 3) {
       Overlapped back =
           overlap(gradients, stage.backward * (1 - 1 / buckets), share, slow);
       Overlapped front =
@@ -399,13 +444,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
     times[i].backwardInput = chunk.backward - chunk.weight + more;
     times[i].backwardWeight = chunk.weight;
   }
-  send = 0;
-  if (layout.pp > 1) {
-    double sent = double(layout.microBatch) * work.seqLen / double(layout.cp) *
-                  double(model.hidden) * 2 /
-                  double(layout.sequenceParallel ? layout.tp : 1);
-    send = getSendTime(machine, layout.tp * layout.cp * layout.dp, sent);
-  }
+  send = getSend(layout);
 
   // The optimizer: gradient, master weight and moments read, all but the
   // gradient written, and the norm's pass over the gradient.

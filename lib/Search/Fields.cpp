@@ -2,6 +2,7 @@
 #include "cleave/Search/Search.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace cleave;
@@ -73,13 +74,19 @@ static std::optional<int64_t> getValue(llvm::StringRef field,
 
 bool cleave::setField(TrainLayout &layout, llvm::StringRef field,
                       llvm::StringRef text) {
-  // full:0.5 recomputes every second block.
-  auto [name, shareText] = text.split(':');
-  if (field == "recompute" && !shareText.empty()) {
+  // selective:pointwise; full:0.5 recomputes every second block.
+  auto [name, more] = text.split(':');
+  if (field == "recompute") {
+    layout.recomputeShare = 1;
+    layout.recomputedModules = recomputeAttention;
     double share = 0;
-    if (shareText.getAsDouble(share) || !(share > 0 && share <= 1))
+    if (name == "selective" && more == "pointwise")
+      layout.recomputedModules = recomputePointwise;
+    else if (!more.empty() && (more.getAsDouble(share) || !(share > 0) ||
+                               share > 1 || name == "none"))
       return false;
-    layout.recomputeShare = share;
+    else if (!more.empty())
+      layout.recomputeShare = share;
     text = name;
   }
   std::optional<int64_t> value = getValue(field, text);
@@ -121,10 +128,13 @@ std::string cleave::getFieldText(const TrainLayout &layout,
                                  llvm::StringRef field) {
   int64_t value = getField(layout, field);
   std::vector<llvm::StringRef> names = getNames(field);
+  if (field == "recompute" && layout.recompute == Recompute::Selective &&
+      layout.recomputedModules == recomputePointwise)
+    return "selective:pointwise";
   if (field == "recompute" && layout.recompute != Recompute::None &&
       layout.recomputeShare < 1)
     return llvm::formatv("{0}:{1}", names[size_t(value)],
-                         layout.recomputeShare);
+                         llvm::format("%g", layout.recomputeShare));
   if (!names.empty())
     return names[size_t(value)].str();
   if (field == "sp")

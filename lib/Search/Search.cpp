@@ -130,12 +130,19 @@ private:
         child += int64_t(schedules.size() * zeros.size());
         continue;
       }
-      for (TrainLayout &layout : schedules)
+      for (TrainLayout &layout : schedules) {
+        double unit = request.objective == Objective::Cost ? price : 1;
+        if (request.objective != Objective::Memory &&
+            costs.getScheduleBound(layout) * unit > getWorst()) {
+          child += int64_t(zeros.size());
+          continue;
+        }
         for (const TrainLayout &zero : zeros) {
           layout.zero = zero.zero;
           layout.zeroGroup = zero.zeroGroup;
           evaluate(costs, layout, {machine, branch.index, child++});
         }
+      }
     }
   }
 

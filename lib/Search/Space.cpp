@@ -250,8 +250,7 @@ void Space::getRecomputes(std::vector<TrainLayout> &options,
   unsigned usual = TrainLayout().recomputedModules;
   add(Recompute::None, usual, 1);
   add(Recompute::Selective, recomputeAttention, 1);
-  add(Recompute::Selective,
-      recomputeNorms | recomputeActivation | recomputeExpertActivation, 1);
+  add(Recompute::Selective, recomputePointwise, 1);
   for (double share : {0.25, 0.5, 0.75, 1.})
     add(Recompute::Full, usual, share);
 }

@@ -21,7 +21,7 @@ using namespace cleave;
 namespace {
 class Simulator {
 public:
-  Simulator(const SimulatedStep &step)
+  Simulator(const PipelineStep &step)
       : step(step), orders(getOrders(step.shape)), stages(orders.size()) {
     result.starts.assign(stages.size(), -1);
     result.ends.assign(stages.size(), 0);
@@ -183,7 +183,7 @@ private:
     }
   }
 
-  const SimulatedStep &step;
+  const PipelineStep &step;
   const std::vector<std::vector<PipelineOp>> orders;
   std::vector<StageState> stages;
   std::priority_queue<Running> running;
@@ -192,7 +192,7 @@ private:
 };
 } // namespace
 
-Simulation cleave::simulate(const SimulatedStep &step) {
+Simulation cleave::simulate(const PipelineStep &step) {
   return Simulator(step).run();
 }
 

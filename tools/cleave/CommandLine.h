@@ -72,6 +72,8 @@ void addParityCommand(CLI::App &app, std::function<int()> &run);
 void addInspectCommand(CLI::App &app, std::function<int()> &run);
 void addLedgerCommand(CLI::App &app, std::function<int()> &run);
 void addSizeCommand(CLI::App &app, std::function<int()> &run);
+void addPlanCommand(CLI::App &app, std::function<int()> &run);
+void addEstimateCommand(CLI::App &app, std::function<int()> &run);
 
 } // namespace cleave::tool
 

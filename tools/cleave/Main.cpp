@@ -19,6 +19,8 @@ static int runCommand(int argc, char **argv) {
   tool::addInspectCommand(app, run);
   tool::addLedgerCommand(app, run);
   tool::addSizeCommand(app, run);
+  tool::addPlanCommand(app, run);
+  tool::addEstimateCommand(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

@@ -85,9 +85,14 @@ public:
   std::optional<Estimate> tryPrice(const TrainLayout &layout, double seconds,
                                    double bytes);
 
+  /// Prices a layout; what the simulator then plays.
+  PipelineStep getPipelineStep(const TrainLayout &layout);
+
   /// Seconds that no layout which differs from this one in schedule, virtual
   /// stages or ZeRO, or which recomputes more, takes less than.
   double getTimeBound(const TrainLayout &layout);
+  /// Seconds that none which differs in ZeRO takes less than.
+  double getScheduleBound(const TrainLayout &layout);
   /// Bytes that none which differs in schedule, virtual stages or ZeRO needs
   /// less than, on its fullest device.
   double getMemoryBound(const TrainLayout &layout);
@@ -144,6 +149,7 @@ private:
   void buildStages(const TrainLayout &layout);
   MemoryUse computeMemory(const TrainLayout &layout,
                           const PipelineShape &shape);
+  double getSend(const TrainLayout &layout) const;
   int64_t getMicroBatches(const TrainLayout &layout) const;
   BlockCost computeBlock(const Cut &cut) const;
   BlockCost computeEmbedding(const Cut &cut) const;

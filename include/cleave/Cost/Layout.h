@@ -33,6 +33,10 @@ enum RecomputedModules : unsigned {
   recomputeHalf = 512     ///< every second product, all pointwise kernels
 };
 
+/// Kernels that move bytes and multiply nothing: cheap to repeat.
+constexpr unsigned recomputePointwise =
+    recomputeNorms | recomputeActivation | recomputeExpertActivation;
+
 llvm::StringRef getName(Schedule schedule);
 llvm::StringRef getName(ContextKind kind);
 llvm::StringRef getName(Recompute recompute);

@@ -35,6 +35,16 @@ struct PipelineShape {
   bool splitsBackward() const { return schedule >= Schedule::ZeroBubbleH1; }
 };
 
+/// A training step over the stages of a pipeline.
+struct PipelineStep {
+  PipelineShape shape;
+  std::vector<StageTimes> times;   ///< of virtual stages, in the model's order
+  double send = 0;                 ///< s from a stage to the next
+  std::vector<double> data;        ///< s of collectives at the end, by stage
+  double optimizer = 0;            ///< s
+  std::vector<double> activations; ///< kept for a micro-batch, by virtual stage
+};
+
 enum class PipelineOpKind : uint8_t {
   Forward,
   Backward, ///< both gradients

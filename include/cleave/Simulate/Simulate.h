@@ -7,18 +7,6 @@
 
 namespace cleave {
 
-/// A training step over the stages of a pipeline. Each stage has a compute
-/// stream, which runs its order of ops, and a communication stream, which sends
-/// one message at a time and at last reduces gradients.
-struct SimulatedStep {
-  PipelineShape shape;
-  std::vector<StageTimes> times;   ///< of virtual stages, in the model's order
-  double send = 0;                 ///< s from a stage to the next
-  std::vector<double> data;        ///< s of collectives at the end, by stage
-  double optimizer = 0;            ///< s
-  std::vector<double> activations; ///< kept for a micro-batch, by virtual stage
-};
-
 /// Something that a stream did.
 struct SimulatedEvent {
   enum Kind { Compute, Send, Data, Optimizer } kind;
@@ -36,7 +24,10 @@ struct Simulation {
   std::vector<SimulatedEvent> events; ///< in the order of their ends
 };
 
-Simulation simulate(const SimulatedStep &step);
+/// Each stage has a compute stream, which runs its order of ops, and a
+/// communication stream, which sends one message at a time and at last reduces
+/// gradients.
+Simulation simulate(const PipelineStep &step);
 
 /// Chrome's trace format, which ui.perfetto.dev shows: a process for each
 /// stage, a thread for each of its streams, times in microseconds.

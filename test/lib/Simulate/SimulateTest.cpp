@@ -7,17 +7,17 @@
 
 using namespace cleave;
 
-static SimulatedStep makeStep(Schedule schedule, int64_t stages, int64_t chunks,
-                              int64_t microBatches,
-                              StageTimes times = {1, 1, 1}) {
-  SimulatedStep step;
+static PipelineStep makeStep(Schedule schedule, int64_t stages, int64_t chunks,
+                             int64_t microBatches,
+                             StageTimes times = {1, 1, 1}) {
+  PipelineStep step;
   step.shape = {schedule, stages, chunks, microBatches};
   step.times.assign(size_t(stages * chunks), times);
   step.activations.assign(size_t(stages * chunks), 1);
   return step;
 }
 
-static double getBubble(const SimulatedStep &step) {
+static double getBubble(const PipelineStep &step) {
   Simulation simulation = simulate(step);
   return 1 - simulation.busy[0] / simulation.step;
 }
@@ -68,7 +68,7 @@ TEST(Simulate, Peaks) {
 
 TEST(Simulate, SendsOfTwoStages) {
   // By hand: F0 send F1 B1 send B0, with 1 + 2 s of a stage and 0.5 s a send.
-  SimulatedStep step = makeStep(Schedule::OneFOneB, 2, 1, 1);
+  PipelineStep step = makeStep(Schedule::OneFOneB, 2, 1, 1);
   step.send = 0.5;
   step.data = {0.25, 0};
   step.optimizer = 0.125;
@@ -89,7 +89,7 @@ TEST(Simulate, EventsAreATrainingStep) {
       for (int64_t m : {1, 2, 5, 9}) {
         bool chunked = schedule == Schedule::Interleaved ||
                        schedule == Schedule::ZeroBubbleV;
-        SimulatedStep step = makeStep(schedule, p, chunked ? 2 : 1, m);
+        PipelineStep step = makeStep(schedule, p, chunked ? 2 : 1, m);
         for (StageTimes &times : step.times)
           times = {1 + double(random() % 5), 1 + double(random() % 5),
                    1 + double(random() % 5)};
@@ -152,7 +152,7 @@ TEST(Simulate, RecurrenceAgrees) {
         for (double spread : {0., 0.3, 1.}) {
           bool chunked = schedule == Schedule::Interleaved ||
                          schedule == Schedule::ZeroBubbleV;
-          SimulatedStep step = makeStep(schedule, p, chunked ? 2 : 1, m);
+          PipelineStep step = makeStep(schedule, p, chunked ? 2 : 1, m);
           if (schedule == Schedule::Interleaved && spread > 0)
             step = makeStep(schedule, p, 3, m);
           for (size_t i = 0; i != step.times.size(); ++i) {
@@ -189,7 +189,7 @@ TEST(Simulate, RecurrenceAgrees) {
 }
 
 TEST(Simulate, TraceIsJSON) {
-  SimulatedStep step = makeStep(Schedule::ZeroBubbleV, 3, 2, 4);
+  PipelineStep step = makeStep(Schedule::ZeroBubbleV, 3, 2, 4);
   step.send = 0.1;
   step.data = {1, 1, 1};
   std::string text;

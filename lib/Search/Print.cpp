@@ -1,0 +1,238 @@
+//===- Print.cpp - Priced layouts as a table or JSON ----------------------===//
+#include "cleave/Search/Print.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <algorithm>
+#include <cmath>
+
+using namespace cleave;
+namespace json = llvm::json;
+
+double PlanContext::getTokensPerSecond(const Candidate &candidate) const {
+  return double(request.work.globalBatch) * double(request.work.seqLen) /
+         candidate.estimate.step / double(candidate.layout.getDevices());
+}
+
+double PlanContext::getMFU(const Candidate &candidate) const {
+  return getTokensPerSecond(candidate) *
+         model.getFlopsPerToken(request.work.seqLen) /
+         machine.device.getMatrix(request.work.dtype).peak;
+}
+
+bool PlanContext::fits(const Candidate &candidate) const {
+  double limit =
+      request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
+  return candidate.estimate.memory.getTotal() <= limit;
+}
+
+static std::string getKey(llvm::StringRef field) {
+  std::string key = field.str();
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+json::Object cleave::toJSON(const TrainLayout &layout) {
+  json::Object object;
+  for (llvm::StringRef field : getLayoutFields()) {
+    std::string text = getFieldText(layout, field);
+    int64_t number = 0;
+    if (field == "sp")
+      object[getKey(field)] = layout.sequenceParallel;
+    else if (!llvm::StringRef(text).getAsInteger(10, number))
+      object[getKey(field)] = number;
+    else
+      object[getKey(field)] = text;
+  }
+  return object;
+}
+
+json::Object cleave::toJSON(const PlanContext &context,
+                            const Candidate &candidate) {
+  const Estimate &estimate = candidate.estimate;
+  const MemoryUse &memory = estimate.memory;
+  return json::Object{
+      {"layout", toJSON(candidate.layout)},
+      {"step_time_s", estimate.step},
+      {"tokens_per_s_per_device", context.getTokensPerSecond(candidate)},
+      {"mfu", context.getMFU(candidate)},
+      {"time_s", json::Object{{"compute", estimate.compute},
+                              {"tensor", estimate.tensor},
+                              {"context", estimate.context},
+                              {"expert", estimate.expert},
+                              {"pipeline", estimate.pipeline},
+                              {"data", estimate.data},
+                              {"bubble", estimate.bubble},
+                              {"optimizer", estimate.optimizer},
+                              {"host", estimate.host}}},
+      {"memory_bytes", json::Object{{"parameters", memory.parameters},
+                                    {"gradients", memory.gradients},
+                                    {"optimizer", memory.optimizer},
+                                    {"activations", memory.activations},
+                                    {"temporaries", memory.temporaries},
+                                    {"total", memory.getTotal()},
+                                    {"device", context.machine.device.memory}}},
+      {"fits", context.fits(candidate)}};
+}
+
+json::Object cleave::toJSON(const PlanContext &context,
+                            const SearchResult &result, bool withSeconds) {
+  json::Object root = toJSON(context, result.best.front());
+  root["version"] = 1;
+  root["model"] = context.model.name;
+  root["device"] = context.machine.device.name;
+  root["devices"] = context.machine.devices;
+  root["seq_len"] = context.request.work.seqLen;
+  root["global_batch"] = context.request.work.globalBatch;
+  root["dtype"] = getName(context.request.work.dtype);
+  root["profile"] = context.request.profile.name;
+  json::Object search{{"objective", getName(context.request.objective)},
+                      {"space", result.space},
+                      {"evaluated", result.evaluated},
+                      {"value", result.best.front().value},
+                      {"bound", result.bound},
+                      {"optimal", result.bound == result.best.front().value}};
+  if (context.request.objective == Objective::Time)
+    search["bound_s"] = result.bound;
+  if (withSeconds)
+    search["seconds"] = result.seconds;
+  root["search"] = std::move(search);
+  if (result.best.size() > 1) {
+    json::Array top;
+    for (const Candidate &candidate : result.best)
+      top.push_back(toJSON(context, candidate));
+    root["top"] = std::move(top);
+  }
+  return root;
+}
+
+static std::string formatSeconds(double seconds) {
+  if (seconds < 1)
+    return llvm::formatv("{0} ms", llvm::format("%.4g", seconds * 1e3));
+  return llvm::formatv("{0} s", llvm::format("%.4g", seconds));
+}
+
+static std::string formatShare(double part, double whole) {
+  return llvm::formatv("{0:F1} %", 100 * part / whole);
+}
+
+static std::string formatBytes(double bytes) {
+  return llvm::formatv("{0:F1} GB", bytes / 1e9);
+}
+
+static void printRow(llvm::raw_ostream &os, llvm::StringRef name,
+                     const llvm::Twine &value, const llvm::Twine &remark) {
+  std::string text = value.str(), more = remark.str();
+  os << llvm::left_justify(name, 12);
+  if (more.empty())
+    os << text << '\n';
+  else
+    os << llvm::left_justify(text, 13) << more << '\n';
+}
+
+void cleave::printCandidate(llvm::raw_ostream &os, const PlanContext &context,
+                            const Candidate &candidate) {
+  const Estimate &estimate = candidate.estimate;
+  double step = estimate.step;
+  printRow(os, "layout", toString(candidate.layout), "");
+  printRow(os, "step", formatSeconds(step),
+           llvm::formatv("{0:N} tokens/s/device",
+                         std::llround(context.getTokensPerSecond(candidate))));
+  printRow(
+      os, "MFU", formatShare(context.getMFU(candidate), 1),
+      llvm::formatv(
+          "of {0} TFLOP/s {1}; 6 FLOPs a weight and token, and causal "
+          "attention; recomputation is not counted",
+          llvm::format("%.4g", context.machine.device
+                                       .getMatrix(context.request.work.dtype)
+                                       .peak /
+                                   1e12),
+          getName(context.request.work.dtype)));
+  std::string exposed;
+  for (auto [name, seconds] : {std::pair("tp", estimate.tensor),
+                               {"cp", estimate.context},
+                               {"ep", estimate.expert},
+                               {"pp", estimate.pipeline},
+                               {"dp", estimate.data}})
+    if (seconds > 0)
+      exposed += (exposed.empty() ? "" : ", ") + std::string(name) + " " +
+                 formatShare(seconds, step);
+  printRow(os, "compute", formatShare(estimate.compute, step),
+           llvm::formatv("optimizer {0}, host {1}",
+                         formatShare(estimate.optimizer, step),
+                         formatShare(estimate.host, step)));
+  printRow(os, "bubble", formatShare(estimate.bubble, step), "");
+  printRow(os, "exposed", exposed.empty() ? "0.0 %" : exposed, "");
+  const MemoryUse &memory = estimate.memory;
+  printRow(os, "memory", formatBytes(memory.getTotal()),
+           llvm::formatv(
+               "of {0} on the fullest device: parameters {1}, "
+               "gradients {2}, optimizer {3}, activations {4}, "
+               "temporaries {5}{6}",
+               formatBytes(context.machine.device.memory),
+               formatBytes(memory.parameters), formatBytes(memory.gradients),
+               formatBytes(memory.optimizer), formatBytes(memory.activations),
+               formatBytes(memory.temporaries),
+               context.fits(candidate) ? "" : "; does not fit"));
+}
+
+void cleave::printCandidates(llvm::raw_ostream &os, const PlanContext &context,
+                             llvm::ArrayRef<Candidate> candidates) {
+  os << "step\ttokens/s/device\tMFU\tmemory\tlayout\n";
+  for (const Candidate &candidate : candidates)
+    os << llvm::formatv("{0}\t{1}\t{2}\t{3}\t{4}\n",
+                        formatSeconds(candidate.estimate.step),
+                        std::llround(context.getTokensPerSecond(candidate)),
+                        formatShare(context.getMFU(candidate), 1),
+                        formatBytes(candidate.estimate.memory.getTotal()),
+                        toString(candidate.layout));
+}
+
+void cleave::printProof(llvm::raw_ostream &os, const PlanContext &context,
+                        const SearchResult &result) {
+  std::string bound;
+  switch (context.request.objective) {
+  case Objective::Time:
+    bound = formatSeconds(result.bound);
+    break;
+  case Objective::Memory:
+    bound = formatBytes(result.bound);
+    break;
+  case Objective::Cost:
+    bound = llvm::formatv("{0} USD", llvm::format("%.4g", result.bound));
+    break;
+  }
+  printRow(
+      os, "proof",
+      llvm::formatv("none of {0:N} layouts is better: {1:N} priced, bounds "
+                    "exclude the others; bound {2} = {3}; {4}",
+                    result.space, result.evaluated, bound,
+                    getName(context.request.objective),
+                    formatSeconds(result.seconds)),
+      "");
+}
+
+llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
+                                               const Machine &machine) {
+  TrainLayout layout;
+  layout.dp = 0;
+  for (const auto &[key, value] : object) {
+    std::string field = key.str();
+    std::replace(field.begin(), field.end(), '_', '-');
+    if (!llvm::is_contained(getLayoutFields(), field))
+      return llvm::createStringError(llvm::formatv(
+          "unknown key \"{0}\", expects one of {1}", llvm::StringRef(key),
+          llvm::join(llvm::map_range(getLayoutFields(), getKey), ", ")));
+    std::string text = llvm::formatv("{0}", value);
+    if (std::optional<llvm::StringRef> string = value.getAsString())
+      text = string->str();
+    if (!setField(layout, field, text))
+      return llvm::createStringError(llvm::formatv(
+          "key \"{0}\": {1} is not legal", llvm::StringRef(key), value));
+  }
+  if (layout.dp == 0)
+    layout.dp = std::max<int64_t>(
+        machine.devices / (layout.tp * layout.cp * layout.pp), 1);
+  return layout;
+}

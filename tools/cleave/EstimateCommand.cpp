@@ -1,0 +1,135 @@
+//===- EstimateCommand.cpp - cleave estimate ------------------------------===//
+#include "CommandLine.h"
+#include "Files.h"
+#include "PlanFlags.h"
+#include "cleave/Json/Json.h"
+#include "cleave/Simulate/Simulate.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/LineIterator.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <map>
+
+using namespace cleave;
+namespace json = llvm::json;
+
+namespace {
+struct EstimateFlags {
+  tool::PlanFlags common;
+  std::map<std::string, std::string> layout; ///< text by field
+  std::string batch, trace;
+  bool json = false;
+};
+} // namespace
+
+/// Prices each line; what is wrong with a line is in its place.
+static int runBatch(const EstimateFlags &flags, const PlanContext &context,
+                    CostModel &costs) {
+  auto buffer =
+      llvm::MemoryBuffer::getFileOrSTDIN(flags.batch, /*IsText=*/true);
+  if (!buffer)
+    return tool::fail(flags.batch + ": " + buffer.getError().message());
+  int failed = 0;
+  for (llvm::line_iterator line(**buffer); !line.is_at_end(); ++line) {
+    std::string where =
+        llvm::formatv("{0}: line {1}", flags.batch, line.line_number());
+    std::string wrong;
+    TrainLayout layout;
+    llvm::Expected<json::Value> row = parseJson(*line, where);
+    if (!row) {
+      wrong = llvm::toString(row.takeError());
+    } else if (const json::Object *object = row->getAsObject()) {
+      llvm::Expected<TrainLayout> read = readLayout(*object, context.machine);
+      if (!read) {
+        wrong = llvm::toString(read.takeError());
+      } else {
+        layout = *read;
+        wrong = checkLayout(context.model, context.machine,
+                            context.request.work, layout);
+      }
+    } else {
+      wrong = where + ": expects an object";
+    }
+    if (!wrong.empty()) {
+      ++failed;
+      llvm::outs() << json::Value(json::Object{{"error", wrong}}) << '\n';
+      continue;
+    }
+    Candidate candidate{layout, costs.price(layout), 0};
+    llvm::outs() << json::Value(toJSON(context, candidate)) << '\n';
+  }
+  return failed > 0 ? 1 : 0;
+}
+
+static int runEstimate(const EstimateFlags &flags) {
+  llvm::Expected<tool::Planned> planned = flags.common.load();
+  if (!planned)
+    return tool::fail(planned.takeError());
+  PlanContext context{planned->model, planned->machine, planned->request};
+  CostModel costs(planned->model, planned->machine, planned->request.work,
+                  planned->request.profile);
+  if (!flags.batch.empty())
+    return runBatch(flags, context, costs);
+  json::Object fields;
+  for (const auto &[field, text] : flags.layout)
+    if (!text.empty())
+      fields[field] = text;
+  llvm::Expected<TrainLayout> layout = readLayout(fields, planned->machine);
+  if (!layout)
+    return tool::fail(layout.takeError());
+  std::string wrong = checkLayout(planned->model, planned->machine,
+                                  planned->request.work, *layout);
+  if (!wrong.empty())
+    return tool::fail(wrong);
+  Candidate candidate{*layout, costs.price(*layout), 0};
+  if (!flags.trace.empty()) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    printTrace(os, simulate(costs.getPipelineStep(*layout)));
+    if (llvm::Error error = tool::writeFile(flags.trace, text))
+      return tool::fail(std::move(error));
+  }
+  if (flags.json)
+    llvm::outs() << llvm::formatv("{0:2}\n",
+                                  json::Value(toJSON(context, candidate)));
+  else
+    printCandidate(llvm::outs(), context, candidate);
+  return 0;
+}
+
+void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
+  auto flags = std::make_shared<EstimateFlags>();
+  CLI::App *command = app.add_subcommand(
+      "estimate", "Price one layout, or thousands: seconds, MFU, memory");
+  flags->common.add(*command);
+  const std::pair<const char *, const char *> fields[] = {
+      {"tp", "tensor-parallel degree"},
+      {"sp", "true: Megatron's sequence parallelism"},
+      {"cp", "context-parallel degree"},
+      {"cp-kind", "all-gather, ring or ulysses"},
+      {"pp", "pipeline stages"},
+      {"schedule", "gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zb-v"},
+      {"virtual-stages", "model chunks of a stage"},
+      {"dp", "data-parallel degree (default: what is left of the cluster)"},
+      {"zero", "ZeRO stage, over dp x cp"},
+      {"shard-group", "ranks that share a copy of ZeRO; 0: all"},
+      {"ep", "expert-parallel degree, over the ranks of tp x cp x dp"},
+      {"expert-tp", "tensor parallelism of experts, 1 or tp"},
+      {"micro-batch", "samples of a rank in one micro-batch"},
+      {"recompute",
+       "none, selective (attention), selective:pointwise, full, or "
+       "full:0.5 of the blocks"}};
+  for (auto [field, meaning] : fields)
+    command
+        ->add_option("--" + std::string(field), flags->layout[field], meaning)
+        ->group("Layout (defaults: 1, 1f1b, none)");
+  auto *batch = command->add_option(
+      "--batch", flags->batch,
+      "a layout a line, as JSON with these keys; prints a line for each");
+  command
+      ->add_option("--trace", flags->trace,
+                   "write the simulated step for ui.perfetto.dev")
+      ->excludes(batch);
+  command->add_flag("--json", flags->json, "print JSON (docs/planner.md)");
+  command->callback(
+      [flags, &run] { run = [flags] { return runEstimate(*flags); }; });
+}

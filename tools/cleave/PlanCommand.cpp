@@ -1,0 +1,120 @@
+//===- PlanCommand.cpp - cleave plan --------------------------------------===//
+#include "CommandLine.h"
+#include "Files.h"
+#include "PlanFlags.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace cleave;
+
+namespace {
+struct PlanCommandFlags {
+  tool::PlanFlags common;
+  std::vector<std::string> pins, forbids;
+  std::string objective = "time", output;
+  int64_t top = 1, front = 0;
+  bool json = false;
+};
+} // namespace
+
+static int runPlan(const PlanCommandFlags &flags) {
+  llvm::Expected<tool::Planned> planned = flags.common.load();
+  if (!planned)
+    return tool::fail(planned.takeError());
+  SearchRequest &request = planned->request;
+  request.top = flags.top;
+  for (Objective objective :
+       {Objective::Time, Objective::Memory, Objective::Cost})
+    if (flags.objective == getName(objective))
+      request.objective = objective;
+  for (bool forbids : {false, true})
+    for (const std::string &text : forbids ? flags.forbids : flags.pins) {
+      llvm::Expected<Constraint> constraint = parseConstraint(text, forbids);
+      if (!constraint)
+        return tool::fail((forbids ? "--forbid " : "--pin ") +
+                          llvm::toString(constraint.takeError()));
+      request.constraints.push_back(*constraint);
+    }
+  PlanContext context{planned->model, planned->machine, request};
+  if (flags.front > 0) {
+    llvm::Expected<std::vector<Candidate>> front =
+        computeFront(planned->model, planned->machine, request, flags.front);
+    if (!front)
+      return tool::fail(front.takeError());
+    if (flags.json) {
+      llvm::json::Array points;
+      for (const Candidate &candidate : *front)
+        points.push_back(toJSON(context, candidate));
+      llvm::outs() << llvm::formatv(
+          "{0:2}\n", llvm::json::Value(llvm::json::Object{
+                         {"version", 1}, {"front", std::move(points)}}));
+    } else {
+      printCandidates(llvm::outs(), context, *front);
+    }
+    return 0;
+  }
+  llvm::Expected<SearchResult> result =
+      search(planned->model, planned->machine, request);
+  if (!result)
+    return tool::fail(result.takeError());
+  if (!flags.output.empty()) {
+    std::string text = llvm::formatv(
+        "{0:2}\n", llvm::json::Value(toJSON(context, *result, false)));
+    if (llvm::Error error = tool::writeFile(flags.output, text))
+      return tool::fail(std::move(error));
+    if (flags.output == "-")
+      return 0;
+  }
+  if (flags.json) {
+    llvm::outs() << llvm::formatv(
+        "{0:2}\n", llvm::json::Value(toJSON(context, *result, true)));
+    return 0;
+  }
+  printCandidate(llvm::outs(), context, result->best.front());
+  printProof(llvm::outs(), context, *result);
+  if (result->best.size() > 1) {
+    llvm::outs() << '\n';
+    printCandidates(llvm::outs(), context, result->best);
+  }
+  return 0;
+}
+
+void tool::addPlanCommand(CLI::App &app, std::function<int()> &run) {
+  auto flags = std::make_shared<PlanCommandFlags>();
+  CLI::App *command = app.add_subcommand(
+      "plan",
+      "Find the best layout of a model on a cluster, proven: tp, pp and "
+      "its schedule, cp, dp, ZeRO, ep, micro-batch, recomputation");
+  flags->common.add(*command);
+  std::string fields = llvm::join(getLayoutFields(), ", ");
+  command
+      ->add_option("--pin", flags->pins,
+                   "what the layout must be: tp=8, pp<=16, schedule!=gpipe; "
+                   "fields are " +
+                       fields)
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--forbid", flags->forbids,
+                   "what the layout must not be: pp>1")
+      ->type_name("FIELD=VALUE")
+      ->allow_extra_args(false);
+  command->add_option("--top", flags->top, "how many of the best layouts")
+      ->check(CLI::Range(int64_t(1), int64_t(10000)))
+      ->capture_default_str();
+  command
+      ->add_option("--objective", flags->objective,
+                   "what is least: seconds of a step, bytes of a device, or "
+                   "USD of a step on any number of devices that divides the "
+                   "cluster's")
+      ->check(CLI::IsMember({"time", "memory", "cost"}))
+      ->capture_default_str();
+  command
+      ->add_option("--front", flags->front,
+                   "the fastest layouts at this many equal steps of memory")
+      ->check(CLI::Range(int64_t(1), int64_t(1000)));
+  command->add_option("-o", flags->output,
+                      "write the plan as JSON; the same bytes each time");
+  command->add_flag("--json", flags->json, "print JSON (docs/planner.md)");
+  command->callback(
+      [flags, &run] { run = [flags] { return runPlan(*flags); }; });
+}

@@ -1,0 +1,52 @@
+//===- PlanFlags.cpp - What plan and estimate are told --------------------===//
+#include "PlanFlags.h"
+#include "cleave/Search/ReadArchitecture.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace cleave;
+
+void tool::PlanFlags::add(CLI::App &app) {
+  app.add_option("model", model, "folder with a config.json, or that file")
+      ->required();
+  app.add_option("--cluster", cluster,
+                 "hardware preset and number of devices: h100-sxm:512")
+      ->type_name("NAME:COUNT")
+      ->required();
+  app.add_option("--seq-len", seqLen, "tokens of a sequence")
+      ->check(makePositiveCheck())
+      ->required();
+  app.add_option("--global-batch", globalBatch, "sequences of a step")
+      ->check(makePositiveCheck())
+      ->required();
+  app.add_option("--dtype", dtype, "of matrix products; state is f32")
+      ->check(CLI::IsMember({"f32", "bf16", "fp8", "fp4"}))
+      ->capture_default_str();
+  app.add_option("--memory", memory,
+                 "GB that a device may use (default: all that it has)")
+      ->type_name("GB")
+      ->check(CLI::PositiveNumber);
+}
+
+llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
+  llvm::Expected<Architecture> architecture =
+      loadArchitecture(getConfigPath(model));
+  if (!architecture)
+    return architecture.takeError();
+  llvm::Expected<Machine> machine = getMachine(cluster);
+  if (!machine)
+    return machine.takeError();
+  Planned planned{std::move(*architecture), std::move(*machine), {}};
+  SearchRequest &request = planned.request;
+  request.work = {seqLen, globalBatch, DType::BF16};
+  for (size_t i = 0; i != numDTypes; ++i)
+    if (dtype == getName(DType(i)))
+      request.work.dtype = DType(i);
+  const Device &device = planned.machine.device;
+  if (device.getMatrix(request.work.dtype).peak == 0)
+    return llvm::createStringError(llvm::formatv(
+        "--dtype {0}: {1} has no matrix unit for it", dtype, device.name));
+  if (!device.attention.count(request.profile.attention))
+    request.profile.attention = device.attention.begin()->first;
+  request.memoryLimit = memory * 1e9;
+  return planned;
+}
