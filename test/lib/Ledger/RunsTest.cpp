@@ -31,7 +31,7 @@ const Bound bounds[] = {
     {"torchao training benchmarks", 7, 0.30},
     {"MosaicML llm-foundry benchmarks", 149, 0.06},
     {"InternEvo train_performance", 24, 0.07},
-    {"IBM fms-fsdp README", 8, 0.10},
+    {"IBM fms-fsdp README", 8, 0.09},
     {"vTrain ground truth (multi-node)", 55, 0.10},
     {"Zero Bubble Table 4", 48, 0.10},
     {"Zero Bubble Table 12", 18, 0.07},
