@@ -75,8 +75,8 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
   Cut cut{&block,
           layout.tp,
           layout.cp,
-          layout.ep,
-          layout.expertTp,
+          block.isSparse() ? layout.ep : 1,
+          block.isSparse() ? layout.expertTp : 1,
           layout.microBatch,
           layout.tp,
           layout.sequenceParallel,
@@ -154,27 +154,28 @@ CostModel::StageCost CostModel::getWholeModel(const TrainLayout &layout) {
     for (size_t i = 0; i != kindOf.size(); ++i)
       recomputing[kindOf[i]] += recomputes(int64_t(i), wholeShare);
   }
+  leastBlock = std::numeric_limits<double>::infinity();
   for (size_t kind = 0; kind != kinds.size(); ++kind) {
     int64_t again = layout.recompute == Recompute::None ? 0 : recomputing[kind];
-    if (kindCounts[kind] > again)
-      sum.add(getBlockCost(*kinds[kind], layout, Recompute::None),
-              double(kindCounts[kind] - again));
-    if (again > 0)
-      sum.add(getBlockCost(*kinds[kind], layout, layout.recompute),
-              double(again));
+    auto add = [&](Recompute recompute, int64_t count) {
+      if (count == 0)
+        return;
+      const StageCost &cost = getBlockCost(*kinds[kind], layout, recompute);
+      leastBlock = std::min(leastBlock, cost.getTime());
+      sum.add(cost, double(count));
+    };
+    add(Recompute::None, kindCounts[kind] - again);
+    add(layout.recompute, again);
   }
   return sum;
 }
 
 double CostModel::getTimeBound(const TrainLayout &layout) {
   StageCost sum = getWholeModel(layout);
-  double least = std::numeric_limits<double>::infinity();
-  for (const Block *block : kinds)
-    least = std::min(least,
-                     getBlockCost(*block, layout, Recompute::None).getTime());
   // Some device computes as much as the mean does, and as the most blocks do.
   double share = std::ceil(double(kindOf.size()) / double(layout.pp));
-  double slowest = std::max(sum.getTime() / double(layout.pp), share * least);
+  double slowest =
+      std::max(sum.getTime() / double(layout.pp), share * leastBlock);
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
   double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
@@ -201,7 +202,9 @@ void CostModel::buildStages(const TrainLayout &layout) {
   if (key == built)
     return;
   built = key;
-  PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages, 1};
+  played = false;
+  PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
+                      getMicroBatches(layout)};
   int64_t blocks = int64_t(kindOf.size()), all = shape.getVirtualStages();
   stages.assign(size_t(layout.pp), StageCost());
   chunks.assign(size_t(all), StageCost());
@@ -240,6 +243,14 @@ void CostModel::buildStages(const TrainLayout &layout) {
   if (model.tied && shape.getStage(all - 1) != 0)
     stages[size_t(shape.getStage(all - 1))].denseParameters +=
         double(model.vocab) / double(layout.tp) * double(model.hidden);
+  inFlight.resize(stages.size());
+  kept.resize(size_t(shape.chunks));
+  for (int64_t stage = 0; stage != layout.pp; ++stage) {
+    for (int64_t chunk = 0; chunk != shape.chunks; ++chunk)
+      kept[size_t(chunk)] =
+          chunks[size_t(shape.getVirtualStage(stage, chunk))].activations;
+    inFlight[size_t(stage)] = pipeline.getPeak(shape, stage, kept);
+  }
 }
 
 double CostModel::getSend(const TrainLayout &layout) const {
@@ -265,8 +276,7 @@ double CostModel::getScheduleBound(const TrainLayout &layout) {
   return (1 - 1e-9) * (least + profile.hostPerStep);
 }
 
-MemoryUse CostModel::computeMemory(const TrainLayout &layout,
-                                   const PipelineShape &shape) {
+MemoryUse CostModel::computeMemory(const TrainLayout &layout) const {
   double sharded = layout.zero >= 1 ? double(getShards(layout)) : 1;
   double expertSharded = layout.zero >= 1 ? double(getExpertRanks(layout)) : 1;
   MemoryUse fullest;
@@ -282,11 +292,7 @@ MemoryUse CostModel::computeMemory(const TrainLayout &layout,
     use.parameters = split(3, 2);
     use.gradients = split(2, profile.gradientBytes);
     use.optimizer = split(1, 12);
-    kept.resize(size_t(shape.chunks));
-    for (int64_t chunk = 0; chunk != shape.chunks; ++chunk)
-      kept[size_t(chunk)] =
-          chunks[size_t(shape.getVirtualStage(int64_t(i), chunk))].activations;
-    use.activations = pipeline.getPeak(shape, int64_t(i), kept);
+    use.activations = inFlight[i];
     use.temporaries = each.workingSet;
     // This block's parameters, those of the next, and a whole gradient.
     if (layout.zero == 3)
@@ -344,7 +350,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   if ((1 - 1e-9) * (own * microBatches + profile.hostPerStep) > seconds)
     return std::nullopt;
   Estimate result;
-  result.memory = computeMemory(layout, shape);
+  result.memory = computeMemory(layout);
   if (result.memory.getTotal() > bytes)
     return std::nullopt;
 
@@ -362,6 +368,11 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   extra.assign(stages.size(), {0, 0});
   for (size_t i = 0; i != stages.size(); ++i) {
     const StageCost &stage = stages[i];
+    if (i > 0 && stage.isLike(stages[i - 1]) && counts[i] == counts[i - 1]) {
+      dataExposed[i] = dataExposed[i - 1];
+      extra[i] = extra[i - 1];
+      continue;
+    }
     double share = profile.dataOverlap, slow = profile.overlapSlowdown;
     double buckets = double(std::max<int64_t>(counts[i], 1));
     double gradients = data(stage,
@@ -471,7 +482,17 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
 
   // A batch that does not divide ends in part of a micro-batch.
   double part = microBatches / double(shape.microBatches);
-  double busy = part * pipeline.getSeconds(shape, times, send, starts, ends);
+  // Only ZeRO 2 and 3 change what a stage does for a micro-batch.
+  bool same = llvm::all_of(extra, [](const auto &each) {
+    return each.first == 0 && each.second == 0;
+  });
+  if (!played || !same)
+    pipeline.getSeconds(shape, times, send, starts, ends);
+  played = same;
+  double busy = 0;
+  for (size_t i = 0; i != stages.size(); ++i)
+    busy = std::max(
+        busy, part * (ends[i] - (shape.splitsBackward() ? starts[i] : 0)));
   double end = 0;
   for (size_t i = 0; i != stages.size(); ++i)
     end = std::max(end,

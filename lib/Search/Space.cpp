@@ -29,107 +29,123 @@ static bool cutsHeads(const Block &block, int64_t ranks) {
           ranks % block.kvHeads == 0);
 }
 
-static std::string checkTensor(const Architecture &model,
-                               const Machine &machine, int64_t tp) {
-  if (machine.getDevicesPerNode() % tp != 0)
-    return llvm::formatv("tp {0} does not divide the {1} devices of a node", tp,
-                         machine.getDevicesPerNode());
-  for (const auto &[block, count] : model.blocks) {
-    if (!cutsHeads(block, tp))
-      return llvm::formatv("tp {0} does not divide {1} heads with {2} of keys",
-                           tp, block.heads, block.kvHeads);
-    for (int64_t width : {block.ffn, block.sharedFfn})
-      if (width % tp != 0)
-        return llvm::formatv("tp {0} does not divide the MLP's width {1}", tp,
-                             width);
-  }
-  return "";
+/// Says why not, if somebody asks; most of what is tried is illegal.
+static bool refuse(std::string *why, const llvm::formatv_object_base &message) {
+  if (why)
+    *why = message.str();
+  return false;
 }
 
-static std::string checkContext(const Architecture &model, int64_t seqLen,
-                                int64_t tp, int64_t cp, ContextKind kind) {
+static bool checkTensor(const Architecture &model, const Machine &machine,
+                        int64_t tp, std::string *why) {
+  if (machine.getDevicesPerNode() % tp != 0)
+    return refuse(
+        why, llvm::formatv("tp {0} does not divide the {1} devices of a node",
+                           tp, machine.getDevicesPerNode()));
+  for (const auto &[block, count] : model.blocks) {
+    if (!cutsHeads(block, tp))
+      return refuse(
+          why,
+          llvm::formatv("tp {0} does not divide {1} heads with {2} of keys", tp,
+                        block.heads, block.kvHeads));
+    for (int64_t width : {block.ffn, block.sharedFfn})
+      if (width % tp != 0)
+        return refuse(
+            why, llvm::formatv("tp {0} does not divide the MLP's width {1}", tp,
+                               width));
+  }
+  return true;
+}
+
+static bool checkContext(const Architecture &model, int64_t seqLen, int64_t tp,
+                         int64_t cp, ContextKind kind, std::string *why) {
   if (cp == 1)
-    return kind == ContextKind::AllGather ? ""
-                                          : "without cp there is no kind of it";
+    return kind == ContextKind::AllGather ||
+           refuse(why, llvm::formatv("without cp there is no kind of it"));
   // Each rank has a piece from the front and one from the back, so that the
   // causal mask leaves all of them the same work.
   if (seqLen % (2 * cp) != 0)
-    return llvm::formatv("cp {0} does not cut {1} tokens into 2 cp pieces", cp,
-                         seqLen);
+    return refuse(
+        why, llvm::formatv("cp {0} does not cut {1} tokens into 2 cp pieces",
+                           cp, seqLen));
   if (kind == ContextKind::Ulysses)
     for (const auto &[block, count] : model.blocks)
       if (!cutsHeads(block, tp * cp))
-        return llvm::formatv(
-            "ulysses: tp x cp = {0} does not divide {1} heads with {2} of keys",
-            tp * cp, block.heads, block.kvHeads);
-  return "";
+        return refuse(why, llvm::formatv("ulysses: tp x cp = {0} does not "
+                                         "divide {1} heads with {2} of keys",
+                                         tp * cp, block.heads, block.kvHeads));
+  return true;
 }
 
-static std::string checkExperts(const Architecture &model, int64_t tp,
-                                int64_t ranks, int64_t ep, int64_t expertTp) {
+static bool checkExperts(const Architecture &model, int64_t tp, int64_t ranks,
+                         int64_t ep, int64_t expertTp, std::string *why) {
   bool sparse = false;
   for (const auto &[block, count] : model.blocks)
     if (block.isSparse()) {
       sparse = true;
       if (block.experts % ep != 0)
-        return llvm::formatv("ep {0} does not divide {1} experts", ep,
-                             block.experts);
+        return refuse(why, llvm::formatv("ep {0} does not divide {1} experts",
+                                         ep, block.experts));
       if (block.expertFfn % expertTp != 0)
-        return llvm::formatv("expert-tp {0} does not divide an expert's "
-                             "width {1}",
-                             expertTp, block.expertFfn);
+        return refuse(why,
+                      llvm::formatv("expert-tp {0} does not divide an expert's "
+                                    "width {1}",
+                                    expertTp, block.expertFfn));
     }
   if (!sparse && (ep > 1 || expertTp > 1))
-    return "the model has no experts";
+    return refuse(why, llvm::formatv("the model has no experts"));
   if (expertTp != 1 && expertTp != tp)
-    return llvm::formatv("expert-tp {0} is neither 1 nor tp {1}", expertTp, tp);
+    return refuse(why, llvm::formatv("expert-tp {0} is neither 1 nor tp {1}",
+                                     expertTp, tp));
   if (ranks % (ep * expertTp) != 0)
-    return llvm::formatv("ep x expert-tp = {0} does not divide the {1} ranks "
-                         "of tp x cp x dp",
-                         ep * expertTp, ranks);
-  return "";
+    return refuse(
+        why, llvm::formatv("ep x expert-tp = {0} does not divide the {1} ranks "
+                           "of tp x cp x dp",
+                           ep * expertTp, ranks));
+  return true;
 }
 
-static std::string checkSchedule(const TrainLayout &layout, int64_t blocks,
-                                 int64_t microBatches) {
+static bool checkSchedule(const TrainLayout &layout, int64_t blocks,
+                          int64_t microBatches, std::string *why) {
   int64_t chunks = layout.virtualStages;
   if (layout.pp == 1)
-    return layout.schedule == Schedule::OneFOneB && chunks == 1
-               ? ""
-               : "one stage needs no schedule";
+    return (layout.schedule == Schedule::OneFOneB && chunks == 1) ||
+           refuse(why, llvm::formatv("one stage needs no schedule"));
   bool chunked = layout.schedule == Schedule::Interleaved ||
                  layout.schedule == Schedule::ZeroBubbleV;
   if (chunked != (chunks > 1))
-    return llvm::formatv("{0} does not have {1} virtual stages",
-                         getName(layout.schedule), chunks);
+    return refuse(why, llvm::formatv("{0} does not have {1} virtual stages",
+                                     getName(layout.schedule), chunks));
   if (layout.schedule == Schedule::ZeroBubbleV && chunks != 2)
-    return "zb-v has 2 virtual stages";
+    return refuse(why, llvm::formatv("zb-v has 2 virtual stages"));
   if (chunks > maxVirtualStages)
-    return llvm::formatv("{0} virtual stages are more than {1}", chunks,
-                         maxVirtualStages);
+    return refuse(why, llvm::formatv("{0} virtual stages are more than {1}",
+                                     chunks, maxVirtualStages));
   if (layout.pp * chunks > blocks)
-    return llvm::formatv("{0} stages of {1} chunks are more than {2} blocks",
-                         layout.pp, chunks, blocks);
+    return refuse(
+        why, llvm::formatv("{0} stages of {1} chunks are more than {2} blocks",
+                           layout.pp, chunks, blocks));
   if (layout.schedule == Schedule::Interleaved && microBatches % layout.pp)
-    return llvm::formatv("interleaved: pp {0} does not divide {1} "
-                         "micro-batches",
-                         layout.pp, microBatches);
-  return "";
+    return refuse(why, llvm::formatv("interleaved: pp {0} does not divide {1} "
+                                     "micro-batches",
+                                     layout.pp, microBatches));
+  return true;
 }
 
-static std::string checkZero(const TrainLayout &layout) {
+static bool checkZero(const TrainLayout &layout, std::string *why) {
   int64_t ranks = layout.dp * layout.cp;
   if (ranks == 1 && layout.zero > 0)
-    return "zero needs dp or cp";
+    return refuse(why, llvm::formatv("zero needs dp or cp"));
   if (layout.zeroGroup == 0)
-    return "";
+    return true;
   if (layout.zero == 0)
-    return "a shard group needs zero 1 or more";
+    return refuse(why, llvm::formatv("a shard group needs zero 1 or more"));
   if (layout.zeroGroup < 2 || layout.zeroGroup >= ranks ||
       ranks % layout.zeroGroup != 0)
-    return llvm::formatv("shard-group {0} does not cut dp x cp = {1}",
-                         layout.zeroGroup, ranks);
-  return "";
+    return refuse(why,
+                  llvm::formatv("shard-group {0} does not cut dp x cp = {1}",
+                                layout.zeroGroup, ranks));
+  return true;
 }
 
 std::string cleave::checkLayout(const Architecture &model,
@@ -138,16 +154,15 @@ std::string cleave::checkLayout(const Architecture &model,
   if (layout.getDevices() != machine.devices)
     return llvm::formatv("tp x cp x dp x pp = {0}, there are {1} devices",
                          layout.getDevices(), machine.devices);
+  std::string why;
   int64_t blocks = model.getNumBlocks(), ranks = layout.dp * layout.microBatch;
   if (layout.pp > blocks)
     return llvm::formatv("pp {0} is more than {1} blocks", layout.pp, blocks);
-  if (std::string wrong = checkTensor(model, machine, layout.tp);
-      !wrong.empty())
-    return wrong;
-  if (std::string wrong = checkContext(model, work.seqLen, layout.tp, layout.cp,
-                                       layout.contextKind);
-      !wrong.empty())
-    return wrong;
+  if (!checkTensor(model, machine, layout.tp, &why))
+    return why;
+  if (!checkContext(model, work.seqLen, layout.tp, layout.cp,
+                    layout.contextKind, &why))
+    return why;
   if (layout.sequenceParallel &&
       (layout.tp == 1 || work.seqLen / layout.cp % layout.tp != 0))
     return llvm::formatv("sp: tp {0} does not cut the {1} tokens of a rank",
@@ -156,16 +171,13 @@ std::string cleave::checkLayout(const Architecture &model,
     return llvm::formatv(
         "dp x micro-batch = {0} does not divide the global batch {1}", ranks,
         work.globalBatch);
-  if (std::string wrong =
-          checkExperts(model, layout.tp, layout.tp * layout.cp * layout.dp,
-                       layout.ep, layout.expertTp);
-      !wrong.empty())
-    return wrong;
-  if (std::string wrong =
-          checkSchedule(layout, blocks, work.globalBatch / ranks);
-      !wrong.empty())
-    return wrong;
-  return checkZero(layout);
+  if (!checkExperts(model, layout.tp, layout.tp * layout.cp * layout.dp,
+                    layout.ep, layout.expertTp, &why))
+    return why;
+  if (!checkSchedule(layout, blocks, work.globalBatch / ranks, &why))
+    return why;
+  checkZero(layout, &why);
+  return why;
 }
 
 bool Space::allows(const TrainLayout &layout,
@@ -190,14 +202,14 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
        getDivisors(std::gcd(machine.devices, machine.getDevicesPerNode()))) {
     layout = TrainLayout();
     layout.tp = tp;
-    if (!allows(layout, {"tp"}) || !checkTensor(model, machine, tp).empty())
+    if (!allows(layout, {"tp"}) || !checkTensor(model, machine, tp, nullptr))
       continue;
     for (int64_t cp : getDivisors(machine.devices / tp)) {
       for (ContextKind kind :
            {ContextKind::AllGather, ContextKind::Ring, ContextKind::Ulysses}) {
         layout.cp = cp;
         layout.contextKind = kind;
-        if (!checkContext(model, work.seqLen, tp, cp, kind).empty() ||
+        if (!checkContext(model, work.seqLen, tp, cp, kind, nullptr) ||
             !allows(layout, {"cp", "cp-kind"}))
           continue;
         for (int64_t pp : getDivisors(machine.devices / tp / cp)) {
@@ -219,8 +231,8 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
                 layout.expertTp = expertTp;
                 for (int64_t ep : expertDivisors) {
                   layout.ep = ep;
-                  if (checkExperts(model, tp, tp * cp * layout.dp, ep, expertTp)
-                          .empty() &&
+                  if (checkExperts(model, tp, tp * cp * layout.dp, ep, expertTp,
+                                   nullptr) &&
                       allows(layout, {"ep", "expert-tp"}))
                     visit(layout);
                 }
@@ -268,7 +280,7 @@ void Space::getSchedules(std::vector<TrainLayout> &options,
     for (int64_t chunks = 1; chunks <= maxVirtualStages; ++chunks) {
       layout.schedule = schedule;
       layout.virtualStages = chunks;
-      if (checkSchedule(layout, blocks, microBatches).empty() &&
+      if (checkSchedule(layout, blocks, microBatches, nullptr) &&
           allows(layout, {"schedule", "virtual-stages"}))
         options.push_back(layout);
     }
@@ -286,7 +298,7 @@ void Space::getZeros(std::vector<TrainLayout> &options,
   for (layout.zero = 0; layout.zero <= 3; ++layout.zero)
     for (int64_t group : groups) {
       layout.zeroGroup = group;
-      if (checkZero(layout).empty() && allows(layout, {"zero", "shard-group"}))
+      if (checkZero(layout, nullptr) && allows(layout, {"zero", "shard-group"}))
         options.push_back(layout);
     }
 }

@@ -138,6 +138,12 @@ private:
     double largest = 0; ///< weights of the largest block
 
     double getTime() const { return forward + backward; }
+    /// Whether its gradients and parameters take the same to move.
+    bool isLike(const StageCost &other) const {
+      return forward == other.forward && backward == other.backward &&
+             denseParameters == other.denseParameters &&
+             expertParameters == other.expertParameters;
+    }
     void add(const StageCost &other, double times);
   };
 
@@ -147,8 +153,7 @@ private:
   StageCost getWholeModel(const TrainLayout &layout);
   /// Fills `stages`, `chunks` and `counts`.
   void buildStages(const TrainLayout &layout);
-  MemoryUse computeMemory(const TrainLayout &layout,
-                          const PipelineShape &shape);
+  MemoryUse computeMemory(const TrainLayout &layout) const;
   double getSend(const TrainLayout &layout) const;
   int64_t getMicroBatches(const TrainLayout &layout) const;
   BlockCost computeBlock(const Cut &cut) const;
@@ -176,6 +181,9 @@ private:
   double send = 0;
   std::vector<std::pair<double, double>> extra; ///< ZeRO 3, both ways
   std::vector<double> dataExposed, kept, starts, ends;
+  std::vector<double> inFlight; ///< bytes of activations, by stage
+  bool played = false;          ///< `ends` are of what was built
+  double leastBlock = 0;        ///< seconds; of the last whole model
 };
 
 } // namespace cleave
