@@ -116,19 +116,34 @@ static llvm::StringRef getPreset(llvm::StringRef gpu) {
 }
 
 /// Gb/s of a node's network as sources print it: "8x400Gb/s", "1600 Gb/s per
-/// node", "800 (Gb/s)"; 0 if not stated.
+/// node", "800 (Gb/s)", "3.2 Tbps", "HDR 200Gb/s" of each card; 0 if not
+/// stated. GB/s are those of the links inside a node.
 static double getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
-  size_t unit = text.find_insensitive("Gb/s");
+  size_t unit = llvm::StringRef::npos;
+  double scale = 1;
+  for (auto [name, factor] : {std::pair<llvm::StringRef, double>{"Gb/s", 1},
+                              {"Gbps", 1},
+                              {"Gbit/s", 1},
+                              {"Tb/s", 1000},
+                              {"Tbps", 1000}})
+    if (size_t at = text.find(name); at < unit) {
+      unit = at;
+      scale = factor;
+    }
   if (unit == llvm::StringRef::npos)
     return 0;
+  auto isPart = [](char c) { return llvm::isDigit(c) || c == '.'; };
   llvm::StringRef before = text.take_front(unit).rtrim(" (");
   size_t digits = before.size();
-  while (digits > 0 && llvm::isDigit(before[digits - 1]))
+  while (digits > 0 && isPart(before[digits - 1]))
     --digits;
   double number = 0;
-  before.drop_front(digits).getAsDouble(number);
+  if (before.drop_front(digits).getAsDouble(number))
+    return 0;
+  number *= scale;
   llvm::StringRef rest = before.take_front(digits).rtrim();
   if (rest.consume_back("x")) {
+    rest = rest.rtrim();
     size_t start = rest.size();
     while (start > 0 && llvm::isDigit(rest[start - 1]))
       --start;
@@ -136,8 +151,10 @@ static double getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
     if (!rest.drop_front(start).getAsDouble(cards))
       return number * cards;
   }
-  return says(text.drop_front(unit), "per gpu") ? number * devicesPerNode
-                                                : number;
+  bool ofCard = says(text, "per gpu") || says(text, "per NIC") ||
+                text.contains("HDR") || text.contains("NDR");
+  return ofCard && !says(text, "per node") ? number * double(devicesPerNode)
+                                           : number;
 }
 
 static void scaleLink(Link &link, double bandwidth) {

@@ -139,6 +139,25 @@ TEST(LedgerRowTest, ReadsLayout) {
   EXPECT_EQ(row.stepSeconds, 5.0);
 }
 
+/// Bytes a second that each of 8 devices has to other nodes.
+TEST(LedgerRowTest, NetworksAsSourcesPrintThem) {
+  auto get = [](const char *text) {
+    json::Object object = makeObject();
+    object["interconnect"] = text;
+    return read(object).machine.levels.back().link.bandwidth;
+  };
+  double builtIn = get("");
+  EXPECT_EQ(get("8x400Gb/s InfiniBand per node"), 50e9);
+  EXPECT_EQ(get("8 x 200 Gb/s"), 25e9);
+  EXPECT_EQ(get("1600 Gb/s RoCE per node"), 25e9);
+  EXPECT_EQ(get("inter_node_bandwidth 800 (Gb/s)"), 12.5e9);
+  EXPECT_EQ(get("NVLink 900 GB/s; 400Gb/s RDMA per GPU"), 50e9);
+  EXPECT_EQ(get("EFA 3.2 Tbps"), 50e9);
+  EXPECT_EQ(get("HDR 200Gbps"), 25e9);
+  EXPECT_EQ(get("NVLink 600 GB/s"), builtIn);
+  EXPECT_EQ(get("fast Gb/s"), builtIn);
+}
+
 TEST(LedgerRowTest, StepFromTokens) {
   json::Object object = makeObject();
   object.erase("step_time_s");
