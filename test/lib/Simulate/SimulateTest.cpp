@@ -1,5 +1,6 @@
 //===- SimulateTest.cpp - Schedules: bubbles, order, memory ---------------===//
 #include "cleave/Simulate/Simulate.h"
+#include "cleave/Cost/CostModel.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
 #include "gtest/gtest.h"
@@ -186,6 +187,53 @@ TEST(Simulate, RecurrenceAgrees) {
         }
   EXPECT_GE(cases, 800);
   RecordProperty("worst", std::to_string(worst));
+}
+
+/// What the cost model says of a layout is what the simulator plays.
+TEST(Simulate, PricesAgree) {
+  Architecture model;
+  model.hidden = 4096;
+  model.vocab = 128256;
+  Block block;
+  block.heads = 32;
+  block.kvHeads = 8;
+  block.headDim = block.valueDim = 128;
+  block.ffn = 14336;
+  model.blocks.push_back({block, 30});
+  llvm::Expected<Machine> machine = getMachine("h100-sxm:64");
+  ASSERT_TRUE(bool(machine));
+  Profile profile;
+  profile.attention = machine->device.attention.begin()->first;
+  profile.hostPerStep = 0.01;
+  CostModel costs(model, *machine, {4096, 128, DType::BF16}, profile);
+  for (auto [schedule, chunks] : {std::pair(Schedule::GPipe, 1),
+                                  {Schedule::OneFOneB, 1},
+                                  {Schedule::Interleaved, 3},
+                                  {Schedule::ZeroBubbleH1, 1},
+                                  {Schedule::ZeroBubbleH2, 1},
+                                  {Schedule::ZeroBubbleV, 2}})
+    for (int64_t pp : {2, 4, 8})
+      for (int zero : {0, 1, 2, 3}) {
+        TrainLayout layout;
+        layout.tp = 2;
+        layout.pp = pp;
+        layout.dp = 32 / pp;
+        layout.schedule = schedule;
+        layout.virtualStages = chunks;
+        layout.zero = zero;
+        Estimate estimate = costs.price(layout);
+        Simulation simulation = simulate(costs.getPipelineStep(layout));
+        EXPECT_NEAR((simulation.step + profile.hostPerStep) / estimate.step, 1,
+                    0.02);
+        double most = 0;
+        for (double peak : simulation.peaks)
+          most = std::max(most, peak);
+        EXPECT_GE(most, estimate.memory.activations * (1 - 1e-9));
+        double sum = estimate.compute + estimate.tensor + estimate.context +
+                     estimate.expert + estimate.pipeline + estimate.data +
+                     estimate.bubble + estimate.optimizer + estimate.host;
+        EXPECT_NEAR(sum / estimate.step, 1, 1e-9);
+      }
 }
 
 TEST(Simulate, TraceIsJSON) {
