@@ -65,7 +65,7 @@ static std::optional<int64_t> getValue(llvm::StringRef field,
     return text == "true";
   int64_t value = 0;
   bool mayBeZero = field == "sp" || field == "zero" || field == "shard-group";
-  int64_t most = field == "sp" ? 1 : field == "zero" ? 3 : int64_t(1) << 31;
+  int64_t most = field == "sp" ? 1 : field == "zero" ? 3 : int64_t(1) << 24;
   if (text.getAsInteger(10, value) || value < (mayBeZero ? 0 : 1) ||
       value > most)
     return std::nullopt;

@@ -118,6 +118,8 @@ static std::string formatShare(double part, double whole) {
 }
 
 static std::string formatBytes(double bytes) {
+  if (bytes < 1e8)
+    return llvm::formatv("{0:F1} MB", bytes / 1e6);
   return llvm::formatv("{0:F1} GB", bytes / 1e9);
 }
 
@@ -233,6 +235,6 @@ llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
   }
   if (layout.dp == 0)
     layout.dp = std::max<int64_t>(
-        machine.devices / (layout.tp * layout.cp * layout.pp), 1);
+        machine.devices / layout.tp / layout.cp / layout.pp, 1);
   return layout;
 }

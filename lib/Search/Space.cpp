@@ -1,6 +1,7 @@
 //===- Space.cpp - Which layouts there are --------------------------------===//
 #include "Space.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <numeric>
 
@@ -151,9 +152,11 @@ static bool checkZero(const TrainLayout &layout, std::string *why) {
 std::string cleave::checkLayout(const Architecture &model,
                                 const Machine &machine, const Workload &work,
                                 const TrainLayout &layout) {
-  if (layout.getDevices() != machine.devices)
+  double devices =
+      double(layout.tp) * layout.cp * double(layout.dp) * layout.pp;
+  if (devices != double(machine.devices))
     return llvm::formatv("tp x cp x dp x pp = {0}, there are {1} devices",
-                         layout.getDevices(), machine.devices);
+                         llvm::format("%.0f", devices), machine.devices);
   std::string why;
   int64_t blocks = model.getNumBlocks(), ranks = layout.dp * layout.microBatch;
   if (layout.pp > blocks)

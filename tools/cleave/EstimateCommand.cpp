@@ -82,6 +82,15 @@ static int runEstimate(const EstimateFlags &flags) {
     return tool::fail(wrong);
   Candidate candidate{*layout, costs.price(*layout), 0};
   if (!flags.trace.empty()) {
+    constexpr int64_t mostOps = 1 << 20;
+    const SearchRequest &request = planned->request;
+    int64_t ops = request.work.globalBatch / (layout->dp * layout->microBatch) *
+                  layout->pp * layout->virtualStages;
+    if (ops > mostOps)
+      return tool::fail(llvm::formatv(
+          "--trace: {0} forward passes of stages are too many, at most {1}; "
+          "expects a smaller --global-batch or a larger --micro-batch",
+          ops, mostOps));
     std::string text;
     llvm::raw_string_ostream os(text);
     printTrace(os, simulate(costs.getPipelineStep(*layout)));

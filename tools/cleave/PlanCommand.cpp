@@ -26,6 +26,10 @@ static int runPlan(const PlanCommandFlags &flags) {
        {Objective::Time, Objective::Memory, Objective::Cost})
     if (flags.objective == getName(objective))
       request.objective = objective;
+  if (request.objective == Objective::Cost &&
+      !(planned->machine.device.pricePerHour > 0))
+    return tool::fail("--objective cost: " + planned->machine.device.name +
+                      " has no price");
   for (bool forbids : {false, true})
     for (const std::string &text : forbids ? flags.forbids : flags.pins) {
       llvm::Expected<Constraint> constraint = parseConstraint(text, forbids);
