@@ -72,6 +72,16 @@ static std::optional<int64_t> getValue(llvm::StringRef field,
   return value;
 }
 
+std::string cleave::getLegalValues(llvm::StringRef field) {
+  std::vector<llvm::StringRef> names = getNames(field);
+  if (!names.empty())
+    return "one of " + llvm::join(names, ", ");
+  return field == "sp"            ? "true or false"
+         : field == "zero"        ? "a whole number from 0 to 3"
+         : field == "shard-group" ? "a whole number from 0"
+                                  : "a whole number from 1";
+}
+
 bool cleave::setField(TrainLayout &layout, llvm::StringRef field,
                       llvm::StringRef text) {
   // selective:pointwise; full:0.5 recomputes every second block.
@@ -172,13 +182,10 @@ llvm::Expected<Constraint> cleave::parseConstraint(llvm::StringRef text,
         llvm::formatv("\"{0}\": unknown field \"{1}\", expects one of {2}",
                       text, field, llvm::join(llvm::ArrayRef(fields), ", ")));
   std::optional<int64_t> value = getValue(field, rest);
-  if (!value) {
-    std::vector<llvm::StringRef> names = getNames(field);
+  if (!value)
     return llvm::createStringError(
-        llvm::formatv("\"{0}\": \"{1}\" is not {2}", text, rest,
-                      names.empty() ? "a legal number of " + field.str()
-                                    : "one of " + llvm::join(names, ", ")));
-  }
+        llvm::formatv("\"{0}\": value \"{1}\": expects {2}", text, rest,
+                      getLegalValues(field)));
   constraint.field = field.str();
   constraint.value = *value;
   return constraint;

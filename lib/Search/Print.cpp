@@ -230,8 +230,9 @@ llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
     if (std::optional<llvm::StringRef> string = value.getAsString())
       text = string->str();
     if (!setField(layout, field, text))
-      return llvm::createStringError(llvm::formatv(
-          "key \"{0}\": {1} is not legal", llvm::StringRef(key), value));
+      return llvm::createStringError(
+          llvm::formatv("key \"{0}\": value {1}: expects {2}",
+                        llvm::StringRef(key), value, getLegalValues(field)));
   }
   if (layout.dp == 0)
     layout.dp = std::max<int64_t>(

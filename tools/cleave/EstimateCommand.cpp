@@ -40,11 +40,13 @@ static int runBatch(const EstimateFlags &flags, const PlanContext &context,
     } else if (const json::Object *object = row->getAsObject()) {
       llvm::Expected<TrainLayout> read = readLayout(*object, context.machine);
       if (!read) {
-        wrong = llvm::toString(read.takeError());
+        wrong = where + ": " + llvm::toString(read.takeError());
       } else {
         layout = *read;
         wrong = checkLayout(context.model, context.machine,
                             context.request.work, layout);
+        if (!wrong.empty())
+          wrong = where + ": " + wrong;
       }
     } else {
       wrong = where + ": expects an object";

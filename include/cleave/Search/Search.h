@@ -31,6 +31,8 @@ int64_t getField(const TrainLayout &layout, llvm::StringRef field);
 /// False if the field has no such value.
 bool setField(TrainLayout &layout, llvm::StringRef field,
               llvm::StringRef value);
+/// The values that it has, in words.
+std::string getLegalValues(llvm::StringRef field);
 /// A field's value as a person writes it.
 std::string getFieldText(const TrainLayout &layout, llvm::StringRef field);
 

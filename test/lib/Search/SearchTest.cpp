@@ -250,9 +250,9 @@ TEST(Search, ConstraintsAreRead) {
   for (auto [text, says] :
        {std::pair("tq=8", "unknown field \"tq\""),
         {"tp", "expects FIELD=VALUE"},
-        {"tp=x", "\"x\" is not a legal number of tp"},
+        {"tp=x", "value \"x\": expects a whole number from 1"},
         {"schedule=zb", "one of gpipe, 1f1b, interleaved"},
-        {"zero=4", "\"4\" is not a legal number of zero"}}) {
+        {"zero=4", "value \"4\": expects a whole number from 0 to 3"}}) {
     llvm::Expected<Constraint> constraint = parseConstraint(text, false);
     ASSERT_FALSE(bool(constraint)) << text;
     std::string error = llvm::toString(constraint.takeError());
