@@ -467,15 +467,18 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
                                     each.expertParameters / expertSharded);
   result.optimizer = getStreamTime(machine.device, updated * optimizerBytes);
 
-  // No stage takes less than its own work; before it begins, and after it ends,
-  // the stages before it work alone.
-  double around = 0, least = 0;
+  // No stage takes less than its own work. Before it begins, the stages before
+  // it go forward; after it ends, they go back, and the first one reduces.
+  double before = 0, after = 0, least = 0;
   for (size_t i = 0; i != stages.size(); ++i) {
-    own = stages[i].getTime() + extra[i].first + extra[i].second;
-    least = std::max(least, own * microBatches +
-                                (shape.splitsBackward() ? 0 : around) +
-                                dataExposed[i]);
-    around += times[i].forward + times[i].getBackward() + 2 * send;
+    own =
+        (stages[i].getTime() + extra[i].first + extra[i].second) * microBatches;
+    least = std::max(least, own + before + dataExposed[i]);
+    if (shape.splitsBackward())
+      continue;
+    least = std::max(least, own + before + after + dataExposed[0]);
+    before += times[i].forward + send;
+    after += times[i].getBackward() + send;
   }
   if ((1 - 1e-9) * (least + result.optimizer + profile.hostPerStep) > seconds)
     return std::nullopt;

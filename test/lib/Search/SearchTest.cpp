@@ -70,7 +70,7 @@ TEST(Search, EqualsBruteForce) {
     return *(values.begin() + random() % values.size());
   };
   int64_t solved = 0, refused = 0;
-  for (int instance = 0; instance != 400; ++instance) {
+  for (int instance = 0; instance != 600; ++instance) {
     int64_t heads = pick({4, 8, 16});
     Architecture model =
         makeModel(pick({2, 3, 5, 8}), heads * pick({64, 128}), heads,
@@ -98,6 +98,13 @@ TEST(Search, EqualsBruteForce) {
     if (random() % 3 == 0)
       request.constraints.push_back(
           parse(random() % 2 ? "recompute=full" : "pp>1", random() % 2));
+    // Bounds differ from schedule to schedule.
+    if (random() % 2)
+      for (const char *text :
+           {"pp>1",
+            std::array{"schedule=1f1b", "schedule=gpipe",
+                       "schedule=interleaved", "schedule<=1f1b"}[random() % 4]})
+        request.constraints.push_back(parse(text, false));
     int64_t space = 0;
     std::vector<double> values = bruteForce(model, machine, request, space);
     llvm::Expected<SearchResult> result = search(model, machine, request);
