@@ -1,5 +1,6 @@
 //===- Print.cpp - Priced layouts as a table or JSON ----------------------===//
 #include "cleave/Search/Print.h"
+#include "Format.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -95,6 +96,16 @@ json::Object cleave::toJSON(const PlanContext &context,
                       {"optimal", result.bound == result.best.front().value}};
   if (context.request.objective == Objective::Time)
     search["bound_s"] = result.bound;
+  if (context.request.memoryLimit > 0)
+    search["memory_limit"] = context.request.memoryLimit;
+  for (bool forbids : {false, true}) {
+    json::Array texts;
+    for (const Constraint &constraint : context.request.constraints)
+      if (constraint.forbids == forbids)
+        texts.push_back(constraint.text);
+    if (!texts.empty())
+      search[forbids ? "forbid" : "pin"] = std::move(texts);
+  }
   if (withSeconds)
     search["seconds"] = result.seconds;
   root["search"] = std::move(search);
@@ -107,30 +118,31 @@ json::Object cleave::toJSON(const PlanContext &context,
   return root;
 }
 
-static std::string formatSeconds(double seconds) {
+std::string cleave::formatSeconds(double seconds) {
   if (seconds < 1)
     return llvm::formatv("{0} ms", llvm::format("%.4g", seconds * 1e3));
   return llvm::formatv("{0} s", llvm::format("%.4g", seconds));
 }
 
-static std::string formatShare(double part, double whole) {
+std::string cleave::formatShare(double part, double whole) {
   return llvm::formatv("{0:F1} %", 100 * part / whole);
 }
 
-static std::string formatBytes(double bytes) {
+std::string cleave::formatBytes(double bytes) {
   if (bytes < 1e8)
     return llvm::formatv("{0:F1} MB", bytes / 1e6);
   return llvm::formatv("{0:F1} GB", bytes / 1e9);
 }
 
-static void printRow(llvm::raw_ostream &os, llvm::StringRef name,
-                     const llvm::Twine &value, const llvm::Twine &remark) {
+void cleave::printRow(llvm::raw_ostream &os, llvm::StringRef name,
+                      const llvm::Twine &value, const llvm::Twine &remark) {
   std::string text = value.str(), more = remark.str();
   os << llvm::left_justify(name, 12);
   if (more.empty())
     os << text << '\n';
   else
-    os << llvm::left_justify(text, 13) << more << '\n';
+    os << llvm::left_justify(text, std::max<size_t>(13, text.size() + 1))
+       << more << '\n';
 }
 
 void cleave::printCandidate(llvm::raw_ostream &os, const PlanContext &context,

@@ -74,6 +74,7 @@ void addLedgerCommand(CLI::App &app, std::function<int()> &run);
 void addSizeCommand(CLI::App &app, std::function<int()> &run);
 void addPlanCommand(CLI::App &app, std::function<int()> &run);
 void addEstimateCommand(CLI::App &app, std::function<int()> &run);
+void addExplainCommand(CLI::App &app, std::function<int()> &run);
 
 } // namespace cleave::tool
 

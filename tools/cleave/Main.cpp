@@ -21,6 +21,7 @@ static int runCommand(int argc, char **argv) {
   tool::addSizeCommand(app, run);
   tool::addPlanCommand(app, run);
   tool::addEstimateCommand(app, run);
+  tool::addExplainCommand(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

@@ -1,0 +1,67 @@
+//===- Explain.h - What a plan depends on ---------------------------------===//
+#ifndef CLEAVE_SEARCH_EXPLAIN_H
+#define CLEAVE_SEARCH_EXPLAIN_H
+
+#include "cleave/Search/Print.h"
+
+namespace cleave {
+
+/// The best layout once one condition is relaxed.
+struct Relaxation {
+  std::string what;
+  TrainLayout layout;
+  double seconds = 0;   ///< of what the plan does in a step
+  bool searched = true; ///< false: the plan's own layout, so at least this
+
+  /// 0.1: the plan takes 1.1 times as long.
+  double getGain(const Candidate &plan) const {
+    return plan.estimate.step / seconds - 1;
+  }
+};
+
+/// What a slower link does.
+struct SlowerLink {
+  std::string link;
+  Candidate kept; ///< the plan's layout
+  Candidate best;
+
+  /// Whether another layout is then faster.
+  bool changes() const { return best.estimate.step < kept.estimate.step; }
+  /// 0.1: keeping the plan's layout takes 1.1 times as long.
+  double getLoss() const { return kept.estimate.step / best.estimate.step - 1; }
+};
+
+struct Explanation {
+  Candidate plan;
+  std::vector<Relaxation> relaxations; ///< largest gain first
+  std::vector<SlowerLink> slower;      ///< innermost level first
+};
+
+/// Searches again with one thing changed: memory, each level's link, all links
+/// without any cost, the batch; and prices the plan on slower links. The
+/// request is that of the plan; its objective is time.
+Explanation explain(const PlanContext &context, const Candidate &plan);
+
+/// The best layout under further constraints.
+struct Alternative {
+  std::vector<Constraint> constraints;
+  /// If none fits, the fastest that would with enough memory.
+  std::optional<Candidate> best;
+  /// Why none is legal, or none fits; empty otherwise.
+  std::string problem;
+};
+
+Alternative findAlternative(const PlanContext &context, const Candidate &plan,
+                            llvm::ArrayRef<Constraint> constraints);
+
+llvm::json::Object toJSON(const PlanContext &context,
+                          const Explanation &explanation,
+                          const Alternative *alternative);
+void printExplanation(llvm::raw_ostream &os, const Explanation &explanation);
+/// What it costs more or less than the plan, by component.
+void printAlternative(llvm::raw_ostream &os, const Alternative &alternative,
+                      const Candidate &plan);
+
+} // namespace cleave
+
+#endif // CLEAVE_SEARCH_EXPLAIN_H

@@ -1,0 +1,165 @@
+//===- Explain.cpp - What a plan depends on -------------------------------===//
+//
+// What binds is what pays when there is more of it: each condition is relaxed
+// alone and the search run again. A relaxed problem has all layouts of the
+// plan's own, none of them slower, so no gain is negative.
+//
+//===----------------------------------------------------------------------===//
+#include "cleave/Search/Explain.h"
+#include "llvm/ADT/STLExtras.h"
+#include <limits>
+#include <tuple>
+
+using namespace cleave;
+
+static void scaleLink(Link &link, double factor) {
+  link.bandwidth *= factor;
+  for (CollectiveCurve &curve : link.collectives)
+    for (auto &[ranks, bandwidth] : curve.bandwidth)
+      bandwidth *= factor;
+}
+
+/// Makes every message free.
+static void removeCosts(Link &link) {
+  // Not infinity: bandwidths are interpolated.
+  scaleLink(link, 1e30);
+  link.latency = 0;
+  for (CollectiveCurve &curve : link.collectives)
+    curve.startup = curve.startupPerRank = curve.pipeline = 0;
+}
+
+/// Levels that join more devices than the one inside them, by their index.
+static std::vector<size_t> getLevels(const Machine &machine) {
+  std::vector<size_t> levels;
+  int64_t inside = 1;
+  for (size_t i = 0; i != machine.levels.size(); ++i) {
+    int64_t size = std::min(machine.levels[i].size, machine.devices);
+    if (size > inside)
+      levels.push_back(i);
+    inside = size;
+  }
+  return levels;
+}
+
+static std::optional<Candidate> findBest(const Architecture &model,
+                                         const Machine &machine,
+                                         SearchRequest request) {
+  request.objective = Objective::Time;
+  request.top = 1;
+  llvm::Expected<SearchResult> result = search(model, machine, request);
+  if (result)
+    return result->best.front();
+  llvm::consumeError(result.takeError());
+  return std::nullopt;
+}
+
+static double getLimit(const PlanContext &context) {
+  return context.request.memoryLimit > 0 ? context.request.memoryLimit
+                                         : context.machine.device.memory;
+}
+
+static void relax(const PlanContext &context, Explanation &explanation) {
+  auto add = [&](std::string what, const Machine &machine,
+                 const SearchRequest &request, double steps) {
+    // Twice the batch may not fit, where a pinned schedule keeps all of it.
+    if (std::optional<Candidate> best =
+            findBest(context.model, machine, request))
+      explanation.relaxations.push_back(
+          {std::move(what), best->layout, best->estimate.step / steps, true});
+  };
+  const SearchRequest &request = context.request;
+  SearchRequest roomy = request;
+  roomy.memoryLimit = getLimit(context) * 1.2;
+  add("memory + 20 %", context.machine, roomy, 1);
+  for (size_t level : getLevels(context.machine)) {
+    Machine machine = context.machine;
+    Link &link = machine.levels[level].link;
+    scaleLink(link, 2);
+    add(link.name + " x 2", machine, request, 1);
+  }
+  Machine free = context.machine;
+  for (Level &level : free.levels)
+    removeCosts(level.link);
+  add("infinite interconnect", free, request, 1);
+  SearchRequest twice = request;
+  twice.work.globalBatch *= 2;
+  add("batch x 2", context.machine, twice, 2);
+  const Candidate &plan = explanation.plan;
+  if (plan.estimate.bubble > 0)
+    explanation.relaxations.push_back(
+        {"no bubble", plan.layout, plan.estimate.step - plan.estimate.bubble,
+         false});
+  llvm::sort(explanation.relaxations,
+             [](const Relaxation &a, const Relaxation &b) {
+               return std::tie(a.seconds, a.what) < std::tie(b.seconds, b.what);
+             });
+}
+
+static void slowDown(const PlanContext &context, Explanation &explanation) {
+  for (size_t level : getLevels(context.machine)) {
+    Machine machine = context.machine;
+    Link &link = machine.levels[level].link;
+    scaleLink(link, 0.8);
+    const SearchRequest &request = context.request;
+    CostModel costs(context.model, machine, request.work, request.profile);
+    Candidate kept{explanation.plan.layout,
+                   costs.price(explanation.plan.layout), 0};
+    kept.value = kept.estimate.step;
+    std::optional<Candidate> best = findBest(context.model, machine, request);
+    explanation.slower.push_back({link.name, kept, best ? *best : kept});
+  }
+}
+
+Explanation cleave::explain(const PlanContext &context, const Candidate &plan) {
+  Explanation explanation{plan, {}, {}};
+  relax(context, explanation);
+  slowDown(context, explanation);
+  return explanation;
+}
+
+/// What the plan breaks once it is what the constraints say, if they say it of
+/// degrees. Empty if it breaks nothing.
+static std::string checkPinned(const PlanContext &context,
+                               const Candidate &plan,
+                               llvm::ArrayRef<Constraint> constraints) {
+  TrainLayout layout; // the choices below the degrees at their simplest
+  layout.tp = plan.layout.tp;
+  layout.cp = plan.layout.cp;
+  layout.pp = plan.layout.pp;
+  layout.dp = 0;
+  for (const Constraint &constraint : constraints) {
+    llvm::StringRef text = constraint.text;
+    if (constraint.comparison == "=" &&
+        !setField(layout, constraint.field, text.split('=').second))
+      return "";
+  }
+  if (layout.dp == 0)
+    layout.dp = std::max<int64_t>(
+        context.machine.devices / layout.tp / layout.cp / layout.pp, 1);
+  return checkLayout(context.model, context.machine, context.request.work,
+                     layout);
+}
+
+Alternative cleave::findAlternative(const PlanContext &context,
+                                    const Candidate &plan,
+                                    llvm::ArrayRef<Constraint> constraints) {
+  Alternative alternative{constraints, std::nullopt, ""};
+  SearchRequest request = context.request;
+  request.top = 1;
+  llvm::append_range(request.constraints, constraints);
+  llvm::Expected<SearchResult> result =
+      search(context.model, context.machine, request);
+  if (result) {
+    alternative.best = result->best.front();
+    return alternative;
+  }
+  alternative.problem = llvm::toString(result.takeError());
+  request.memoryLimit = std::numeric_limits<double>::infinity();
+  alternative.best = findBest(context.model, context.machine, request);
+  if (alternative.best)
+    return alternative;
+  std::string broken = checkPinned(context, plan, constraints);
+  if (!broken.empty())
+    alternative.problem += ": " + broken;
+  return alternative;
+}

@@ -1,0 +1,175 @@
+//===- ReadPlan.cpp - A plan file, read again -----------------------------===//
+#include "cleave/Search/ReadPlan.h"
+#include "Format.h"
+#include "cleave/Json/Json.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
+#include <limits>
+
+using namespace cleave;
+namespace json = llvm::json;
+
+namespace {
+/// Reads keys of a plan; the first that is wrong is the error.
+class Reader {
+public:
+  explicit Reader(llvm::StringRef file) : file(file) {}
+
+  void fail(llvm::StringRef key, const llvm::Twine &reason) {
+    if (message.empty())
+      message = (file + ": key \"" + key + "\": " + reason).str();
+  }
+
+  std::string getString(const json::Object &in, llvm::StringRef key) {
+    std::optional<llvm::StringRef> text = in.getString(key);
+    if (!text)
+      fail(key, "expects a string");
+    return text.value_or("").str();
+  }
+
+  int64_t getCount(const json::Object &in, llvm::StringRef key) {
+    constexpr int64_t most = std::numeric_limits<int32_t>::max();
+    std::optional<int64_t> count = in.getInteger(key);
+    if (count && *count >= 1 && *count <= most)
+      return *count;
+    fail(key, llvm::formatv("expects a whole number from 1 to {0}", most));
+    return 1;
+  }
+
+  double getPositive(const json::Object &in, llvm::StringRef key) {
+    std::optional<double> number = in.getNumber(key);
+    if (!number || !(*number > 0))
+      fail(key, "expects a positive number");
+    return number.value_or(1);
+  }
+
+  const json::Object &getObject(const json::Object &in, llvm::StringRef key) {
+    static const json::Object empty;
+    if (const json::Object *object = in.getObject(key))
+      return *object;
+    fail(key, "expects an object");
+    return empty;
+  }
+
+  /// Pins or what is forbidden; there may be none.
+  void getConstraints(const json::Object &in, bool forbids,
+                      std::vector<Constraint> &constraints) {
+    llvm::StringRef key = forbids ? "forbid" : "pin";
+    const json::Value *value = in.get(key);
+    if (!value)
+      return;
+    const json::Array *array = value->getAsArray();
+    if (!array)
+      return fail(key, "expects an array of strings");
+    for (const json::Value &entry : *array) {
+      std::optional<llvm::StringRef> text = entry.getAsString();
+      if (!text)
+        return fail(key, "expects an array of strings");
+      llvm::Expected<Constraint> constraint = parseConstraint(*text, forbids);
+      if (!constraint)
+        return fail(key, llvm::toString(constraint.takeError()));
+      constraints.push_back(*constraint);
+    }
+  }
+
+  llvm::Error takeError() const {
+    if (message.empty())
+      return llvm::Error::success();
+    return llvm::createStringError(message);
+  }
+
+private:
+  llvm::StringRef file;
+  std::string message;
+};
+} // namespace
+
+static DType readType(Reader &reader, const json::Object &in) {
+  std::string name = reader.getString(in, "dtype");
+  for (size_t i = 0; i != numDTypes; ++i)
+    if (name == getName(DType(i)))
+      return DType(i);
+  reader.fail("dtype", "unknown type \"" + name + "\"");
+  return DType::BF16;
+}
+
+llvm::Expected<SavedPlan> cleave::readPlan(llvm::StringRef text,
+                                           llvm::StringRef file) {
+  llvm::Expected<json::Value> root = parseJson(text, file);
+  if (!root)
+    return root.takeError();
+  const json::Object *object = root->getAsObject();
+  if (!object)
+    return llvm::createStringError(file + ": expects an object");
+  Reader reader(file);
+  if (object->getInteger("version") != 1)
+    reader.fail("version", "expects 1, the version that cleave plan writes");
+  SavedPlan plan;
+  plan.file = file.str();
+  plan.model = reader.getString(*object, "model");
+  plan.device = reader.getString(*object, "device");
+  plan.profile = reader.getString(*object, "profile");
+  plan.devices = reader.getCount(*object, "devices");
+  plan.work = {reader.getCount(*object, "seq_len"),
+               reader.getCount(*object, "global_batch"),
+               readType(reader, *object)};
+  plan.step = reader.getPositive(*object, "step_time_s");
+  const json::Object &search = reader.getObject(*object, "search");
+  std::string objective = reader.getString(search, "objective");
+  if (objective != getName(Objective::Time))
+    reader.fail("objective", "expects \"time\" but got \"" + objective +
+                                 "\"; only plans for time are explained");
+  if (search.get("memory_limit"))
+    plan.memoryLimit = reader.getPositive(search, "memory_limit");
+  for (bool forbids : {false, true})
+    reader.getConstraints(search, forbids, plan.constraints);
+  Machine counted;
+  counted.devices = plan.devices;
+  llvm::Expected<TrainLayout> layout =
+      readLayout(reader.getObject(*object, "layout"), counted);
+  if (layout)
+    plan.layout = *layout;
+  else
+    reader.fail("layout", llvm::toString(layout.takeError()));
+  if (llvm::Error error = reader.takeError())
+    return error;
+  return plan;
+}
+
+llvm::Expected<Candidate> cleave::priceAgain(const SavedPlan &plan,
+                                             const PlanContext &context) {
+  const SearchRequest &request = context.request;
+  const Device &device = context.machine.device;
+  auto differ = [&](const llvm::Twine &what, const llvm::Twine &theirs,
+                    const llvm::Twine &ours) {
+    return llvm::createStringError(plan.file + ": the plan is for " + what +
+                                   " " + theirs + ", not " + ours);
+  };
+  if (plan.model != context.model.name)
+    return differ("a model of type", "\"" + plan.model + "\"",
+                  "\"" + context.model.name + "\"");
+  if (plan.device != device.name)
+    return differ("devices", "\"" + plan.device + "\"",
+                  "\"" + device.name + "\"");
+  if (plan.devices != context.machine.devices)
+    return llvm::createStringError(
+        llvm::formatv("{0}: the plan is for {1} devices, not {2}", plan.file,
+                      plan.devices, context.machine.devices));
+  if (plan.profile != request.profile.name)
+    return differ("profile", "\"" + plan.profile + "\"",
+                  "\"" + request.profile.name + "\"");
+  std::string wrong =
+      checkLayout(context.model, context.machine, request.work, plan.layout);
+  if (!wrong.empty())
+    return llvm::createStringError(plan.file + ": key \"layout\": " + wrong);
+  CostModel costs(context.model, context.machine, request.work,
+                  request.profile);
+  Candidate candidate{plan.layout, costs.price(plan.layout), 0};
+  candidate.value = candidate.estimate.step;
+  if (std::abs(candidate.value / plan.step - 1) > 1e-9)
+    return llvm::createStringError(
+        plan.file + ": the plan's step takes " + formatSeconds(plan.step) +
+        ", this model on this cluster " + formatSeconds(candidate.value) +
+        "; it is of other sizes, or of another version of cleave");
+  return candidate;
+}

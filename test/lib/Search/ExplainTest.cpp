@@ -1,0 +1,247 @@
+//===- ExplainTest.cpp - What a plan depends on, searched again -----------===//
+#include "cleave/Search/Explain.h"
+#include "cleave/Search/ReadPlan.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "gtest/gtest.h"
+
+using namespace cleave;
+
+namespace {
+/// A dense model on a preset, and its plan.
+struct Problem {
+  Problem(const char *preset, int64_t layers, int64_t hidden, int64_t batch) {
+    model.name = "test";
+    model.hidden = hidden;
+    model.vocab = 32000;
+    Block block;
+    block.heads = block.kvHeads = hidden / 128;
+    block.headDim = block.valueDim = 128;
+    block.ffn = 4 * hidden;
+    model.blocks.push_back({block, layers});
+    machine = llvm::cantFail(getMachine(preset));
+    request.work = {4096, batch, DType::BF16};
+    request.profile.attention = machine.device.attention.begin()->first;
+  }
+
+  SearchResult solve() const {
+    return llvm::cantFail(search(model, machine, request));
+  }
+  PlanContext getContext() const { return {model, machine, request}; }
+  std::string getText() const {
+    return llvm::formatv(
+        "{0:2}", llvm::json::Value(toJSON(getContext(), solve(), false)));
+  }
+
+  Architecture model;
+  Machine machine;
+  SearchRequest request;
+};
+} // namespace
+
+static Constraint pin(const char *text) {
+  return llvm::cantFail(parseConstraint(text, false));
+}
+
+static const Relaxation *find(const Explanation &explanation,
+                              llvm::StringRef what) {
+  for (const Relaxation &relaxation : explanation.relaxations)
+    if (relaxation.what == what)
+      return &relaxation;
+  ADD_FAILURE() << what.str();
+  return nullptr;
+}
+
+TEST(Explain, RelaxationsAreSearches) {
+  Problem problem("h100-sxm:32", 24, 4096, 64);
+  Candidate plan = problem.solve().best.front();
+  Explanation explanation = explain(problem.getContext(), plan);
+  for (size_t i = 0; i != explanation.relaxations.size(); ++i) {
+    const Relaxation &relaxation = explanation.relaxations[i];
+    EXPECT_GE(relaxation.getGain(plan), -1e-12) << relaxation.what;
+    if (i > 0) {
+      EXPECT_GE(relaxation.seconds, explanation.relaxations[i - 1].seconds);
+    }
+  }
+  Problem roomy = problem;
+  roomy.machine.device.memory *= 1.2;
+  EXPECT_DOUBLE_EQ(find(explanation, "memory + 20 %")->seconds,
+                   roomy.solve().best.front().estimate.step);
+  Problem twice = problem;
+  twice.request.work.globalBatch *= 2;
+  EXPECT_DOUBLE_EQ(find(explanation, "batch x 2")->seconds,
+                   twice.solve().best.front().estimate.step / 2);
+  const Relaxation *free = find(explanation, "infinite interconnect");
+  for (const Level &level : problem.machine.levels)
+    EXPECT_LE(free->seconds,
+              find(explanation, level.link.name + " x 2")->seconds);
+}
+
+TEST(Explain, FreeLinksLeaveNoCommunication) {
+  Problem problem("h100-sxm:16", 8, 2048, 16);
+  Candidate plan = problem.solve().best.front();
+  Explanation explanation = explain(problem.getContext(), plan);
+  const Estimate &with = plan.estimate;
+  double exposed =
+      with.tensor + with.context + with.expert + with.pipeline + with.data;
+  ASSERT_GT(exposed, 0);
+  // The plan's own layout saves what is exposed, the best no less.
+  EXPECT_LE(find(explanation, "infinite interconnect")->seconds,
+            (with.step - exposed) * (1 + 1e-9));
+}
+
+TEST(Explain, MemoryBindsWhereItIsShort) {
+  Problem problem("h100-sxm:16", 24, 4096, 64);
+  double least = 0;
+  {
+    Problem smallest = problem;
+    smallest.request.objective = Objective::Memory;
+    least = smallest.solve().best.front().estimate.memory.getTotal();
+  }
+  auto getGain = [&](double limit) {
+    Problem limited = problem;
+    limited.request.memoryLimit = limit;
+    Candidate plan = limited.solve().best.front();
+    return find(explain(limited.getContext(), plan), "memory + 20 %")
+        ->getGain(plan);
+  };
+  EXPECT_GT(getGain(least * 1.01), 0.01);
+  EXPECT_EQ(getGain(1e15), 0);
+}
+
+TEST(Explain, SlowerLinksOfOneNode) {
+  Problem problem("h100-sxm:8", 8, 4096, 8);
+  Candidate plan = problem.solve().best.front();
+  Explanation explanation = explain(problem.getContext(), plan);
+  // The network joins nothing here.
+  ASSERT_EQ(explanation.slower.size(), 1u);
+  const SlowerLink &slower = explanation.slower.front();
+  EXPECT_EQ(slower.link, problem.machine.levels.front().link.name);
+  EXPECT_EQ(slower.kept.layout, plan.layout);
+  EXPECT_GT(slower.kept.estimate.step, plan.estimate.step);
+  EXPECT_GE(slower.getLoss(), 0);
+  EXPECT_EQ(slower.changes(), slower.getLoss() > 0);
+}
+
+TEST(Explain, KeepingALayoutCanLose) {
+  // Some plan changes once a link is slower, and is then worth changing.
+  int changes = 0;
+  for (int64_t batch : {8, 16, 32, 64})
+    for (int64_t hidden : {1024, 2048, 4096}) {
+      Problem problem("h100-sxm:16", 8, hidden, batch);
+      Candidate plan = problem.solve().best.front();
+      for (const SlowerLink &slower :
+           explain(problem.getContext(), plan).slower) {
+        EXPECT_GE(slower.best.estimate.step, plan.estimate.step);
+        if (!slower.changes())
+          continue;
+        ++changes;
+        EXPECT_FALSE(slower.best.layout == plan.layout);
+        EXPECT_GT(slower.getLoss(), 0);
+      }
+    }
+  EXPECT_GT(changes, 0);
+}
+
+TEST(Explain, Alternatives) {
+  Problem problem("h100-sxm:16", 8, 2048, 64);
+  Candidate plan = problem.solve().best.front();
+  PlanContext context = problem.getContext();
+  auto ask = [&](std::vector<Constraint> constraints) {
+    return findAlternative(context, plan, constraints);
+  };
+  Alternative other = ask({pin("tp=8"), pin("pp=2")});
+  EXPECT_EQ(other.problem, "");
+  ASSERT_TRUE(other.best.has_value());
+  EXPECT_EQ(other.best->layout.tp, 8);
+  EXPECT_EQ(other.best->layout.pp, 2);
+  EXPECT_GT(other.best->estimate.step, plan.estimate.step);
+  // The plan is the best of its own kind.
+  Alternative same =
+      ask({pin(("tp=" + std::to_string(plan.layout.tp)).c_str()),
+           pin(("pp=" + std::to_string(plan.layout.pp)).c_str())});
+  ASSERT_TRUE(same.best.has_value());
+  EXPECT_EQ(same.best->layout, plan.layout);
+  Alternative illegal = ask({pin("tp=16")});
+  EXPECT_FALSE(illegal.best.has_value());
+  EXPECT_NE(illegal.problem.find("tp=16"), std::string::npos);
+  EXPECT_NE(illegal.problem.find("tp 16"), std::string::npos)
+      << illegal.problem;
+}
+
+TEST(Explain, AnAlternativeThatDoesNotFit) {
+  Problem problem("h100-sxm:16", 48, 8192, 64);
+  Candidate plan = problem.solve().best.front();
+  Alternative large = findAlternative(
+      problem.getContext(), plan, {pin("tp=1"), pin("pp=1"), pin("zero=0")});
+  EXPECT_NE(large.problem.find("nothing fits"), std::string::npos)
+      << large.problem;
+  ASSERT_TRUE(large.best.has_value());
+  EXPECT_GT(large.best->estimate.memory.getTotal(),
+            problem.machine.device.memory);
+}
+
+TEST(ReadPlan, ReadsWhatIsWritten) {
+  Problem problem("h100-sxm:16", 8, 2048, 64);
+  problem.request.memoryLimit = 60e9;
+  problem.request.constraints = {pin("tp<=4"), pin("schedule!=zb-v")};
+  problem.request.constraints.push_back(
+      llvm::cantFail(parseConstraint("cp>1", true)));
+  Candidate best = problem.solve().best.front();
+  llvm::Expected<SavedPlan> plan = readPlan(problem.getText(), "plan.json");
+  ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
+  EXPECT_EQ(plan->layout, best.layout);
+  EXPECT_EQ(plan->memoryLimit, 60e9);
+  EXPECT_EQ(plan->work.seqLen, 4096);
+  EXPECT_EQ(plan->work.globalBatch, 64);
+  ASSERT_EQ(plan->constraints.size(), 3u);
+  EXPECT_EQ(plan->constraints[1].text, "schedule!=zb-v");
+  EXPECT_TRUE(plan->constraints[2].forbids);
+  llvm::Expected<Candidate> again = priceAgain(*plan, problem.getContext());
+  ASSERT_TRUE(bool(again)) << llvm::toString(again.takeError());
+  EXPECT_EQ(again->estimate.step, best.estimate.step);
+}
+
+TEST(ReadPlan, RefusesWhatDiffers) {
+  Problem problem("h100-sxm:16", 8, 2048, 64);
+  SavedPlan plan = llvm::cantFail(readPlan(problem.getText(), "plan.json"));
+  auto getError = [&](const Problem &other) {
+    llvm::Expected<Candidate> priced = priceAgain(plan, other.getContext());
+    return priced ? "" : llvm::toString(priced.takeError());
+  };
+  Problem renamed = problem;
+  renamed.model.name = "gpt";
+  EXPECT_EQ(getError(renamed),
+            "plan.json: the plan is for a model of type \"test\", not \"gpt\"");
+  Problem older("a100-80:16", 8, 2048, 64);
+  EXPECT_EQ(getError(older), "plan.json: the plan is for devices \"h100-sxm\", "
+                             "not \"a100-80\"");
+  Problem fewer("h100-sxm:8", 8, 2048, 64);
+  EXPECT_EQ(getError(fewer), "plan.json: the plan is for 16 devices, not 8");
+  Problem deeper("h100-sxm:16", 12, 2048, 64);
+  EXPECT_NE(getError(deeper).find("of other sizes"), std::string::npos);
+}
+
+TEST(ReadPlan, RefusesOtherFiles) {
+  std::string text = Problem("h100-sxm:8", 4, 1024, 8).getText();
+  auto getError = [](const std::string &changed) {
+    llvm::Expected<SavedPlan> plan = readPlan(changed, "plan.json");
+    return plan ? "" : llvm::toString(plan.takeError());
+  };
+  ASSERT_EQ(getError(text), "");
+  for (auto [from, to, says] :
+       {std::tuple("\"version\": 1", "\"version\": 2",
+                   "plan.json: key \"version\": expects 1"),
+        {"\"objective\": \"time\"", "\"objective\": \"memory\"",
+         "key \"objective\": expects \"time\" but got \"memory\""},
+        {"\"seq_len\": 4096", "\"seq_len\": -1", "key \"seq_len\""},
+        {"\"dtype\": \"bf16\"", "\"dtype\": \"f8\"", "unknown type \"f8\""},
+        {"\"tp\": ", "\"tq\": ", "unknown key \"tq\""},
+        {"\"search\"", "\"found\"", "key \"search\": expects an object"}}) {
+    std::string changed = text;
+    size_t at = changed.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    changed.replace(at, std::string(from).size(), to);
+    EXPECT_NE(getError(changed).find(says), std::string::npos)
+        << getError(changed);
+  }
+}
