@@ -2,7 +2,9 @@
 //
 // What binds is what pays when there is more of it: each condition is relaxed
 // alone and the search run again. A relaxed problem has all layouts of the
-// plan's own, none of them slower, so no gain is negative.
+// plan's own, but for twice the batch, which may not fit where this one does;
+// so only its gain may be negative, or that of schedules of which a shorter
+// message makes a longer step.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Search/Explain.h"

@@ -152,15 +152,17 @@ void cleave::printExplanation(llvm::raw_ostream &os,
                         formatShare(seconds, step)));
   start("binds");
   for (const Relaxation &relaxation : explanation.relaxations) {
-    std::string gain = formatShare(relaxation.getGain(plan), 1);
+    double gain = relaxation.getGain(plan);
+    std::string share = formatShare(std::abs(gain), 1);
+    llvm::StringRef than = gain < 0 ? "slower" : "faster";
     if (!relaxation.searched)
-      print(gain, "faster without the bubble of this layout, or more");
+      print(share, "faster without the bubble of this layout, or more");
     else if (relaxation.layout == plan.layout)
-      print(gain, llvm::formatv("faster with {0}, in the same layout",
-                                relaxation.what));
+      print(share, llvm::formatv("{0} with {1}, in the same layout", than,
+                                 relaxation.what));
     else
-      print(gain, llvm::formatv("faster with {0}: {1}", relaxation.what,
-                                toString(relaxation.layout)));
+      print(share, llvm::formatv("{0} with {1}: {2}", than, relaxation.what,
+                                 toString(relaxation.layout)));
   }
   start("slower");
   for (const SlowerLink &link : explanation.slower) {
