@@ -321,10 +321,19 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
   std::vector<double> smallEnds;
   double first = evaluate(small, times, send, starts, smallEnds);
   double second = evaluate(large, times, send, starts, ends);
-  double more = double(m - many) / double(many - few);
+  // Once it has settled, a pipeline is no faster than its slowest stage; uneven
+  // ones may take longer to settle than the samples are.
+  std::vector<double> own(size_t(p), 0.);
+  for (size_t v = 0; v != times.size(); ++v)
+    own[size_t(shape.getStage(int64_t(v)))] += times[v].getTotal();
+  double slowest = *std::max_element(own.begin(), own.end());
+  auto extrapolate = [&](double from, double to) {
+    double each = (to - from) / double(many - few);
+    return to + double(m - many) * std::max(each, slowest);
+  };
   for (size_t i = 0; i != ends.size(); ++i)
-    ends[i] += more * (ends[i] - smallEnds[i]);
-  return second + more * (second - first);
+    ends[i] = extrapolate(smallEnds[i], ends[i]);
+  return extrapolate(first, second);
 }
 
 double PipelineModel::getPeak(const PipelineShape &shape, int64_t stage,
