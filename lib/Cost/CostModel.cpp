@@ -492,15 +492,13 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   if (!played || !same)
     pipeline.getSeconds(shape, times, send, starts, ends);
   played = same;
-  double busy = 0;
-  for (size_t i = 0; i != stages.size(); ++i)
-    busy = std::max(
-        busy, part * (ends[i] - (shape.splitsBackward() ? starts[i] : 0)));
-  double end = 0;
-  for (size_t i = 0; i != stages.size(); ++i)
-    end = std::max(end,
-                   part * (ends[i] - (shape.splitsBackward() ? starts[i] : 0)) +
-                       dataExposed[i]);
+  double busy = 0, end = 0;
+  for (size_t i = 0; i != stages.size(); ++i) {
+    double start = shape.splitsBackward() ? starts[i] : 0;
+    double ran = part * (ends[i] - start);
+    busy = std::max(busy, ran);
+    end = std::max(end, ran + dataExposed[i]);
+  }
 
   const StageCost &stage = stages[worst];
   result.tensor = stage.tensor * microBatches;

@@ -136,12 +136,9 @@ static MatrixUnit readMatrix(Reader &reader, const json::Object &in,
 
 llvm::Expected<Device> cleave::parseDevice(llvm::StringRef text,
                                            llvm::StringRef file) {
-  llvm::Expected<json::Value> root = parseJson(text, file);
-  if (!root)
-    return root.takeError();
-  const json::Object *object = root->getAsObject();
+  llvm::Expected<json::Object> object = parseJsonObject(text, file);
   if (!object)
-    return llvm::createStringError(file + ": expects an object");
+    return object.takeError();
 
   Reader reader(file);
   Device device;
@@ -190,12 +187,9 @@ llvm::Expected<Device> cleave::parseDevice(llvm::StringRef text,
 
 llvm::Expected<Link> cleave::parseLink(llvm::StringRef text,
                                        llvm::StringRef file) {
-  llvm::Expected<json::Value> root = parseJson(text, file);
-  if (!root)
-    return root.takeError();
-  const json::Object *object = root->getAsObject();
+  llvm::Expected<json::Object> object = parseJsonObject(text, file);
   if (!object)
-    return llvm::createStringError(file + ": expects an object");
+    return object.takeError();
 
   Reader reader(file);
   Link link;
@@ -274,15 +268,14 @@ llvm::Expected<Machine> cleave::getMachine(llvm::StringRef preset) {
   llvm::Expected<llvm::StringRef> text = getText("machines", name, "cluster");
   if (!text)
     return text.takeError();
-  llvm::Expected<json::Value> root = parseJson(*text, name);
-  if (!root)
-    return root.takeError();
-  const json::Object &object = *root->getAsObject();
-  llvm::Expected<Device> device = getDevice(*object.getString("device"));
+  llvm::Expected<json::Object> object = parseJsonObject(*text, name);
+  if (!object)
+    return object.takeError();
+  llvm::Expected<Device> device = getDevice(*object->getString("device"));
   if (!device)
     return device.takeError();
   machine.device = std::move(*device);
-  for (const json::Value &entry : *object.getArray("levels")) {
+  for (const json::Value &entry : *object->getArray("levels")) {
     const json::Object &in = *entry.getAsObject();
     llvm::Expected<Link> link = getLink(*in.getString("link"));
     if (!link)

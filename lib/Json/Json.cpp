@@ -47,6 +47,16 @@ llvm::Expected<llvm::json::Value> cleave::parseJson(llvm::StringRef text,
   return root;
 }
 
+llvm::Expected<llvm::json::Object>
+cleave::parseJsonObject(llvm::StringRef text, llvm::StringRef file) {
+  llvm::Expected<llvm::json::Value> root = parseJson(text, file);
+  if (!root)
+    return root.takeError();
+  if (llvm::json::Object *object = root->getAsObject())
+    return std::move(*object);
+  return makeError(file, "expects an object");
+}
+
 llvm::Expected<llvm::json::Value> cleave::loadJson(llvm::StringRef path) {
   llvm::sys::fs::file_status status;
   if (std::error_code error = llvm::sys::fs::status(path, status))

@@ -69,15 +69,31 @@ static bool matches(const json::Object &match, const json::Object &row) {
   return true;
 }
 
+namespace {
+struct ProfileFile {
+  llvm::StringRef name;
+  json::Object object;
+};
+} // namespace
+
+/// The built-in files, read once; they are part of the program and parse.
+static llvm::ArrayRef<ProfileFile> getProfileFiles() {
+  static const std::vector<ProfileFile> files = [] {
+    std::vector<ProfileFile> list;
+    for (const CatalogFile &file : profileCatalog)
+      list.push_back(
+          {file.name, llvm::cantFail(parseJsonObject(file.text, file.name))});
+    return list;
+  }();
+  return files;
+}
+
 llvm::Expected<Profile> cleave::findProfile(const json::Object &row) {
   // The most particular match: that with the most keys; then the first.
-  const CatalogFile *best = nullptr;
+  const ProfileFile *best = nullptr;
   size_t bestKeys = 0;
-  for (const CatalogFile &file : profileCatalog) {
-    llvm::Expected<json::Value> root = parseJson(file.text, file.name);
-    if (!root)
-      return root.takeError();
-    const json::Object *match = root->getAsObject()->getObject("match");
+  for (const ProfileFile &file : getProfileFiles()) {
+    const json::Object *match = file.object.getObject("match");
     if (match && matches(*match, row) && (!best || match->size() > bestKeys)) {
       best = &file;
       bestKeys = match->size();
@@ -85,8 +101,5 @@ llvm::Expected<Profile> cleave::findProfile(const json::Object &row) {
   }
   if (!best)
     return llvm::createStringError("no profile for rows that say nothing");
-  llvm::Expected<json::Value> root = parseJson(best->text, best->name);
-  if (!root)
-    return root.takeError();
-  return readProfile(*root->getAsObject(), best->name);
+  return readProfile(best->object, best->name);
 }

@@ -95,12 +95,9 @@ static DType readType(Reader &reader, const json::Object &in) {
 
 llvm::Expected<SavedPlan> cleave::readPlan(llvm::StringRef text,
                                            llvm::StringRef file) {
-  llvm::Expected<json::Value> root = parseJson(text, file);
-  if (!root)
-    return root.takeError();
-  const json::Object *object = root->getAsObject();
+  llvm::Expected<json::Object> object = parseJsonObject(text, file);
   if (!object)
-    return llvm::createStringError(file + ": expects an object");
+    return object.takeError();
   Reader reader(file);
   if (object->getInteger("version") != 1)
     reader.fail("version", "expects 1, the version that cleave plan writes");

@@ -11,7 +11,11 @@ namespace cleave {
 llvm::Expected<llvm::json::Value> parseJson(llvm::StringRef text,
                                             llvm::StringRef file);
 
-/// The same, from a file; refuses files over 16 MiB.
+/// The same; refuses what is not an object.
+llvm::Expected<llvm::json::Object> parseJsonObject(llvm::StringRef text,
+                                                   llvm::StringRef file);
+
+/// parseJson of a file; refuses files over 16 MiB.
 llvm::Expected<llvm::json::Value> loadJson(llvm::StringRef path);
 
 } // namespace cleave
