@@ -21,6 +21,24 @@ struct EstimateFlags {
 };
 } // namespace
 
+/// A legal layout of a batch; errors begin with `where`.
+static llvm::Expected<TrainLayout> readBatchLine(llvm::StringRef line,
+                                                 const std::string &where,
+                                                 const PlanContext &context) {
+  llvm::Expected<json::Object> row = parseJsonObject(line, where);
+  if (!row)
+    return row.takeError();
+  llvm::Expected<TrainLayout> layout = readLayout(*row, context.machine);
+  if (!layout)
+    return llvm::createStringError(where + ": " +
+                                   llvm::toString(layout.takeError()));
+  std::string wrong = checkLayout(context.model, context.machine,
+                                  context.request.work, *layout);
+  if (!wrong.empty())
+    return llvm::createStringError(where + ": " + wrong);
+  return layout;
+}
+
 /// Prices each line; what is wrong with a line is in its place.
 static int runBatch(const EstimateFlags &flags, const PlanContext &context,
                     CostModel &costs) {
@@ -32,31 +50,14 @@ static int runBatch(const EstimateFlags &flags, const PlanContext &context,
   for (llvm::line_iterator line(**buffer); !line.is_at_end(); ++line) {
     std::string where =
         llvm::formatv("{0}: line {1}", flags.batch, line.line_number());
-    std::string wrong;
-    TrainLayout layout;
-    llvm::Expected<json::Value> row = parseJson(*line, where);
-    if (!row) {
-      wrong = llvm::toString(row.takeError());
-    } else if (const json::Object *object = row->getAsObject()) {
-      llvm::Expected<TrainLayout> read = readLayout(*object, context.machine);
-      if (!read) {
-        wrong = where + ": " + llvm::toString(read.takeError());
-      } else {
-        layout = *read;
-        wrong = checkLayout(context.model, context.machine,
-                            context.request.work, layout);
-        if (!wrong.empty())
-          wrong = where + ": " + wrong;
-      }
-    } else {
-      wrong = where + ": expects an object";
-    }
-    if (!wrong.empty()) {
+    llvm::Expected<TrainLayout> layout = readBatchLine(*line, where, context);
+    if (!layout) {
       ++failed;
+      std::string wrong = llvm::toString(layout.takeError());
       llvm::outs() << json::Value(json::Object{{"error", wrong}}) << '\n';
       continue;
     }
-    Candidate candidate{layout, costs.price(layout), 0};
+    Candidate candidate{*layout, costs.price(*layout), 0};
     llvm::outs() << json::Value(toJSON(context, candidate)) << '\n';
   }
   return failed > 0 ? 1 : 0;

@@ -1,23 +1,11 @@
 //===- ArchitectureTest.cpp - Weights and FLOPs of published models -------===//
-#include "cleave/Cost/Architecture.h"
+#include "test/lib/Cost/Llama8B.h"
 #include "gtest/gtest.h"
 
 using namespace cleave;
+using namespace cleave::test;
 
 namespace {
-
-Architecture makeLlama8B() {
-  Architecture model;
-  model.hidden = 4096;
-  model.vocab = 128256;
-  Block block;
-  block.heads = 32;
-  block.kvHeads = 8;
-  block.headDim = block.valueDim = 128;
-  block.ffn = 14336;
-  model.blocks = {{block, 32}};
-  return model;
-}
 
 Architecture makeDeepSeekV3() {
   Architecture model;

@@ -1,6 +1,7 @@
 //===- SimulateTest.cpp - Schedules: bubbles, order, memory ---------------===//
 #include "cleave/Simulate/Simulate.h"
 #include "cleave/Cost/CostModel.h"
+#include "test/lib/Cost/Llama8B.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
 #include "gtest/gtest.h"
@@ -227,15 +228,7 @@ TEST(Simulate, RecurrenceAgreesOverManyMicroBatches) {
 
 /// What the cost model says of a layout is what the simulator plays.
 TEST(Simulate, PricesAgree) {
-  Architecture model;
-  model.hidden = 4096;
-  model.vocab = 128256;
-  Block block;
-  block.heads = 32;
-  block.kvHeads = 8;
-  block.headDim = block.valueDim = 128;
-  block.ffn = 14336;
-  model.blocks.push_back({block, 30});
+  Architecture model = test::makeLlama8B(/*blocks=*/30);
   llvm::Expected<Machine> machine = getMachine("h100-sxm:64");
   ASSERT_TRUE(bool(machine));
   Profile profile;
