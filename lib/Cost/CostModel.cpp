@@ -276,10 +276,10 @@ double CostModel::getScheduleBound(const TrainLayout &layout) {
   return (1 - 1e-9) * (least + profile.hostPerStep);
 }
 
-MemoryUse CostModel::computeMemory(const TrainLayout &layout) const {
+template <typename Visit>
+void CostModel::visitMemory(const TrainLayout &layout, Visit visit) const {
   double sharded = layout.zero >= 1 ? double(getShards(layout)) : 1;
   double expertSharded = layout.zero >= 1 ? double(getExpertRanks(layout)) : 1;
-  MemoryUse fullest;
   for (size_t i = 0; i != stages.size(); ++i) {
     const StageCost &each = stages[i];
     auto split = [&](int stageOfZero, double bytes) {
@@ -297,10 +297,15 @@ MemoryUse CostModel::computeMemory(const TrainLayout &layout) const {
     // This block's parameters, those of the next, and a whole gradient.
     if (layout.zero == 3)
       use.temporaries += each.largest * (4 + profile.gradientBytes);
-    if (use.getTotal() > fullest.getTotal())
-      fullest = use;
+    visit(use);
   }
-  return fullest;
+}
+
+std::vector<MemoryUse> CostModel::getMemoryOfStages(const TrainLayout &layout) {
+  buildStages(layout);
+  std::vector<MemoryUse> uses;
+  visitMemory(layout, [&](const MemoryUse &use) { uses.push_back(use); });
+  return uses;
 }
 
 Estimate CostModel::price(const TrainLayout &layout) {
@@ -350,7 +355,10 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   if ((1 - 1e-9) * (own * microBatches + profile.hostPerStep) > seconds)
     return std::nullopt;
   Estimate result;
-  result.memory = computeMemory(layout);
+  visitMemory(layout, [&](const MemoryUse &use) {
+    if (use.getTotal() > result.memory.getTotal())
+      result.memory = use;
+  });
   if (result.memory.getTotal() > bytes)
     return std::nullopt;
 

@@ -1,6 +1,6 @@
 //===- Print.cpp - Priced layouts as a table or JSON ----------------------===//
 #include "cleave/Search/Print.h"
-#include "Format.h"
+#include "cleave/Search/Format.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -20,6 +20,15 @@ double PlanContext::getMFU(const Candidate &candidate) const {
   return getTokensPerSecond(candidate) *
          model.getFlopsPerToken(request.work.seqLen) /
          machine.device.getMatrix(request.work.dtype).peak;
+}
+
+std::string PlanContext::getMFUConvention() const {
+  return llvm::formatv(
+      "of {0} TFLOP/s {1}; 6 FLOPs a weight and token, and causal attention; "
+      "recomputation is not counted",
+      llvm::format("%.4g",
+                   machine.device.getMatrix(request.work.dtype).peak / 1e12),
+      getName(request.work.dtype));
 }
 
 bool PlanContext::fits(const Candidate &candidate) const {
@@ -52,28 +61,20 @@ json::Object cleave::toJSON(const TrainLayout &layout) {
 json::Object cleave::toJSON(const PlanContext &context,
                             const Candidate &candidate) {
   const Estimate &estimate = candidate.estimate;
-  const MemoryUse &memory = estimate.memory;
+  json::Object time, memory;
+  for (const Part<Estimate> &part : getTimeParts())
+    time[part.key] = estimate.*part.value;
+  for (const Part<MemoryUse> &part : getMemoryParts())
+    memory[part.key] = estimate.memory.*part.value;
+  memory["total"] = estimate.memory.getTotal();
+  memory["device"] = context.machine.device.memory;
   return json::Object{
       {"layout", toJSON(candidate.layout)},
       {"step_time_s", estimate.step},
       {"tokens_per_s_per_device", context.getTokensPerSecond(candidate)},
       {"mfu", context.getMFU(candidate)},
-      {"time_s", json::Object{{"compute", estimate.compute},
-                              {"tensor", estimate.tensor},
-                              {"context", estimate.context},
-                              {"expert", estimate.expert},
-                              {"pipeline", estimate.pipeline},
-                              {"data", estimate.data},
-                              {"bubble", estimate.bubble},
-                              {"optimizer", estimate.optimizer},
-                              {"host", estimate.host}}},
-      {"memory_bytes", json::Object{{"parameters", memory.parameters},
-                                    {"gradients", memory.gradients},
-                                    {"optimizer", memory.optimizer},
-                                    {"activations", memory.activations},
-                                    {"temporaries", memory.temporaries},
-                                    {"total", memory.getTotal()},
-                                    {"device", context.machine.device.memory}}},
+      {"time_s", std::move(time)},
+      {"memory_bytes", std::move(memory)},
       {"fits", context.fits(candidate)}};
 }
 
@@ -118,33 +119,6 @@ json::Object cleave::toJSON(const PlanContext &context,
   return root;
 }
 
-std::string cleave::formatSeconds(double seconds) {
-  if (seconds < 1)
-    return llvm::formatv("{0} ms", llvm::format("%.4g", seconds * 1e3));
-  return llvm::formatv("{0} s", llvm::format("%.4g", seconds));
-}
-
-std::string cleave::formatShare(double part, double whole) {
-  return llvm::formatv("{0:F1} %", 100 * part / whole);
-}
-
-std::string cleave::formatBytes(double bytes) {
-  if (bytes < 1e8)
-    return llvm::formatv("{0:F1} MB", bytes / 1e6);
-  return llvm::formatv("{0:F1} GB", bytes / 1e9);
-}
-
-void cleave::printRow(llvm::raw_ostream &os, llvm::StringRef name,
-                      const llvm::Twine &value, const llvm::Twine &remark) {
-  std::string text = value.str(), more = remark.str();
-  os << llvm::left_justify(name, 12);
-  if (more.empty())
-    os << text << '\n';
-  else
-    os << llvm::left_justify(text, std::max<size_t>(13, text.size() + 1))
-       << more << '\n';
-}
-
 void cleave::printCandidate(llvm::raw_ostream &os, const PlanContext &context,
                             const Candidate &candidate) {
   const Estimate &estimate = candidate.estimate;
@@ -153,16 +127,8 @@ void cleave::printCandidate(llvm::raw_ostream &os, const PlanContext &context,
   printRow(os, "step", formatSeconds(step),
            llvm::formatv("{0:N} tokens/s/device",
                          std::llround(context.getTokensPerSecond(candidate))));
-  printRow(
-      os, "MFU", formatShare(context.getMFU(candidate), 1),
-      llvm::formatv(
-          "of {0} TFLOP/s {1}; 6 FLOPs a weight and token, and causal "
-          "attention; recomputation is not counted",
-          llvm::format("%.4g", context.machine.device
-                                       .getMatrix(context.request.work.dtype)
-                                       .peak /
-                                   1e12),
-          getName(context.request.work.dtype)));
+  printRow(os, "MFU", formatShare(context.getMFU(candidate), 1),
+           context.getMFUConvention());
   std::string exposed;
   for (auto [name, seconds] : {std::pair("tp", estimate.tensor),
                                {"cp", estimate.context},
@@ -203,8 +169,8 @@ void cleave::printCandidates(llvm::raw_ostream &os, const PlanContext &context,
                         toString(candidate.layout));
 }
 
-void cleave::printProof(llvm::raw_ostream &os, const PlanContext &context,
-                        const SearchResult &result) {
+std::string cleave::getProof(const PlanContext &context,
+                             const SearchResult &result) {
   std::string bound;
   switch (context.request.objective) {
   case Objective::Time:
@@ -217,14 +183,18 @@ void cleave::printProof(llvm::raw_ostream &os, const PlanContext &context,
     bound = llvm::formatv("{0} USD", llvm::format("%.4g", result.bound));
     break;
   }
-  printRow(
-      os, "proof",
-      llvm::formatv("none of {0:N} layouts is better: {1:N} priced, bounds "
-                    "exclude the others; bound {2} = {3}; {4}",
-                    result.space, result.evaluated, bound,
-                    getName(context.request.objective),
-                    formatSeconds(result.seconds)),
-      "");
+  return llvm::formatv("none of {0:N} layouts is better: {1:N} priced, bounds "
+                       "exclude the others; bound {2} = {3}",
+                       result.space, result.evaluated, bound,
+                       getName(context.request.objective));
+}
+
+void cleave::printProof(llvm::raw_ostream &os, const PlanContext &context,
+                        const SearchResult &result) {
+  printRow(os, "proof",
+           llvm::formatv("{0}; {1}", getProof(context, result),
+                         formatSeconds(result.seconds)),
+           "");
 }
 
 llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,

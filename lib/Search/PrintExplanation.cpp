@@ -1,6 +1,6 @@
 //===- PrintExplanation.cpp - What a plan depends on, in words ------------===//
-#include "Format.h"
 #include "cleave/Search/Explain.h"
+#include "cleave/Search/Format.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -8,33 +8,6 @@
 
 using namespace cleave;
 namespace json = llvm::json;
-
-namespace {
-/// A part of a step or of a device's memory, in text and in JSON.
-template <typename Whole>
-struct Part {
-  llvm::StringLiteral name, key;
-  double Whole::*value;
-};
-} // namespace
-
-static constexpr Part<Estimate> timeParts[] = {
-    {"compute", "compute", &Estimate::compute},
-    {"tp", "tensor", &Estimate::tensor},
-    {"cp", "context", &Estimate::context},
-    {"ep", "expert", &Estimate::expert},
-    {"pp", "pipeline", &Estimate::pipeline},
-    {"dp", "data", &Estimate::data},
-    {"bubble", "bubble", &Estimate::bubble},
-    {"optimizer", "optimizer", &Estimate::optimizer},
-    {"host", "host", &Estimate::host}};
-
-static constexpr Part<MemoryUse> memoryParts[] = {
-    {"parameters", "parameters", &MemoryUse::parameters},
-    {"gradients", "gradients", &MemoryUse::gradients},
-    {"optimizer state", "optimizer", &MemoryUse::optimizer},
-    {"activations", "activations", &MemoryUse::activations},
-    {"temporaries", "temporaries", &MemoryUse::temporaries}};
 
 //===----------------------------------------------------------------------===//
 // JSON
@@ -61,9 +34,9 @@ static json::Object toJSON(const SlowerLink &slower) {
 
 static json::Object getDifference(const Estimate &plan, const Estimate &other) {
   json::Object time, memory;
-  for (const Part<Estimate> &part : timeParts)
+  for (const Part<Estimate> &part : getTimeParts())
     time[part.key] = other.*part.value - plan.*part.value;
-  for (const Part<MemoryUse> &part : memoryParts)
+  for (const Part<MemoryUse> &part : getMemoryParts())
     memory[part.key] = other.memory.*part.value - plan.memory.*part.value;
   memory["total"] = other.memory.getTotal() - plan.memory.getTotal();
   return json::Object{{"step_time_s", other.step - plan.step},
@@ -76,7 +49,7 @@ json::Object cleave::toJSON(const PlanContext &context,
                             const Alternative *alternative) {
   const Candidate &plan = explanation.plan;
   json::Object shares;
-  for (const Part<Estimate> &part : timeParts)
+  for (const Part<Estimate> &part : getTimeParts())
     shares[part.key] = plan.estimate.*part.value / plan.estimate.step;
   json::Array relaxed, slower;
   for (const Relaxation &relaxation : explanation.relaxations)
@@ -144,7 +117,7 @@ void cleave::printExplanation(llvm::raw_ostream &os,
     name = "";
   };
   for (auto [seconds, part] :
-       getLargest<Estimate>(timeParts, step, [&](double Estimate::*value) {
+       getLargest<Estimate>(getTimeParts(), step, [&](double Estimate::*value) {
          return plan.estimate.*value;
        }))
     print(formatSeconds(seconds),
@@ -203,18 +176,18 @@ void cleave::printAlternative(llvm::raw_ostream &os,
                     formatChange(other.step / mine.step - 1, [](double share) {
                       return formatShare(share, 1);
                     })));
-  for (auto [seconds, part] :
-       getLargest<Estimate>(timeParts, mine.step, [&](double Estimate::*value) {
-         return other.*value - mine.*value;
-       }))
+  for (auto [seconds, part] : getLargest<Estimate>(
+           getTimeParts(), mine.step,
+           [&](double Estimate::*value) { return other.*value - mine.*value; }))
     printRow(os, "", formatChange(seconds, formatSeconds), part);
   printRow(os, "",
            formatChange(other.memory.getTotal() - mine.memory.getTotal(),
                         formatBytes),
            "memory");
-  for (auto [bytes, part] : getLargest<MemoryUse>(
-           memoryParts, mine.memory.getTotal(), [&](double MemoryUse::*value) {
-             return other.memory.*value - mine.memory.*value;
-           }))
+  for (auto [bytes, part] :
+       getLargest<MemoryUse>(getMemoryParts(), mine.memory.getTotal(),
+                             [&](double MemoryUse::*value) {
+                               return other.memory.*value - mine.memory.*value;
+                             }))
     printRow(os, "", formatChange(bytes, formatBytes), part);
 }

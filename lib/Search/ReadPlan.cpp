@@ -1,7 +1,7 @@
 //===- ReadPlan.cpp - A plan file, read again -----------------------------===//
 #include "cleave/Search/ReadPlan.h"
-#include "Format.h"
 #include "cleave/Json/Json.h"
+#include "cleave/Search/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 #include <limits>

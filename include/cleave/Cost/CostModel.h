@@ -87,6 +87,8 @@ public:
 
   /// Prices a layout; what the simulator then plays.
   PipelineStep getPipelineStep(const TrainLayout &layout);
+  /// Memory of a device of each stage.
+  std::vector<MemoryUse> getMemoryOfStages(const TrainLayout &layout);
 
   /// Seconds that no layout which differs from this one in schedule, virtual
   /// stages or ZeRO, or which recomputes more, takes less than.
@@ -153,7 +155,9 @@ private:
   StageCost getWholeModel(const TrainLayout &layout);
   /// Fills `stages`, `chunks` and `counts`.
   void buildStages(const TrainLayout &layout);
-  MemoryUse computeMemory(const TrainLayout &layout) const;
+  /// Calls `visit` with the memory of each stage of what was built.
+  template <typename Visit>
+  void visitMemory(const TrainLayout &layout, Visit visit) const;
   double getSend(const TrainLayout &layout) const;
   int64_t getMicroBatches(const TrainLayout &layout) const;
   BlockCost computeBlock(const Cut &cut) const;

@@ -20,6 +20,8 @@ struct PlanContext {
   /// attention, without what is recomputed) by what the devices could do in the
   /// type.
   double getMFU(const Candidate &candidate) const;
+  /// What that counts and what it is a share of, in words.
+  std::string getMFUConvention() const;
   bool fits(const Candidate &candidate) const;
 };
 
@@ -35,7 +37,9 @@ void printCandidate(llvm::raw_ostream &os, const PlanContext &context,
 /// One line for each, with a header.
 void printCandidates(llvm::raw_ostream &os, const PlanContext &context,
                      llvm::ArrayRef<Candidate> candidates);
-/// Why there is no better layout.
+/// Why there is no better layout, in one sentence.
+std::string getProof(const PlanContext &context, const SearchResult &result);
+/// The same with the seconds that it took.
 void printProof(llvm::raw_ostream &os, const PlanContext &context,
                 const SearchResult &result);
 

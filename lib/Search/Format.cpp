@@ -1,0 +1,56 @@
+//===- Format.cpp - Quantities and parts as the planner shows them --------===//
+#include "cleave/Search/Format.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace cleave;
+
+std::string cleave::formatSeconds(double seconds) {
+  if (seconds < 1)
+    return llvm::formatv("{0} ms", llvm::format("%.4g", seconds * 1e3));
+  return llvm::formatv("{0} s", llvm::format("%.4g", seconds));
+}
+
+std::string cleave::formatShare(double part, double whole) {
+  return llvm::formatv("{0:F1} %", 100 * part / whole);
+}
+
+std::string cleave::formatBytes(double bytes) {
+  if (bytes < 1e8)
+    return llvm::formatv("{0:F1} MB", bytes / 1e6);
+  return llvm::formatv("{0:F1} GB", bytes / 1e9);
+}
+
+void cleave::printRow(llvm::raw_ostream &os, llvm::StringRef name,
+                      const llvm::Twine &value, const llvm::Twine &remark) {
+  std::string text = value.str(), more = remark.str();
+  os << llvm::left_justify(name, 12);
+  if (more.empty())
+    os << text << '\n';
+  else
+    os << llvm::left_justify(text, std::max<size_t>(13, text.size() + 1))
+       << more << '\n';
+}
+
+static constexpr Part<Estimate> timeParts[] = {
+    {"compute", "compute", &Estimate::compute},
+    {"tp", "tensor", &Estimate::tensor},
+    {"cp", "context", &Estimate::context},
+    {"ep", "expert", &Estimate::expert},
+    {"pp", "pipeline", &Estimate::pipeline},
+    {"dp", "data", &Estimate::data},
+    {"bubble", "bubble", &Estimate::bubble},
+    {"optimizer", "optimizer", &Estimate::optimizer},
+    {"host", "host", &Estimate::host}};
+
+static constexpr Part<MemoryUse> memoryParts[] = {
+    {"parameters", "parameters", &MemoryUse::parameters},
+    {"gradients", "gradients", &MemoryUse::gradients},
+    {"optimizer state", "optimizer", &MemoryUse::optimizer},
+    {"activations", "activations", &MemoryUse::activations},
+    {"temporaries", "temporaries", &MemoryUse::temporaries}};
+
+llvm::ArrayRef<Part<Estimate>> cleave::getTimeParts() { return timeParts; }
+
+llvm::ArrayRef<Part<MemoryUse>> cleave::getMemoryParts() { return memoryParts; }
