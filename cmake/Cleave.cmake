@@ -21,11 +21,11 @@ function(cleave_add_library name)
   target_link_libraries(Cleave${name} PUBLIC ${ARG_LINK})
 endfunction()
 
-# cleave_embed(Name constant): data/FOLDER/*.json become part of the library, as
-# the cleave::Catalog `constant`.
+# cleave_embed(Name constant): the files data/FOLDER/* become part of the library,
+# as the cleave::Catalog `constant`.
 function(cleave_embed name constant)
   file(GLOB files CONFIGURE_DEPENDS
-       RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/data data/*/*.json)
+       RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/data data/*/*)
   list(TRANSFORM files PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/data/
        OUTPUT_VARIABLE paths)
   set(out ${CMAKE_CURRENT_BINARY_DIR}/${constant}.cpp)

@@ -6,7 +6,7 @@ foreach(file ${FILES})
   cmake_path(GET file PARENT_PATH folder)
   cmake_path(GET file STEM name)
   string(APPEND entries
-         "    {\"${folder}\", \"${name}\", R\"json(${text})json\"},\n")
+         "    {\"${folder}\", \"${name}\", R\"data(${text})data\"},\n")
 endforeach()
 file(WRITE ${TO} "#include \"cleave/Catalog/Catalog.h\"
 

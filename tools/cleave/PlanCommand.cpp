@@ -2,7 +2,9 @@
 #include "CommandLine.h"
 #include "Files.h"
 #include "PlanFlags.h"
+#include "cleave/Report/Report.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
 
 using namespace cleave;
 
@@ -10,11 +12,20 @@ namespace {
 struct PlanCommandFlags {
   tool::PlanFlags common;
   std::vector<std::string> pins, forbids;
-  std::string objective = "time", output;
+  std::string objective = "time", output, report;
   int64_t top = 1, front = 0;
   bool json = false;
 };
 } // namespace
+
+/// What a model's folder or file is called.
+static llvm::StringRef getTitle(llvm::StringRef model) {
+  llvm::StringRef path = model.rtrim('/');
+  path.consume_back("/config.json");
+  llvm::StringRef name = llvm::sys::path::filename(path);
+  name.consume_back(".json");
+  return name;
+}
 
 static int runPlan(const PlanCommandFlags &flags) {
   llvm::Expected<tool::Planned> planned = flags.common.load();
@@ -30,6 +41,8 @@ static int runPlan(const PlanCommandFlags &flags) {
       !(planned->machine.device.pricePerHour > 0))
     return tool::fail("--objective cost: " + planned->machine.device.name +
                       " has no price");
+  if (!flags.report.empty() && request.objective != Objective::Time)
+    return tool::fail("--report: expects --objective time");
   for (bool forbids : {false, true})
     for (const std::string &text : forbids ? flags.forbids : flags.pins) {
       llvm::Expected<Constraint> constraint = parseConstraint(text, forbids);
@@ -66,6 +79,16 @@ static int runPlan(const PlanCommandFlags &flags) {
     if (llvm::Error error = tool::writeFile(flags.output, text))
       return tool::fail(std::move(error));
     if (flags.output == "-")
+      return 0;
+  }
+  if (!flags.report.empty()) {
+    std::string page;
+    llvm::raw_string_ostream os(page);
+    printReport(os, getTitle(flags.common.model), context, *result,
+                computeReport(context, *result));
+    if (llvm::Error error = tool::writeFile(flags.report, page))
+      return tool::fail(std::move(error));
+    if (flags.report == "-")
       return 0;
   }
   if (flags.json) {
@@ -112,12 +135,18 @@ void tool::addPlanCommand(CLI::App &app, std::function<int()> &run) {
                    "cluster's")
       ->check(CLI::IsMember({"time", "memory", "cost"}))
       ->capture_default_str();
-  command
-      ->add_option("--front", flags->front,
-                   "the fastest layouts at this many equal steps of memory")
-      ->check(CLI::Range(int64_t(1), int64_t(1000)));
+  auto *front =
+      command
+          ->add_option("--front", flags->front,
+                       "the fastest layouts at this many equal steps of memory")
+          ->check(CLI::Range(int64_t(1), int64_t(1000)));
   command->add_option("-o", flags->output,
                       "write the plan as JSON; the same bytes each time");
+  command
+      ->add_option("--report", flags->report,
+                   "write the plan as an HTML page: where time and memory go, "
+                   "the pipeline, less memory, what binds")
+      ->excludes(front);
   command->add_flag("--json", flags->json, "print JSON (docs/planner.md)");
   command->callback(
       [flags, &run] { run = [flags] { return runPlan(*flags); }; });

@@ -7,7 +7,7 @@
 
 namespace cleave {
 
-/// The text of data/FOLDER/NAME.json; cleave_embed (cmake) makes such lists.
+/// The text of data/FOLDER/NAME.*; cleave_embed (cmake) makes such lists.
 struct CatalogFile {
   llvm::StringRef folder, name, text;
 };
