@@ -36,92 +36,11 @@ llvm::StringRef cleave::getName(CollectiveKind kind) {
   return kindNames[size_t(kind)];
 }
 
-namespace {
-/// Reads one description; the first thing wrong with it is kept.
-class Reader {
-public:
-  Reader(llvm::StringRef file) : file(file) {}
-
-  llvm::Error takeError() {
-    return message.empty() ? llvm::Error::success()
-                           : llvm::createStringError(message);
-  }
-
-  void fail(const llvm::Twine &path, const llvm::Twine &what) {
-    if (message.empty())
-      message = (file + ": key \"" + path + "\": " + what).str();
-  }
-
-  const json::Object &getObject(const json::Object &in, llvm::StringRef key,
-                                const std::string &path) {
-    if (const json::Object *object = in.getObject(key))
-      return *object;
-    fail(path + key, "expects an object");
-    static const json::Object empty;
-    return empty;
-  }
-
-  /// The value of a constant in `unit`; in [least, most].
-  double getConstant(const json::Object &in, llvm::StringRef key,
-                     llvm::StringRef unit, const std::string &path,
-                     double least = 0, double most = 1e30) {
-    const json::Object &object = getObject(in, key, path);
-    if (!checkUnit(object, unit, path + key.str()))
-      return least;
-    std::optional<double> value = object.getNumber("value");
-    if (!value || *value < least || *value > most) {
-      fail(path + key + ".value",
-           llvm::formatv("expects a number from {0} to {1}", least, most));
-      return least;
-    }
-    return *value;
-  }
-
-  std::vector<std::pair<int64_t, double>> getTable(const json::Object &in,
-                                                   llvm::StringRef key,
-                                                   llvm::StringRef unit,
-                                                   const std::string &path) {
-    const json::Object &object = getObject(in, key, path);
-    std::vector<std::pair<int64_t, double>> rows;
-    if (!checkUnit(object, unit, path + key.str()))
-      return rows;
-    if (const json::Array *array = object.getArray("value"))
-      for (const json::Value &row : *array) {
-        const json::Array *pair = row.getAsArray();
-        if (!pair || pair->size() != 2 || !(*pair)[0].getAsInteger() ||
-            !(*pair)[1].getAsNumber() || *(*pair)[1].getAsNumber() <= 0)
-          break;
-        rows.emplace_back(*(*pair)[0].getAsInteger(),
-                          *(*pair)[1].getAsNumber());
-      }
-    const json::Array *array = object.getArray("value");
-    if (!array || rows.empty() || rows.size() != array->size() ||
-        !llvm::is_sorted(rows))
-      fail(path + key + ".value",
-           "expects ascending pairs [ranks, positive number]");
-    return rows;
-  }
-
-private:
-  bool checkUnit(const json::Object &object, llvm::StringRef unit,
-                 const std::string &path) {
-    if (!message.empty())
-      return false;
-    std::optional<llvm::StringRef> got = object.getString("unit");
-    if (!got || *got != unit)
-      fail(path + ".unit", "expects \"" + unit + "\"");
-    else if (!object.getString("source"))
-      fail(path + ".source", "expects where the value is from");
-    return message.empty();
-  }
-
-  llvm::StringRef file;
-  std::string message;
-};
-} // namespace
-
-static MatrixUnit readMatrix(Reader &reader, const json::Object &in,
+static MatrixUnit readMatrix(JsonReader &reader, const json::Object &in,
                              const std::string &path) {
+  reader.checkKeys(in, path,
+                   {"peak", "efficiency", "tile_startup", "tile_slope",
+                    "throttle", "launch", "memory_efficiency"});
   MatrixUnit unit;
   unit.peak = reader.getConstant(in, "peak", "FLOP/s", path, 1);
   unit.efficiency = reader.getConstant(in, "efficiency", "1", path, 0.01, 1);
@@ -134,92 +53,140 @@ static MatrixUnit readMatrix(Reader &reader, const json::Object &in,
   return unit;
 }
 
-llvm::Expected<Device> cleave::parseDevice(llvm::StringRef text,
-                                           llvm::StringRef file) {
+static AttentionUnit readAttention(JsonReader &reader, const json::Object &in,
+                                   const std::string &path) {
+  reader.checkKeys(in, path, {"forward", "backward", "ramp", "kept", "narrow"});
+  AttentionUnit unit;
+  unit.forward = reader.getConstant(in, "forward", "1", path, 0.001, 1);
+  unit.backward = reader.getConstant(in, "backward", "1", path, 0.001, 1);
+  unit.ramp = reader.getConstant(in, "ramp", "token", path);
+  unit.kept = reader.getConstant(in, "kept", "byte/pair", path);
+  unit.narrow = reader.getConstant(in, "narrow", "1", path, 0.1, 1);
+  return unit;
+}
+
+static Device readDeviceKeys(JsonReader &reader, const json::Object &in,
+                             const std::string &path) {
+  reader.checkKeys(in, path,
+                   {"version", "name", "memory", "memory_bandwidth",
+                    "memory_efficiency", "multiprocessors", "cores", "matrix",
+                    "attention", "power", "price", "mtbf"});
+  Device device;
+  device.name = reader.getString(in, "name", path);
+  device.memory = reader.getConstant(in, "memory", "byte", path, 1);
+  device.memoryBandwidth =
+      reader.getConstant(in, "memory_bandwidth", "byte/s", path, 1);
+  device.memoryEfficiency =
+      reader.getConstant(in, "memory_efficiency", "1", path, 0.01, 1);
+  device.multiprocessors =
+      int64_t(reader.getConstant(in, "multiprocessors", "1", path, 1, 1 << 20));
+  device.cores =
+      int64_t(reader.getConstant(in, "cores", "1", path, 1, 1 << 20, 0));
+  const json::Object &matrix = reader.getObject(in, "matrix", path);
+  std::string matrixPath = path + "matrix.";
+  reader.checkKeys(matrix, matrixPath, dtypeNames);
+  for (size_t i = 0; i != numDTypes; ++i)
+    if (matrix.get(dtypeNames[i]))
+      device.matrix[i] = readMatrix(
+          reader, reader.getObject(matrix, dtypeNames[i], matrixPath),
+          matrixPath + dtypeNames[i].str() + ".");
+  // Products that narrower types leave to it: router and head.
+  if (!matrix.get("bf16"))
+    reader.fail(matrixPath + "bf16", "an object", nullptr);
+  const json::Object &attention = reader.getObject(in, "attention", path);
+  std::string attentionPath = path + "attention.";
+  if (attention.empty())
+    reader.fail(path + "attention", "at least one kernel", in.get("attention"));
+  for (const auto &entry : attention)
+    device.attention[entry.first.str()] = readAttention(
+        reader, reader.getObject(attention, entry.first, attentionPath),
+        attentionPath + entry.first.str() + ".");
+  device.watts = reader.getConstant(in, "power", "W", path);
+  device.pricePerHour = reader.getConstant(in, "price", "USD/h", path);
+  device.mtbfHours = reader.getConstant(in, "mtbf", "h", path, 1);
+  return device;
+}
+
+static Link readLinkKeys(JsonReader &reader, const json::Object &in,
+                         const std::string &path) {
+  reader.checkKeys(in, path,
+                   {"version", "name", "bandwidth", "latency", "collectives"});
+  Link link;
+  link.name = reader.getString(in, "name", path);
+  link.bandwidth = reader.getConstant(in, "bandwidth", "byte/s", path, 1);
+  link.latency = reader.getConstant(in, "latency", "s", path);
+  const json::Object &curves = reader.getObject(in, "collectives", path);
+  std::string inside = path + "collectives.";
+  reader.checkKeys(curves, inside, kindNames);
+  for (size_t kind = 0; kind != numCollectiveKinds; ++kind) {
+    llvm::StringRef name = kindNames[kind];
+    const json::Object &each = reader.getObject(curves, name, inside);
+    std::string at = inside + name.str() + ".";
+    reader.checkKeys(each, at,
+                     {"startup", "startup_per_rank", "pipeline", "bandwidth"});
+    CollectiveCurve &curve = link.collectives[kind];
+    curve.startup = reader.getConstant(each, "startup", "s", at);
+    curve.startupPerRank =
+        reader.getConstant(each, "startup_per_rank", "s", at);
+    curve.pipeline = reader.getConstant(each, "pipeline", "s", at);
+    curve.bandwidth = reader.getTable(each, "bandwidth", "byte/s by ranks", at);
+  }
+  return link;
+}
+
+double CollectiveCurve::getBandwidth(int64_t ranks) const {
+  if (ranks <= bandwidth.front().first)
+    return bandwidth.front().second;
+  for (size_t i = 1; i != bandwidth.size(); ++i) {
+    auto [n0, b0] = bandwidth[i - 1];
+    auto [n1, b1] = bandwidth[i];
+    if (ranks <= n1) {
+      double w = (1. / double(n0) - 1. / double(ranks)) /
+                 (1. / double(n0) - 1. / double(n1));
+      return b0 + w * (b1 - b0);
+    }
+  }
+  return bandwidth.back().second;
+}
+
+void Link::setBandwidth(double to) {
+  for (CollectiveCurve &curve : collectives)
+    for (auto &[ranks, rate] : curve.bandwidth)
+      rate *= to / bandwidth;
+  bandwidth = to;
+}
+
+/// A whole file, read by `read`.
+template <typename T>
+static llvm::Expected<T> parse(llvm::StringRef text, llvm::StringRef file,
+                               T (*read)(JsonReader &, const json::Object &,
+                                         const std::string &)) {
   llvm::Expected<json::Object> object = parseJsonObject(text, file);
   if (!object)
     return object.takeError();
-
-  Reader reader(file);
-  Device device;
-  device.name = object->getString("name").value_or("").str();
-  if (device.name.empty())
-    reader.fail("name", "expects a name");
-  device.memory = reader.getConstant(*object, "memory", "byte", "", 1);
-  device.memoryBandwidth =
-      reader.getConstant(*object, "memory_bandwidth", "byte/s", "", 1);
-  device.memoryEfficiency =
-      reader.getConstant(*object, "memory_efficiency", "1", "", 0.01, 1);
-  device.multiprocessors = int64_t(
-      reader.getConstant(*object, "multiprocessors", "1", "", 1, 1 << 20));
-  const json::Object &matrix = reader.getObject(*object, "matrix", "");
-  for (const auto &entry : matrix) {
-    llvm::StringRef key = entry.first;
-    const auto *name = llvm::find(dtypeNames, key);
-    if (name == std::end(dtypeNames))
-      reader.fail("matrix." + key,
-                  "expects one of " +
-                      llvm::join(llvm::ArrayRef(dtypeNames), ", "));
-    else
-      device.matrix[name - dtypeNames] =
-          readMatrix(reader, reader.getObject(matrix, key, "matrix."),
-                     "matrix." + key.str() + ".");
-  }
-  const json::Object &attention = reader.getObject(*object, "attention", "");
-  for (const auto &entry : attention) {
-    std::string path = "attention." + entry.first.str() + ".";
-    const json::Object &in =
-        reader.getObject(attention, entry.first, "attention.");
-    AttentionUnit &unit = device.attention[entry.first.str()];
-    unit.forward = reader.getConstant(in, "forward", "1", path, 0.001, 1);
-    unit.backward = reader.getConstant(in, "backward", "1", path, 0.001, 1);
-    unit.ramp = reader.getConstant(in, "ramp", "token", path);
-    unit.kept = reader.getConstant(in, "kept", "byte/pair", path);
-    unit.narrow = reader.getConstant(in, "narrow", "1", path, 0.1, 1);
-  }
-  device.watts = reader.getConstant(*object, "power", "W", "");
-  device.pricePerHour = reader.getConstant(*object, "price", "USD/h", "");
-  device.mtbfHours = reader.getConstant(*object, "mtbf", "h", "", 1);
+  JsonReader reader(file);
+  reader.checkVersion(*object);
+  T result = read(reader, *object, "");
   if (llvm::Error error = reader.takeError())
     return error;
-  return device;
+  return result;
+}
+
+llvm::Expected<Device> cleave::parseDevice(llvm::StringRef text,
+                                           llvm::StringRef file) {
+  return parse<Device>(text, file, readDeviceKeys);
 }
 
 llvm::Expected<Link> cleave::parseLink(llvm::StringRef text,
                                        llvm::StringRef file) {
-  llvm::Expected<json::Object> object = parseJsonObject(text, file);
-  if (!object)
-    return object.takeError();
-
-  Reader reader(file);
-  Link link;
-  link.name = object->getString("name").value_or("").str();
-  if (link.name.empty())
-    reader.fail("name", "expects a name");
-  link.bandwidth = reader.getConstant(*object, "bandwidth", "byte/s", "", 1);
-  link.latency = reader.getConstant(*object, "latency", "s", "");
-  const json::Object &curves = reader.getObject(*object, "collectives", "");
-  for (size_t kind = 0; kind != numCollectiveKinds; ++kind) {
-    std::string path = "collectives." + kindNames[kind].str() + ".";
-    const json::Object &in =
-        reader.getObject(curves, kindNames[kind], "collectives.");
-    CollectiveCurve &curve = link.collectives[kind];
-    curve.startup = reader.getConstant(in, "startup", "s", path);
-    curve.startupPerRank =
-        reader.getConstant(in, "startup_per_rank", "s", path);
-    curve.pipeline = reader.getConstant(in, "pipeline", "s", path);
-    curve.bandwidth = reader.getTable(in, "bandwidth", "byte/s by ranks", path);
-  }
-  if (llvm::Error error = reader.takeError())
-    return error;
-  return link;
+  return parse<Link>(text, file, readLinkKeys);
 }
 
 //===----------------------------------------------------------------------===//
-// The catalog
+// The catalog, and what differs from it
 //===----------------------------------------------------------------------===//
 
-static std::vector<std::string> getNames(llvm::StringRef folder) {
+std::vector<std::string> cleave::getBuiltinNames(llvm::StringRef folder) {
   std::vector<std::string> names;
   for (const CatalogFile &file : hardwareCatalog)
     if (file.folder == folder)
@@ -227,62 +194,96 @@ static std::vector<std::string> getNames(llvm::StringRef folder) {
   return names;
 }
 
-/// The text of a built-in file; `what` names the kind in the error.
-static llvm::Expected<llvm::StringRef>
-getText(llvm::StringRef folder, llvm::StringRef name, llvm::StringRef what) {
+llvm::Expected<llvm::StringRef> cleave::getBuiltinText(llvm::StringRef folder,
+                                                       llvm::StringRef name,
+                                                       llvm::StringRef what) {
   for (const CatalogFile &file : hardwareCatalog)
     if (file.folder == folder && file.name == name)
       return file.text;
   return llvm::createStringError(
       llvm::formatv("unknown {0} \"{1}\", expects one of {2}", what, name,
-                    llvm::join(getNames(folder), ", ")));
+                    llvm::join(getBuiltinNames(folder), ", ")));
 }
 
 llvm::Expected<Device> cleave::getDevice(llvm::StringRef name) {
-  llvm::Expected<llvm::StringRef> text = getText("devices", name, "device");
+  llvm::Expected<llvm::StringRef> text =
+      getBuiltinText("devices", name, "device");
   if (!text)
     return text.takeError();
   return parseDevice(*text, name);
 }
 
 llvm::Expected<Link> cleave::getLink(llvm::StringRef name) {
-  llvm::Expected<llvm::StringRef> text = getText("links", name, "link");
+  llvm::Expected<llvm::StringRef> text = getBuiltinText("links", name, "link");
   if (!text)
     return text.takeError();
   return parseLink(*text, name);
 }
 
 std::vector<std::string> cleave::getDeviceNames() {
-  return getNames("devices");
+  return getBuiltinNames("devices");
 }
 
-llvm::Expected<Machine> cleave::getMachine(llvm::StringRef preset) {
-  auto [name, countText] = preset.split(':');
-  Machine machine;
-  if (countText.getAsInteger(10, machine.devices) || machine.devices < 1 ||
-      machine.devices > (1 << 24))
-    return llvm::createStringError(
-        llvm::formatv("cluster \"{0}\": expects NAME:COUNT with a count from 1 "
-                      "to 16777216",
-                      preset));
-  llvm::Expected<llvm::StringRef> text = getText("machines", name, "cluster");
-  if (!text)
-    return text.takeError();
-  llvm::Expected<json::Object> object = parseJsonObject(*text, name);
-  if (!object)
-    return object.takeError();
-  llvm::Expected<Device> device = getDevice(*object->getString("device"));
-  if (!device)
-    return device.takeError();
-  machine.device = std::move(*device);
-  for (const json::Value &entry : *object->getArray("levels")) {
-    const json::Object &in = *entry.getAsObject();
-    llvm::Expected<Link> link = getLink(*in.getString("link"));
-    if (!link)
-      return link.takeError();
-    int64_t size = *in.getInteger("size");
-    machine.levels.push_back(
-        {size == 0 ? machine.devices : size, std::move(*link)});
+/// Replaces what `from` has; of objects that are no constants, key by key.
+static void overlay(json::Object &onto, const json::Object &from) {
+  for (const auto &[key, value] : from) {
+    const json::Object *object = value.getAsObject();
+    json::Object *inner = onto.getObject(key);
+    if (object && inner && !inner->get("value"))
+      overlay(*inner, *object);
+    else
+      onto[key] = value;
   }
-  return machine;
+}
+
+/// The object that `key` describes: one by name, or one with its base's keys.
+static json::Object resolve(JsonReader &reader, const json::Object &in,
+                            llvm::StringRef key, const std::string &path,
+                            llvm::StringRef folder) {
+  const json::Value *value = in.get(key);
+  const json::Object *object = value ? value->getAsObject() : nullptr;
+  std::optional<llvm::StringRef> base =
+      object ? object->getString("base")
+             : (value ? value->getAsString() : std::nullopt);
+  std::string at = path + key.str();
+  if (object && !base && !object->get("base"))
+    return *object;
+  llvm::Expected<llvm::StringRef> text =
+      getBuiltinText(folder, base.value_or(""), key);
+  if (!text) {
+    llvm::consumeError(text.takeError());
+    std::string names = llvm::join(getBuiltinNames(folder), ", ");
+    if (object)
+      reader.fail(at + ".base", "one of " + names, object->get("base"));
+    else
+      reader.fail(at, "an object or one of " + names, value);
+    return {};
+  }
+  json::Object result = llvm::cantFail(parseJsonObject(*text, *base));
+  if (object) {
+    overlay(result, *object);
+    result.erase("base");
+  }
+  return result;
+}
+
+Device cleave::readDevice(JsonReader &reader, const json::Object &in,
+                          llvm::StringRef key, const std::string &path) {
+  return readDeviceKeys(reader, resolve(reader, in, key, path, "devices"),
+                        path + key.str() + ".");
+}
+
+Link cleave::readLink(JsonReader &reader, const json::Object &in,
+                      llvm::StringRef key, const std::string &path) {
+  Link link = readLinkKeys(reader, resolve(reader, in, key, path, "links"),
+                           path + key.str() + ".");
+  const json::Object *object = in.getObject(key);
+  if (!object || !object->get("bandwidth") || object->get("collectives"))
+    return link;
+  if (std::optional<llvm::StringRef> base = object->getString("base")) {
+    double bandwidth = link.bandwidth;
+    link.bandwidth = llvm::cantFail(getLink(*base)).bandwidth;
+    link.setBandwidth(bandwidth);
+  }
+  return link;
 }

@@ -103,3 +103,14 @@ llvm::Expected<Profile> cleave::findProfile(const json::Object &row) {
     return llvm::createStringError("no profile for rows that say nothing");
   return readProfile(best->object, best->name);
 }
+
+llvm::Expected<Profile> cleave::getProfile(llvm::StringRef name) {
+  std::string names;
+  for (const ProfileFile &file : getProfileFiles()) {
+    if (file.name == name)
+      return readProfile(file.object, file.name);
+    names += (names.empty() ? "" : ", ") + file.name.str();
+  }
+  return llvm::createStringError(llvm::formatv(
+      "unknown profile \"{0}\", expects one of {1}", name, names));
+}

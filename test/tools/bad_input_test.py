@@ -201,7 +201,7 @@ class BadInputTest(ToolTest):
             fails(["not valid JSON"], content)
         fails(["nested deeper than 64"], DEEP)
         fails(["expects an object"], "3")
-        fails(['unknown key "gpus"', "legal keys are version, nodes"],
+        fails(['unknown key "gpus"', "legal keys are version, name"],
               dict(CLUSTER, gpus=8))
         for value in [0, -1, "2", 1.5, None, 1 << 40]:
             fails(['"nodes"', "an integer in 1.."], dict(CLUSTER, nodes=value))
@@ -210,7 +210,15 @@ class BadInputTest(ToolTest):
         for cpu in ["foo", "", 3, "pentium", "x86-64"]:
             fails(['"cpu"', "AVX2 and FMA"], dict(CLUSTER, cpu=cpu))
         fails(['"version"'], dict(CLUSTER, version=2))
-        fails(['"version" is missing'], {"nodes": 4})
+        fails(['"version": expects 1, but it is missing'], {"nodes": 4})
+        fails(['"device.name": expects a text, but it is missing'],
+              dict(CLUSTER, device={}))
+        fails(['"device": expects an object or one of a100-40', "got \"h1\""],
+              dict(CLUSTER, device="h1"))
+        fails(["cluster.json: h100-sxm is no CPU", "local:N"],
+              {"version": 1, "device": "h100-sxm", "nodes": 4})
+        self.compile_fails(["--cluster h100-sxm:4: h100-sxm is no CPU"],
+                           "--dp", "4", "--cluster", "h100-sxm:4")
         fails(["4 ranks", "has 2"], dict(CLUSTER, nodes=1))
         self.compile_fails(["--cluster local:0", "between 1 and 1024"],
                            "--cluster", "local:0")

@@ -88,7 +88,7 @@ void tool::LayoutFlags::add(CLI::App &app) {
       ->check(makePositiveCheck());
   app.add_option("--cluster", cluster,
                  "local (as many ranks as the layout needs), local:N, or a "
-                 "cluster.json")
+                 "cluster.json of CPUs")
       ->capture_default_str();
   app.add_option("--dtype", dtype, "compute type; state is f32")
       ->check(CLI::IsMember({"f32", "bf16"}))
@@ -101,6 +101,8 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
   auto makeError = [](const llvm::Twine &message) {
     return llvm::createStringError(message.str());
   };
+  if (llvm::Error error = where.checkCompiles())
+    return error;
   llvm::Expected<Plan> plan = Plan();
   batch.microBatch = microBatch;
   if (planPath.empty()) {

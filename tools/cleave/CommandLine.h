@@ -2,7 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_COMMANDLINE_H
 #define CLEAVE_TOOLS_CLEAVE_COMMANDLINE_H
 
-#include "cleave/Cluster/Cluster.h"
+#include "cleave/Hardware/Cluster.h"
 #include "passes/Pipelines/Compile.h"
 #include <CLI/CLI.hpp>
 
@@ -75,6 +75,7 @@ void addSizeCommand(CLI::App &app, std::function<int()> &run);
 void addPlanCommand(CLI::App &app, std::function<int()> &run);
 void addEstimateCommand(CLI::App &app, std::function<int()> &run);
 void addExplainCommand(CLI::App &app, std::function<int()> &run);
+void addCalibrateCommand(CLI::App &app, std::function<int()> &run);
 
 } // namespace cleave::tool
 

@@ -22,6 +22,7 @@ static int runCommand(int argc, char **argv) {
   tool::addPlanCommand(app, run);
   tool::addEstimateCommand(app, run);
   tool::addExplainCommand(app, run);
+  tool::addCalibrateCommand(app, run);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

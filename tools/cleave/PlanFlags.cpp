@@ -1,5 +1,6 @@
 //===- PlanFlags.cpp - What plan and estimate are told --------------------===//
 #include "PlanFlags.h"
+#include "cleave/Ledger/Ledger.h"
 #include "cleave/Search/ReadArchitecture.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -9,8 +10,9 @@ void tool::PlanFlags::add(CLI::App &app) {
   app.add_option("model", model, "folder with a config.json, or that file")
       ->required();
   app.add_option("--cluster", cluster,
-                 "hardware preset and number of devices: h100-sxm:512")
-      ->type_name("NAME:COUNT")
+                 "hardware preset and number of devices (h100-sxm:512), local "
+                 "or local:N (this machine, see cleave calibrate), or a "
+                 "cluster.json")
       ->required();
   app.add_option("--seq-len", seqLen, "tokens of a sequence")
       ->check(makePositiveCheck())
@@ -32,9 +34,15 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
       loadArchitecture(getConfigPath(model));
   if (!architecture)
     return architecture.takeError();
-  llvm::Expected<Machine> machine = getMachine(cluster);
+  llvm::Expected<Cluster> where = parseCluster(cluster);
+  if (!where)
+    return where.takeError();
+  std::string note;
+  llvm::Expected<Machine> machine = getMachine(*where, note);
   if (!machine)
     return machine.takeError();
+  if (!note.empty())
+    llvm::errs() << "cleave: note: " << note << '\n';
   Planned planned{std::move(*architecture), std::move(*machine), {}};
   SearchRequest &request = planned.request;
   request.work = {seqLen, globalBatch, DType::BF16};
@@ -45,6 +53,12 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   if (device.getMatrix(request.work.dtype).peak == 0)
     return llvm::createStringError(llvm::formatv(
         "--dtype {0}: {1} has no matrix unit for it", dtype, device.name));
+  if (device.cores > 0) {
+    llvm::Expected<Profile> profile = getProfile("cleave-cpu");
+    if (!profile)
+      return profile.takeError();
+    request.profile = std::move(*profile);
+  }
   if (!device.attention.count(request.profile.attention))
     request.profile.attention = device.attention.begin()->first;
   request.memoryLimit = memory * 1e9;

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_HARDWARE_HARDWARE_H
 #define CLEAVE_HARDWARE_HARDWARE_H
 
+#include "cleave/Json/Reader.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 #include <array>
@@ -47,6 +48,9 @@ struct Device {
   double memoryBandwidth = 0;  ///< byte/s, peak
   double memoryEfficiency = 1; ///< of it, by a large streaming kernel
   int64_t multiprocessors = 1;
+  /// Of a CPU: its constants are those of all cores together, which the ranks
+  /// of a node share (see Cluster.h). 0: what a rank has for itself, a GPU.
+  int64_t cores = 0;
   std::array<MatrixUnit, numDTypes> matrix;
   std::map<std::string, AttentionUnit> attention; ///< by kernel generation
   double watts = 0, pricePerHour = 0, mtbfHours = 0;
@@ -64,6 +68,9 @@ struct CollectiveCurve {
   double startup = 0, startupPerRank = 0, pipeline = 0; ///< s
   /// byte/s by number of ranks, ascending; between them linear in 1/n.
   std::vector<std::pair<int64_t, double>> bandwidth;
+
+  /// byte/s among `ranks`; beyond the table that of its end.
+  double getBandwidth(int64_t ranks) const;
 };
 
 enum class CollectiveKind { AllGather, ReduceScatter, AllReduce, AllToAll };
@@ -80,6 +87,8 @@ struct Link {
   const CollectiveCurve &getCurve(CollectiveKind kind) const {
     return collectives[size_t(kind)];
   }
+  /// Scales the curves with it.
+  void setBandwidth(double to);
 };
 
 /// Reads a device or link description (docs/formats.md). Errors name the file,
@@ -87,10 +96,25 @@ struct Link {
 llvm::Expected<Device> parseDevice(llvm::StringRef text, llvm::StringRef file);
 llvm::Expected<Link> parseLink(llvm::StringRef text, llvm::StringRef file);
 
+/// The same inside of another file, at `path`: the name of a built-in one, or
+/// an object, whose `base` may be one that it changes. A link's other bandwidth
+/// scales its base's curves.
+Device readDevice(JsonReader &reader, const llvm::json::Object &in,
+                  llvm::StringRef key, const std::string &path);
+Link readLink(JsonReader &reader, const llvm::json::Object &in,
+              llvm::StringRef key, const std::string &path);
+
 /// Built-in descriptions; the error of an unknown name lists the known ones.
 llvm::Expected<Device> getDevice(llvm::StringRef name);
 llvm::Expected<Link> getLink(llvm::StringRef name);
 std::vector<std::string> getDeviceNames();
+
+/// The text of a built-in file of a folder of data/, and the names there; the
+/// error of an unknown name, which says what it is of, lists the known ones.
+llvm::Expected<llvm::StringRef> getBuiltinText(llvm::StringRef folder,
+                                               llvm::StringRef name,
+                                               llvm::StringRef what);
+std::vector<std::string> getBuiltinNames(llvm::StringRef folder);
 
 /// Devices of one type under nested levels, innermost first. A level joins
 /// `size` devices, all that the level inside joins included.
@@ -107,8 +131,8 @@ struct Machine {
   int64_t getDevicesPerNode() const { return levels.front().size; }
 };
 
-/// `name:count`, a preset such as `h100-sxm:512`. Errors list the presets.
-llvm::Expected<Machine> getMachine(llvm::StringRef preset);
+/// What `--cluster` says, as the cost model needs it (see Cluster.h).
+llvm::Expected<Machine> getMachine(llvm::StringRef cluster);
 
 } // namespace cleave
 

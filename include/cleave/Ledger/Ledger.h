@@ -41,6 +41,9 @@ llvm::Expected<LedgerRow> readLedgerRow(const llvm::json::Object &object,
 /// The profile of a row's software: the first whose patterns match.
 llvm::Expected<Profile> findProfile(const llvm::json::Object &row);
 
+/// A profile by its name.
+llvm::Expected<Profile> getProfile(llvm::StringRef name);
+
 /// Errors of predictions over rows; fractions of what was measured.
 struct LedgerErrors {
   int64_t rows = 0;

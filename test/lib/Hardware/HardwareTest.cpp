@@ -115,24 +115,31 @@ TEST(HardwareTest, MachineBalanceOfH100) {
 TEST(HardwareTest, ErrorsNameFileKeyAndLegalValues) {
   EXPECT_EQ(getError(parseDevice("[]", "x.json")), "x.json: expects an object");
   EXPECT_EQ(getError(parseDevice("{}", "x.json")),
-            "x.json: key \"name\": expects a name");
+            "x.json: key \"version\": expects 1, but it is missing");
+  EXPECT_EQ(getError(parseDevice("{\"version\": 1, \"name\": 3}", "x.json")),
+            "x.json: key \"name\": expects a text, got 3");
   EXPECT_EQ(getError(parseDevice(getEdited("\"fp8\": {", "\"fp7\": {"), "x")),
-            "x: key \"matrix.fp7\": expects one of f32, bf16, fp8, fp4");
+            "x: unknown key \"matrix.fp7\"; legal keys are f32, bf16, fp8, "
+            "fp4");
   EXPECT_EQ(getError(parseDevice(
                 getEdited("\"unit\": \"byte/s\"", "\"unit\": \"GB/s\""), "x")),
-            "x: key \"memory_bandwidth.unit\": expects \"byte/s\"");
+            "x: key \"memory_bandwidth.unit\": expects \"byte/s\", got "
+            "\"GB/s\"");
   std::string error = getError(
       parseDevice(getEdited("\"value\": 0.85", "\"value\": 1.85"), "x"));
   EXPECT_NE(error.find("x: key \"memory_efficiency.value\": expects a number"),
             std::string::npos)
       << error;
-  EXPECT_NE(getError(parseDevice(getEdited("\"source\"", "\"sauce\""), "x"))
-                .find("expects where the value is from"),
-            std::string::npos);
+  EXPECT_NE(
+      getError(parseDevice(getEdited("\"source\"", "\"sauce\""), "x"))
+          .find("unknown key \"memory.sauce\"; legal keys are value, unit, "
+                "source"),
+      std::string::npos);
   std::string link = readFile(CLEAVE_HARDWARE "/links/nvlink4.json");
   size_t at = link.find("\"all_gather\"");
   EXPECT_EQ(getError(parseLink(link.replace(at, 12, "\"gather\""), "y")),
-            "y: key \"collectives.all_gather\": expects an object");
+            "y: unknown key \"collectives.gather\"; legal keys are all_gather, "
+            "reduce_scatter, all_reduce, all_to_all");
 }
 
 TEST(HardwareTest, UnknownNamesListTheKnown) {
