@@ -8,8 +8,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Simulate/Simulate.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
 #include <algorithm>
 #include <cassert>
 #include <deque>
@@ -194,55 +192,4 @@ private:
 
 Simulation cleave::simulate(const PipelineStep &step) {
   return Simulator(step).run();
-}
-
-void cleave::printTrace(llvm::raw_ostream &os, const Simulation &simulation) {
-  auto getLabel = [](const SimulatedEvent &event) -> std::string {
-    if (event.kind == SimulatedEvent::Data)
-      return "reduce gradients";
-    if (event.kind == SimulatedEvent::Optimizer)
-      return "optimizer";
-    static constexpr llvm::StringRef names[] = {
-        "forward", "backward", "backward input", "backward weight"};
-    llvm::StringRef name = names[size_t(event.op.kind)];
-    return llvm::formatv("{0}{1} {2}.{3}",
-                         event.kind == SimulatedEvent::Send ? "send " : "",
-                         name, event.op.microBatch, event.op.chunk);
-  };
-  llvm::json::OStream json(os, 1);
-  json.object([&] {
-    json.attribute("displayTimeUnit", "ms");
-    json.attributeArray("traceEvents", [&] {
-      auto name = [&](llvm::StringRef what, size_t stage, int64_t stream,
-                      const std::string &text) {
-        json.object([&] {
-          json.attribute("ph", "M");
-          json.attribute("name", what);
-          json.attribute("pid", int64_t(stage));
-          json.attribute("tid", stream);
-          json.attributeObject("args", [&] { json.attribute("name", text); });
-        });
-      };
-      for (size_t i = 0; i != simulation.starts.size(); ++i) {
-        name("process_name", i, 0, llvm::formatv("stage {0}", i));
-        name("thread_name", i, 0, "compute");
-        name("thread_name", i, 1, "communication");
-      }
-      for (const SimulatedEvent &event : simulation.events) {
-        if (event.start == event.end)
-          continue;
-        bool communicates = event.kind == SimulatedEvent::Send ||
-                            event.kind == SimulatedEvent::Data;
-        json.object([&] {
-          json.attribute("ph", "X");
-          json.attribute("name", getLabel(event));
-          json.attribute("pid", event.stage);
-          json.attribute("tid", communicates ? 1 : 0);
-          json.attribute("ts", event.start * 1e6);
-          json.attribute("dur", (event.end - event.start) * 1e6);
-        });
-      }
-    });
-  });
-  os << '\n';
 }

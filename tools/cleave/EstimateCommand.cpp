@@ -96,7 +96,8 @@ static int runEstimate(const EstimateFlags &flags) {
           ops, mostOps));
     std::string text;
     llvm::raw_string_ostream os(text);
-    printTrace(os, simulate(costs.getPipelineStep(*layout)));
+    PipelineStep step = costs.getPipelineStep(*layout);
+    printTrace(os, step, simulate(step));
     if (llvm::Error error = tool::writeFile(flags.trace, text))
       return tool::fail(std::move(error));
   }

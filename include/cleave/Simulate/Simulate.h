@@ -24,14 +24,16 @@ struct Simulation {
   std::vector<SimulatedEvent> events; ///< in the order of their ends
 };
 
-/// Each stage has a compute stream, which runs its order of ops, and a
-/// communication stream, which sends one message at a time and at last reduces
-/// gradients.
+/// Each stage has a stream of compute, which runs its order of ops, one of
+/// messages, which sends one at a time, and one of the reductions at the end.
 Simulation simulate(const PipelineStep &step);
 
-/// Chrome's trace format, which ui.perfetto.dev shows: a process for each
-/// stage, a thread for each of its streams, times in microseconds.
-void printTrace(llvm::raw_ostream &os, const Simulation &simulation);
+/// Chrome's trace format, which ui.perfetto.dev shows: a process for each stage
+/// with a thread for each of its streams and a counter of its activations, and
+/// arrows from what computes a message to what waits for it. Times are whole
+/// nanoseconds, so that slices of a thread never overlap.
+void printTrace(llvm::raw_ostream &os, const PipelineStep &step,
+                const Simulation &simulation);
 
 } // namespace cleave
 

@@ -265,29 +265,171 @@ TEST(Simulate, PricesAgree) {
       }
 }
 
-TEST(Simulate, TraceIsJSON) {
-  PipelineStep step = makeStep(Schedule::ZeroBubbleV, 3, 2, 4);
-  step.send = 0.1;
-  step.data = {1, 1, 1};
+//===----------------------------------------------------------------------===//
+// Traces, by the rules of Chrome's "Trace Event Format" and Perfetto's importer
+//===----------------------------------------------------------------------===//
+
+namespace {
+using TraceEvents = std::vector<llvm::json::Object>;
+
+/// A time of a trace, whole nanoseconds.
+int64_t getTime(const llvm::json::Object &event, llvm::StringRef key) {
+  std::optional<double> micros = event.getNumber(key);
+  EXPECT_TRUE(micros);
+  return std::llround(micros.value_or(0) * 1000);
+}
+
+TraceEvents parseTrace(const PipelineStep &step, const Simulation &simulation) {
   std::string text;
   llvm::raw_string_ostream os(text);
-  Simulation simulation = simulate(step);
-  printTrace(os, simulation);
+  printTrace(os, step, simulation);
   llvm::Expected<llvm::json::Value> root = llvm::json::parse(text);
-  ASSERT_TRUE(bool(root)) << llvm::toString(root.takeError());
-  const llvm::json::Array *events =
-      root->getAsObject()->getArray("traceEvents");
-  ASSERT_TRUE(events);
-  // 3 stages of 3 names; 3 ops a micro-batch and virtual stage; 2 sends over
-  // each of 4 boundaries between stages; 3 reductions.
-  EXPECT_EQ(events->size(), 9u + 3 * 4 * 6 + 2 * 4 * 4 + 3);
-  double last = 0;
-  for (const llvm::json::Value &event : *events)
-    if (event.getAsObject()->getString("ph") == "X")
-      last = std::max(last, *event.getAsObject()->getNumber("ts") +
-                                *event.getAsObject()->getNumber("dur"));
-  double end = 0;
-  for (size_t i = 0; i != 3; ++i)
-    end = std::max(end, simulation.ends[i] + 1);
-  EXPECT_NEAR(last, end * 1e6, 1);
+  TraceEvents events;
+  if (!root) {
+    ADD_FAILURE() << llvm::toString(root.takeError());
+    return events;
+  }
+  for (llvm::json::Value &event : *root->getAsObject()->getArray("traceEvents"))
+    events.push_back(std::move(*event.getAsObject()));
+  return events;
+}
+
+TraceEvents getPhase(const TraceEvents &events, llvm::StringRef phase) {
+  TraceEvents found;
+  llvm::copy_if(events, std::back_inserter(found), [&](const auto &event) {
+    return event.getString("ph") == phase;
+  });
+  return found;
+}
+
+/// Steps whose seconds are no whole nanoseconds.
+std::vector<PipelineStep> makeTraced() {
+  std::vector<PipelineStep> steps;
+  for (auto [schedule, chunks] : {std::pair(Schedule::GPipe, 1),
+                                  {Schedule::OneFOneB, 1},
+                                  {Schedule::Interleaved, 3},
+                                  {Schedule::ZeroBubbleH2, 1},
+                                  {Schedule::ZeroBubbleV, 2}})
+    for (int64_t p : {1, 3, 11})
+      for (double send : {0., 0.037 / 3}) {
+        PipelineStep step =
+            makeStep(schedule, p, chunks, 2 * p, {1. / 3, 0.1 / 7, 2. / 9});
+        step.send = send;
+        step.data.assign(size_t(p), 1. / 11);
+        step.optimizer = 1. / 13;
+        steps.push_back(step);
+      }
+  return steps;
+}
+} // namespace
+
+TEST(Trace, HasEveryEventOnce) {
+  for (const PipelineStep &step : makeTraced()) {
+    Simulation simulation = simulate(step);
+    TraceEvents events = parseTrace(step, simulation);
+    int64_t p = step.shape.stages, m = step.shape.microBatches;
+    int64_t virtuals = step.shape.getVirtualStages();
+    int64_t ops = virtuals * m * (step.shape.splitsBackward() ? 3 : 2);
+    int64_t crossings = 0;
+    for (int64_t i = 1; i < virtuals; ++i)
+      crossings += step.shape.getStage(i) != step.shape.getStage(i - 1);
+    int64_t messages = 2 * crossings * m;
+    int64_t sends = step.send > 0 ? messages : 0;
+    // A name and a place in the order for each stage and its three streams.
+    EXPECT_EQ(int64_t(getPhase(events, "M").size()), 8 * p);
+    EXPECT_EQ(int64_t(getPhase(events, "X").size()), ops + sends + 2 * p);
+    EXPECT_EQ(int64_t(getPhase(events, "s").size()), messages);
+    EXPECT_EQ(int64_t(getPhase(events, "t").size()), sends);
+    EXPECT_EQ(int64_t(getPhase(events, "f").size()), messages);
+    int64_t last = 0;
+    double end = 0;
+    for (const llvm::json::Object &slice : getPhase(events, "X"))
+      last = std::max(last, getTime(slice, "ts") + getTime(slice, "dur"));
+    for (const SimulatedEvent &event : simulation.events)
+      end = std::max(end, event.end);
+    EXPECT_EQ(last, std::llround(end * 1e9));
+  }
+}
+
+TEST(Trace, SlicesOfAThreadNeverOverlap) {
+  for (const PipelineStep &step : makeTraced()) {
+    TraceEvents events = parseTrace(step, simulate(step));
+    std::map<int64_t, std::vector<std::pair<int64_t, int64_t>>> threads;
+    std::map<int64_t, int64_t> processOf;
+    for (const llvm::json::Object &event : events) {
+      int64_t pid = event.getInteger("pid").value_or(0);
+      int64_t tid = event.getInteger("tid").value_or(0);
+      EXPECT_GT(pid, 0);
+      EXPECT_GT(tid, 0);
+      EXPECT_TRUE(event.getString("name"));
+      // Perfetto takes a thread's number to be of one process only.
+      EXPECT_EQ(processOf.try_emplace(tid, pid).first->second, pid);
+      if (event.getString("ph") != "X")
+        continue;
+      EXPECT_GE(getTime(event, "ts"), 0);
+      EXPECT_GE(getTime(event, "dur"), 0);
+      threads[tid].emplace_back(getTime(event, "ts"),
+                                getTime(event, "ts") + getTime(event, "dur"));
+    }
+    for (auto &[tid, slices] : threads) {
+      llvm::sort(slices);
+      for (size_t i = 1; i < slices.size(); ++i)
+        EXPECT_LE(slices[i - 1].second, slices[i].first) << tid;
+    }
+  }
+}
+
+TEST(Trace, ArrowsGoFromSliceToSlice) {
+  for (const PipelineStep &step : makeTraced()) {
+    TraceEvents events = parseTrace(step, simulate(step));
+    std::map<std::pair<int64_t, int64_t>, const llvm::json::Object *> slices;
+    TraceEvents all = getPhase(events, "X");
+    for (const llvm::json::Object &slice : all)
+      slices[{*slice.getInteger("tid"), getTime(slice, "ts")}] = &slice;
+    std::map<int64_t, std::vector<const llvm::json::Object *>> arrows;
+    for (llvm::StringRef phase : {"s", "t", "f"})
+      for (const llvm::json::Object &end : getPhase(events, phase)) {
+        auto at = slices.find({*end.getInteger("tid"), getTime(end, "ts")});
+        ASSERT_TRUE(at != slices.end()) << phase.str();
+        arrows[*end.getInteger("id")].push_back(at->second);
+      }
+    for (const auto &[id, path] : arrows) {
+      ASSERT_EQ(path.size(), step.send > 0 ? 3u : 2u);
+      for (size_t i = 1; i != path.size(); ++i) {
+        EXPECT_LE(getTime(*path[i - 1], "ts") + getTime(*path[i - 1], "dur"),
+                  getTime(*path[i], "ts"));
+        EXPECT_EQ(*path[i - 1]->getObject("args")->getInteger("micro-batch"),
+                  *path[i]->getObject("args")->getInteger("micro-batch"));
+      }
+      EXPECT_EQ(
+          std::abs(
+              *path.front()->getObject("args")->getInteger("virtual stage") -
+              *path.back()->getObject("args")->getInteger("virtual stage")),
+          1);
+      EXPECT_NE(*path.front()->getInteger("pid"),
+                *path.back()->getInteger("pid"));
+    }
+  }
+}
+
+/// The counter's most is what the simulator says, and nothing is left.
+TEST(Trace, CountsActivations) {
+  for (PipelineStep step : makeTraced()) {
+    for (size_t i = 0; i != step.activations.size(); ++i)
+      step.activations[i] = 1000 + 10 * double(i);
+    Simulation simulation = simulate(step);
+    std::map<int64_t, int64_t> most, last;
+    for (const llvm::json::Object &count :
+         getPhase(parseTrace(step, simulation), "C")) {
+      int64_t pid = *count.getInteger("pid");
+      last[pid] = *count.getObject("args")->getInteger("bytes");
+      most[pid] = std::max(most[pid], last[pid]);
+    }
+    ASSERT_EQ(most.size(), simulation.peaks.size());
+    size_t stage = 0;
+    for (auto [pid, bytes] : most) {
+      EXPECT_EQ(double(bytes), simulation.peaks[stage++]);
+      EXPECT_EQ(last[pid], 0);
+    }
+  }
 }
