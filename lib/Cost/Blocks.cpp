@@ -1,7 +1,8 @@
 //===- Blocks.cpp - What a block costs on one device ----------------------===//
 //
 // Each kernel of a block from its local shape. T tokens of a micro-batch reach
-// a device; h is the hidden size; a number of bytes without a type is of bf16.
+// a device; h is the hidden size; a number of bytes without a type is of
+// bf16.
 // "Outer" ops work on the residual stream, whole or split over tp (Megatron's
 // sequence parallelism); "inner" ones on what the weights' cut leaves.
 //
@@ -11,8 +12,6 @@
 #include <cmath>
 
 using namespace cleave;
-
-static constexpr double activationBytes = 2;
 
 static double divide(int64_t size, int64_t parts) {
   return std::max(1., double(size) / double(parts));
@@ -55,8 +54,8 @@ private:
     if (dtype != DType::FP8 && dtype != DType::FP4)
       return;
     forward += getStreamTime(device, input * getBytes(dtype));
-    backwardInput +=
-        getStreamTime(device, output * (activationBytes + 2 * getBytes(dtype)));
+    backwardInput += getStreamTime(
+        device, output * (getBytes(DType::BF16) + 2 * getBytes(dtype)));
   }
 };
 } // namespace
@@ -83,6 +82,8 @@ static double getExchangeTime(const Machine &machine, Group group, double bytes,
 CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   const Block &block = *cut.block;
   const Device &device = machine.device;
+  const DType activationType = work.getActivationType();
+  const double activationBytes = getBytes(activationType);
   double h = double(model.hidden);
   double tokens = double(cut.microBatch) * work.seqLen / double(cut.cp);
   double tp = double(cut.tp);
@@ -188,10 +189,11 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     // Permute and unpermute, each one read and one write.
     kernels.addStream(4 * moved, 4 * moved);
     double experts = kernels.forward - before;
-    kernels.forward += getMatmulTime(device, DType::BF16, tokens / tp,
+    kernels.forward += getMatmulTime(device, activationType, tokens / tp,
                                      double(block.experts), h);
-    kernels.backwardInput += 2 * getMatmulTime(device, DType::BF16, tokens / tp,
-                                               double(block.experts), h);
+    kernels.backwardInput +=
+        2 * getMatmulTime(device, activationType, tokens / tp,
+                          double(block.experts), h);
     outputs += routed * (matrices * expertWidth + h);
     expertWeights = block.getExpertParameters(model.hidden) / double(cut.ep) /
                     double(cut.expertTp);
@@ -316,7 +318,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
 CostModel::BlockCost CostModel::computeEmbedding(const Cut &cut) const {
   double h = double(model.hidden);
   double tokens = double(cut.microBatch) * work.seqLen / double(cut.cp);
-  double full = tokens * h * activationBytes;
+  double full = tokens * h * getBytes(work.getActivationType());
   BlockCost cost;
   cost.forward = getStreamTime(machine.device, 2 * full);
   cost.backwardWeight = getStreamTime(machine.device, 4 * full);
@@ -338,7 +340,7 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
   double h = double(model.hidden);
   double tokens = double(cut.microBatch) * work.seqLen / double(cut.cp);
   double vocab = double(model.vocab) / double(cut.tp);
-  Kernels kernels{machine.device, DType::BF16, profile.matrixRate};
+  Kernels kernels{machine.device, work.getActivationType(), profile.matrixRate};
   kernels.addLinear(tokens, vocab, h);
   // Logits in f32: the product's output is read for the row maximum, the sum
   // and the gradient.
@@ -350,7 +352,7 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
   cost.backwardInput = kernels.backwardInput;
   cost.backwardWeight = kernels.backwardWeight;
   Group tensor{cut.tp, 1};
-  double full = tokens * h * activationBytes;
+  double full = tokens * h * getBytes(work.getActivationType());
   if (cut.sequenceParallel)
     cost.tensorForward =
         getCollectiveTime(machine, CollectiveKind::AllGather, tensor, full);
@@ -360,8 +362,10 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
                                              : CollectiveKind::AllReduce,
                         tensor, full);
   cost.denseParameters = model.tied ? 0 : double(model.vocab) / cut.tp * h;
-  // Logits in bf16 and f32 are kept; their probabilities and gradient meet.
-  cost.activations = 6 * logits + 2 * full;
-  cost.workingSet = 6 * logits;
+  // Logits in f32, and in bf16 if that is what their product writes, are kept;
+  // their probabilities and gradient meet.
+  double kept = work.dtype == DType::F32 ? 4 : 6;
+  cost.activations = kept * logits + 2 * full;
+  cost.workingSet = kept * logits;
   return cost;
 }

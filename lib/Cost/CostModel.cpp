@@ -7,8 +7,12 @@
 
 using namespace cleave;
 
-/// Bytes that the optimizer moves for a parameter.
-static constexpr double optimizerBytes = 4 + 24 + 2 + 4;
+/// Bytes that the optimizer moves for a parameter: its gradient, once more for
+/// the norm; master weight and moments both ways; the weight in the type of
+/// products, where that is another.
+static double getOptimizerBytes(const Workload &work) {
+  return 4 + 4 + 24 + (work.dtype == DType::F32 ? 0 : 2);
+}
 
 namespace {
 /// What runs beside compute: hides up to `window`, slows it, shows the rest.
@@ -181,8 +185,9 @@ double CostModel::getTimeBound(const TrainLayout &layout) {
   double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
                     sum.expertParameters / double(getExpertRanks(layout))) /
                    double(layout.pp);
-  return (1 - 1e-9) * (slowest * microBatches + profile.hostPerStep +
-                       getStreamTime(machine.device, updated * optimizerBytes));
+  return (1 - 1e-9) *
+         (slowest * microBatches + profile.hostPerStep +
+          getStreamTime(machine.device, updated * getOptimizerBytes(work)));
 }
 
 double CostModel::getMemoryBound(const TrainLayout &layout) {
@@ -191,7 +196,9 @@ double CostModel::getMemoryBound(const TrainLayout &layout) {
   double state = sum.denseParameters / double(layout.dp * layout.cp) +
                  sum.expertParameters / double(getExpertRanks(layout));
   return (1 - 1e-9) *
-         (state * (2 + profile.gradientBytes + 12) + sum.activations) /
+         (state * (work.getParameterBytes() + profile.gradientBytes +
+                   work.getStateBytes()) +
+          sum.activations) /
          double(layout.pp);
 }
 
@@ -257,7 +264,7 @@ double CostModel::getSend(const TrainLayout &layout) const {
   if (layout.pp == 1)
     return 0;
   double sent = double(layout.microBatch) * work.seqLen / double(layout.cp) *
-                double(model.hidden) * 2 /
+                double(model.hidden) * getBytes(work.getActivationType()) /
                 double(layout.sequenceParallel ? layout.tp : 1);
   return getSendTime(machine, layout.tp * layout.cp * layout.dp, sent);
 }
@@ -289,14 +296,15 @@ void CostModel::visitMemory(const TrainLayout &layout, Visit visit) const {
                       each.expertParameters / expertParts);
     };
     MemoryUse use;
-    use.parameters = split(3, 2);
+    use.parameters = split(3, work.getParameterBytes());
     use.gradients = split(2, profile.gradientBytes);
-    use.optimizer = split(1, 12);
+    use.optimizer = split(1, work.getStateBytes());
     use.activations = inFlight[i];
     use.temporaries = each.workingSet;
     // This block's parameters, those of the next, and a whole gradient.
     if (layout.zero == 3)
-      use.temporaries += each.largest * (4 + profile.gradientBytes);
+      use.temporaries +=
+          each.largest * (2 * work.getParameterBytes() + profile.gradientBytes);
     visit(use);
   }
 }
@@ -388,7 +396,9 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
                                              : CollectiveKind::AllReduce,
                             profile.gradientBytes);
     double parameters =
-        layout.zero >= 1 ? data(stage, CollectiveKind::AllGather, 2) : 0;
+        layout.zero >= 1
+            ? data(stage, CollectiveKind::AllGather, work.getParameterBytes())
+            : 0;
     if (layout.zero == 2 && shape.microBatches > 1) {
       // To stay split, gradients are reduced after each micro-batch.
       Overlapped front =
@@ -473,7 +483,8 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   for (const StageCost &each : stages)
     updated = std::max(updated, each.denseParameters / sharded +
                                     each.expertParameters / expertSharded);
-  result.optimizer = getStreamTime(machine.device, updated * optimizerBytes);
+  result.optimizer =
+      getStreamTime(machine.device, updated * getOptimizerBytes(work));
 
   // No stage takes less than its own work. Before it begins, the stages before
   // it go forward; after it ends, they go back, and the first one reduces.

@@ -85,42 +85,47 @@ private:
 } // namespace
 
 std::vector<MatmulSample> tool::measureMatmuls(DType dtype, int threads) {
-  // Widths and rows as in steps of small and middle-sized models.
-  static constexpr int64_t shapes[][3] = {
-      {128, 192, 192},    {128, 512, 192},   {256, 384, 384},
-      {256, 1536, 384},   {512, 512, 512},   {512, 704, 512},
-      {512, 4096, 512},   {1024, 768, 768},  {2048, 512, 512},
-      {2048, 1408, 512},  {1024, 8192, 384}, {1024, 2048, 2048},
-      {2048, 16384, 384}, {256, 256, 2048},  {1408, 512, 2048},
-      {64, 512, 512},     {2048, 4096, 768}};
+  // Tokens, outputs and inputs of layers, as small and middle-sized models have
+  // them: x w^T forward, and the products of the two gradients.
+  static constexpr int64_t layers[][3] = {
+      {128, 192, 192},   {128, 512, 192},    {256, 384, 384},
+      {256, 1536, 384},  {512, 512, 512},    {512, 704, 512},
+      {512, 4096, 512},  {1024, 768, 768},   {2048, 512, 512},
+      {2048, 1408, 512}, {1024, 2048, 2048}, {1024, 16384, 384}};
   ElementType type = dtype == DType::F32 ? ElementType::F32 : ElementType::BF16;
   int64_t size = dtype == DType::F32 ? 4 : 2;
   ThreadPool pool(threads);
   std::vector<MatmulSample> samples;
-  for (auto [m, n, k] : shapes) {
-    int64_t together = (m * k + n * k + m * n) * size;
-    Rotation a(m * k * size, together), b(k * n * size, together),
-        c(m * n * size, together);
-    Buffer workspace(
-        int64_t(gemmWorkspaceBytes(m, n, k, false, true, int64_t(type),
-                                   int64_t(type), int64_t(type), threads)));
-    GemmArgs args{};
-    args.m = m;
-    args.n = n;
-    args.k = k;
-    // The weight is stored as rows of outputs.
-    args.transB = true;
-    args.typeA = args.typeB = args.typeC = type;
-    double flops = 2. * double(m) * double(n) * double(k);
-    int calls = int(std::clamp(2e10 / flops, 5., 25.));
-    double seconds = measure(calls, [&](int call) {
-      args.a = a.get(call);
-      args.b = b.get(call);
-      args.c = c.get(call);
-      gemm(args, workspace.get(), pool);
-    });
-    samples.push_back({m, n, k, seconds});
-  }
+  for (auto [tokens, outputs, inputs] : layers)
+    for (int product = 0; product != 3; ++product) {
+      GemmArgs args{};
+      args.m = product == 2 ? outputs : tokens;
+      args.n = product == 0 ? outputs : inputs;
+      args.k = product == 0 ? inputs : product == 1 ? outputs : tokens;
+      args.transA = product == 2;
+      args.transB = product == 0;
+      args.typeA = args.typeB = type;
+      // A weight's gradient is summed in f32.
+      args.typeC = product == 2 ? ElementType::F32 : type;
+      args.accumulate = product == 2;
+      int64_t together =
+          (args.m * args.k + args.n * args.k + args.m * args.n) * size;
+      Rotation a(args.m * args.k * size, together),
+          b(args.k * args.n * size, together),
+          c(args.m * args.n * (product == 2 ? 4 : size), together);
+      Buffer workspace(int64_t(gemmWorkspaceBytes(
+          args.m, args.n, args.k, args.transA, args.transB, int64_t(type),
+          int64_t(type), int64_t(args.typeC), threads)));
+      double flops = 2. * double(args.m) * double(args.n) * double(args.k);
+      int calls = int(std::clamp(1e10 / flops, 5., 15.));
+      double seconds = measure(calls, [&](int call) {
+        args.a = a.get(call);
+        args.b = b.get(call);
+        args.c = c.get(call);
+        gemm(args, workspace.get(), pool);
+      });
+      samples.push_back({args.m, args.n, args.k, seconds});
+    }
   return samples;
 }
 

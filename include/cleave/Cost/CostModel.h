@@ -45,7 +45,15 @@ struct Profile {
 /// What is trained, per step.
 struct Workload {
   int64_t seqLen = 0, globalBatch = 0;
-  DType dtype = DType::BF16; ///< of matrix products; the rest is bf16
+  DType dtype = DType::BF16; ///< of matrix products
+  /// Of what they leave: activations, and the products of router and head.
+  DType getActivationType() const {
+    return dtype == DType::F32 ? DType::F32 : DType::BF16;
+  }
+  /// Bytes of a parameter that products read, and of its optimizer's state:
+  /// two moments and, unless parameters are in f32 themselves, a copy that is.
+  double getParameterBytes() const { return getBytes(getActivationType()); }
+  double getStateBytes() const { return dtype == DType::F32 ? 8 : 12; }
 };
 
 /// Bytes of one device, by category.

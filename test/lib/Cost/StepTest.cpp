@@ -64,6 +64,35 @@ TEST(StepTest, ActivationsOfABlock) {
   }
 }
 
+/// In f32 activations take twice as much, a parameter with its gradient and two
+/// moments 16 bytes, and what ranks send each other doubles too.
+TEST(StepTest, SinglePrecision) {
+  Example example;
+  example.model.dropout = false; // its masks are bytes in either
+  example.layout.pp = 1;
+  example.layout.dp = 1;
+  example.profile.gradientBytes = 4;
+  example.work.globalBatch = 1;
+  Estimate half = example.price();
+  example.machine.device.matrix[size_t(DType::F32)] =
+      example.machine.device.getMatrix(DType::BF16);
+  example.work.dtype = DType::F32;
+  Estimate single = example.price();
+  double parameters = half.memory.parameters / 2;
+  EXPECT_DOUBLE_EQ(half.memory.optimizer, 12 * parameters);
+  EXPECT_DOUBLE_EQ(single.memory.parameters, 4 * parameters);
+  EXPECT_DOUBLE_EQ(single.memory.gradients, 4 * parameters);
+  EXPECT_DOUBLE_EQ(single.memory.optimizer, 8 * parameters);
+  // Scores of unfused attention are 5 bytes a pair in either.
+  double scores = 96. / 8 * 2048 * 2048 * 5 * 96;
+  double logits = 2048. * 51200 / 8;
+  EXPECT_NEAR(single.memory.activations - scores - 4 * logits,
+              2 * (half.memory.activations - scores - 6 * logits),
+              1e-6 * single.memory.activations);
+  EXPECT_GT(single.tensor, 1.8 * half.tensor);
+  EXPECT_LE(single.tensor, 2 * half.tensor);
+}
+
 /// With sequence parallelism every term is cut by t: table 2.
 TEST(StepTest, SequenceParallelismCutsActivations) {
   double bytes[2];
