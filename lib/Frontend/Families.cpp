@@ -310,9 +310,13 @@ const Family *cleave::frontend::findFamily(StringRef modelType) {
   return nullptr;
 }
 
+std::vector<llvm::StringRef> cleave::getModelTypes() {
+  std::vector<llvm::StringRef> types;
+  for (const Family &family : getFamilies())
+    types.push_back(family.modelType);
+  return types;
+}
+
 std::string cleave::frontend::listFamilies() {
-  return llvm::join(
-      llvm::map_range(getFamilies(),
-                      [](const Family &family) { return family.modelType; }),
-      ", ");
+  return llvm::join(getModelTypes(), ", ");
 }

@@ -68,6 +68,7 @@ static constexpr Family families[] = {
     {"olmo3", false, true, ""},
     {"olmoe", false, true, "num_experts"},
     {"phi", false, false, ""},
+    {"phi-msft", false, false, ""},
     {"phimoe", false, true, "num_local_experts"},
     {"qwen2_moe", false, true, "num_experts"},
     {"qwen3_moe", false, true, "num_experts"},
@@ -137,7 +138,8 @@ private:
     block.headDim = get({"head_dim"}, hidden / block.heads);
     block.valueDim = block.headDim;
     block.kvHeads =
-        get({"num_key_value_heads", "num_kv_heads", "kv_n_heads"}, block.heads);
+        get({"num_key_value_heads", "num_kv_heads", "kv_n_heads", "n_head_kv"},
+            block.heads);
     if (family.type == "falcon" &&
         object.getBoolean("multi_query").value_or(true) &&
         !object.getBoolean("new_decoder_architecture").value_or(false))
@@ -221,6 +223,15 @@ llvm::Expected<Architecture> cleave::readArchitecture(llvm::StringRef text,
         families, [&](const Family &each) { return type == each.type; });
     if (family != std::end(families))
       return SizeReader(*object, *family, file).read();
+    std::vector<llvm::StringRef> types = getModelTypes();
+    if (type && !llvm::is_contained(types, *type)) {
+      for (const Family &each : families)
+        types.push_back(each.type);
+      return llvm::createStringError(llvm::formatv(
+          "{0}: key \"model_type\": value {1} is not supported; supported are "
+          "{2}",
+          file, json::Value(*type), llvm::join(types, ", ")));
+    }
   }
   llvm::Expected<Model> model = parseModel(text, file);
   if (!model)

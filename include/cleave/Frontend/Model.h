@@ -131,7 +131,7 @@ struct Model {
   BlockForm form = BlockForm::PreNorm;
   std::vector<LayerSpec> layers;
   std::optional<NormWeights> finalNorm;
-  bool tied = false;              ///< the head reads the embedding
+  bool tied = false; ///< the head reads the embedding
   /// Of the head's tensor, which some checkpoints have though it is tied.
   std::string headName;
   std::optional<LinearSpec> head; ///< set unless tied
@@ -155,6 +155,9 @@ struct FrontendOptions {
   /// positions must be as many. 0: the model's maximum.
   int64_t seqLen = 0;
 };
+
+/// Every "model_type" that parseModel reads.
+std::vector<llvm::StringRef> getModelTypes();
 
 /// Reads a HuggingFace config.json. Errors name the file, the key, its value
 /// and what is legal, e.g.
