@@ -11,6 +11,7 @@ cleave_packages=(
   libopenmpi-dev openmpi-bin
   # Tests, benchmarks, formatting.
   libgtest-dev libbenchmark-dev clang-format-22 clang-tidy-22 python3
+  python3-jsonschema
 )
 
 cleave_fail() {

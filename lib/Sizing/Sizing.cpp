@@ -177,9 +177,12 @@ llvm::Expected<RunEstimate> cleave::estimateRun(const Goal &goal,
   run.optimum = options.law.getOptimum(run.flops);
   run.optimumLoss = options.law.fit.getLoss(run.optimum);
 
+  if (fleet.storageBandwidth > 0)
+    run.fleet.checkpointSeconds =
+        16 * run.size.parameters / fleet.storageBandwidth;
   run.computeSeconds = run.flops / getSpeed(fleet);
   run.failures = {fleet.mtbfHours * 3600 / double(fleet.devices),
-                  fleet.checkpointSeconds, fleet.restartSeconds};
+                  run.fleet.checkpointSeconds, fleet.restartSeconds};
   run.computeFailures = run.computeSeconds / run.failures.mtbf;
   run.youngSeconds = getYoungInterval(run.failures);
   run.dalySeconds = getDalyInterval(run.failures);

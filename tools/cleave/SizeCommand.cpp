@@ -1,5 +1,6 @@
 //===- SizeCommand.cpp - cleave size --------------------------------------===//
 #include "CommandLine.h"
+#include "cleave/Hardware/Cluster.h"
 #include "cleave/Sizing/Sizing.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -12,6 +13,9 @@ struct SizeFlags {
   std::string law = getScalingLaws().front().name.str(), rule = "daly";
   std::optional<double> tokensPerParameter, interval;
   std::vector<int64_t> sweep;
+  std::string cluster, dtype = "bf16";
+  /// What the fleet's flags are called, and whether they were given.
+  std::map<std::string, CLI::Option *> options;
   bool json = false;
 };
 } // namespace
@@ -58,7 +62,51 @@ static std::string checkDevices(const std::string &text) {
                        Fleet::maxDevices, text);
 }
 
-static int runSize(const SizeFlags &flags) {
+/// Fills what no flag says from the cluster.
+static llvm::Error fillFleet(const SizeFlags &flags, Fleet &fleet) {
+  llvm::Expected<Cluster> cluster = parseCluster(flags.cluster);
+  if (!cluster)
+    return cluster.takeError();
+  std::string note;
+  llvm::Expected<Machine> machine = getMachine(*cluster, note);
+  if (!machine)
+    return machine.takeError();
+  if (!note.empty())
+    llvm::errs() << "cleave: note: " << note << '\n';
+  const Device &device = machine->device;
+  auto isGiven = [&](const char *name) {
+    return flags.options.at(name)->count() > 0;
+  };
+  if (!isGiven("devices"))
+    fleet.devices = machine->devices;
+  if (!isGiven("peak")) {
+    for (size_t i = 0; i != numDTypes; ++i)
+      if (flags.dtype == getName(DType(i)))
+        fleet.peakFlops = device.getMatrix(DType(i)).peak;
+    if (fleet.peakFlops == 0)
+      return llvm::createStringError(
+          llvm::formatv("--dtype {0}: {1} has no matrix unit for it",
+                        flags.dtype, device.name));
+  }
+  if (!isGiven("mtbf-hours"))
+    fleet.mtbfHours = device.mtbfHours;
+  if (!isGiven("watts"))
+    fleet.watts = device.watts;
+  if (!isGiven("price-per-hour"))
+    fleet.pricePerHour = device.pricePerHour;
+  if (!isGiven("checkpoint-seconds"))
+    fleet.storageBandwidth = cluster->storageBandwidth;
+  return llvm::Error::success();
+}
+
+static int runSize(SizeFlags flags) {
+  if (!flags.cluster.empty()) {
+    if (llvm::Error error = fillFleet(flags, flags.fleet))
+      return tool::fail(std::move(error));
+  } else if (flags.dtype != "bf16") {
+    return tool::fail("--dtype " + flags.dtype +
+                      ": expects --cluster, whose peak of that type it takes");
+  }
   llvm::Expected<ScalingLaw> law = getScalingLaw(flags.law);
   if (!law)
     return tool::fail(law.takeError());
@@ -136,13 +184,28 @@ static void addFleetFlags(CLI::App &command, SizeFlags &flags) {
       ->check(checkDevices)
       ->excludes(devices)
       ->group(group);
+  flags.options["devices"] = devices;
   for (const FleetField &field : getFleetFields())
-    describe(command
-                 .add_option("--" + field.name.str(), flags.fleet.*field.value,
-                             field.meaning.str())
-                 ->capture_default_str(),
-             field.unit, field.range)
-        ->group(group);
+    flags.options[field.name.str()] =
+        describe(command
+                     .add_option("--" + field.name.str(),
+                                 flags.fleet.*field.value, field.meaning.str())
+                     ->capture_default_str(),
+                 field.unit, field.range)
+            ->group(group);
+  command
+      .add_option(
+          "--cluster", flags.cluster,
+          "says what no flag above does: number, peak, power, price and "
+          "MTBF of the devices, and with its storage bandwidth the "
+          "seconds of a checkpoint of 16 bytes a parameter; a preset "
+          "(h100-sxm:512), local, local:N, or a cluster.json")
+      ->group(group);
+  command
+      .add_option("--dtype", flags.dtype, "type whose peak the cluster gives")
+      ->check(CLI::IsMember({"f32", "bf16", "fp8", "fp4"}))
+      ->capture_default_str()
+      ->group(group);
 }
 
 void tool::addSizeCommand(CLI::App &app, std::function<int()> &run) {

@@ -35,6 +35,9 @@ struct Fleet {
   double mfu = 0.4;
   double mtbfHours = 50'000;
   double checkpointSeconds = 20;
+  /// byte/s of checkpoints; with it a checkpoint takes what 16 bytes of each
+  /// parameter take, whatever `checkpointSeconds` says. 0: not known.
+  double storageBandwidth = 0;
   double restartSeconds = 300;
   double watts = 700;
   double pue = 1.1;
