@@ -302,8 +302,9 @@ void Page::printMemory() {
     drawBar(html, bar);
     auto getMeaning = [](llvm::StringRef key) {
       return llvm::StringSwitch<llvm::StringRef>(key)
-          .Case("parameters", "bf16")
-          .Case("optimizer", "f32 weights and two moments")
+          .Case("parameters", "as the forward pass reads them")
+          .Case("gradients", "summed over micro-batches")
+          .Case("optimizer", "moments, and weights in f32")
           .Case("activations", "of all micro-batches in flight")
           .Case("temporaries", "inside a block, and collectives' buffers")
           .Default("");

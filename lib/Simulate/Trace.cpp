@@ -87,7 +87,8 @@ private:
     event("M", stage, stream, [&](llvm::json::OStream &json) {
       json.attribute("name", what.str() + "_sort_index");
       json.attributeObject("args", [&] {
-        json.attribute("sort_index", what == "process" ? stage : stream);
+        json.attribute("sort_index",
+                       what == "process" ? stage : int64_t(stream));
       });
     });
   }
