@@ -1,9 +1,9 @@
 //===- Timeline.cpp - What every stage does when --------------------------===//
 //
 // A row for each stage: compute above, messages and reductions as a thin line
-// below. A step of too many ops to tell apart is drawn as its begin, until
-// the pipeline has filled, and its end, as long; of too many stages every
-// second, fourth ... is drawn.
+// below. A step of too many ops to tell apart is drawn as its begin, until the
+// pipeline has filled or ops would be too narrow, and its end, as long; of too
+// many stages every second, third ... is drawn.
 //
 //===----------------------------------------------------------------------===//
 #include "Charts.h"
