@@ -65,17 +65,18 @@ def read_busy():
         "SC_CLK_TCK")
 
 
-def run_alone(command, **options):
-    """Runs a command until nothing else ran beside it."""
+def run_alone(command, lock, **options):
+    """Runs a command, holding the lock, until nothing else ran beside it."""
     cores = os.cpu_count()
     for _ in range(60):
-        busy, own, start = read_busy(), os.times(), time.monotonic()
-        subprocess.run(command, check=True, **options)
-        now = os.times()
-        own = (now.children_user + now.children_system
-               - own.children_user - own.children_system)
-        others = read_busy() - busy - own
-        share = others / cores / (time.monotonic() - start)
+        with alone(lock):
+            busy, own, start = read_busy(), os.times(), time.monotonic()
+            subprocess.run(command, check=True, **options)
+            now, others = os.times(), read_busy() - busy
+            seconds = time.monotonic() - start
+        others -= (now.children_user + now.children_system
+                   - own.children_user - own.children_system)
+        share = others / cores / seconds
         if share < 0.03:
             return
         print(f"others used {100 * share:.0f} % of the cores: again",
@@ -109,10 +110,10 @@ class Run:
              "--cluster", f"local:{self.ranks}", "-q", "-o", self.program],
             check=True, stderr=subprocess.DEVNULL)
 
-    def train(self, data, steps):
+    def train(self, data, steps, lock):
         metrics = os.path.join(self.folder, "metrics.jsonl")
         run_alone([self.program, "--data", data, "--steps", str(steps),
-                   "--metrics", metrics, "--log-every", "0"],
+                   "--metrics", metrics, "--log-every", "0"], lock,
                   stdout=subprocess.DEVNULL)
         with open(metrics) as file:
             seconds = [json.loads(line)["seconds"] for line in file]
@@ -184,12 +185,10 @@ def main():
                 for name in RUNS for layout in RUNS[name][2]]
         for run in runs:
             run.compile()
-        with alone(args.lock):
-            run_alone([args.cleave, "calibrate"], env=environment)
+        run_alone([args.cleave, "calibrate", "-q"], args.lock, env=environment)
         for _ in range(args.rounds):
-            with alone(args.lock):
-                for run in runs:
-                    run.train(data, args.steps)
+            for run in runs:
+                run.train(data, args.steps, args.lock)
         for run in runs:
             run.estimate(environment)
 

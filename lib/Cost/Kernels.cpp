@@ -58,22 +58,6 @@ double cleave::getAttentionTime(const Device &device, llvm::StringRef kernel,
   return matrix.launch + headsTotal * pairs * flops / (matrix.peak * share);
 }
 
-/// byte/s of `ranks`, linear in 1/n between measured points.
-static double getBandwidth(const CollectiveCurve &curve, int64_t ranks) {
-  const auto &points = curve.bandwidth;
-  if (ranks <= points.front().first)
-    return points.front().second;
-  for (size_t i = 1; i != points.size(); ++i) {
-    auto [n0, b0] = points[i - 1];
-    auto [n1, b1] = points[i];
-    if (ranks <= n1) {
-      double w = (1. / n0 - 1. / ranks) / (1. / n0 - 1. / n1);
-      return b0 + w * (b1 - b0);
-    }
-  }
-  return points.back().second;
-}
-
 double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
                                  Group group, double bytes) {
   if (group.ranks <= 1 || bytes <= 0)
@@ -103,7 +87,7 @@ double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
     double share = kind == CollectiveKind::AllToAll
                        ? (n - double(inside)) / (n - 1)
                        : 1. / double(inside);
-    rate = std::min(rate, getBandwidth(curve, units) / share);
+    rate = std::min(rate, curve.getBandwidth(units) / share);
     inside = here;
     if (inside == group.ranks)
       break;
@@ -117,7 +101,7 @@ double cleave::getSendTime(const Machine &machine, int64_t distance,
   for (const Level &level : machine.levels)
     if (distance < level.size || &level == &machine.levels.back())
       return level.link.latency +
-             bytes / (getBandwidth(
-                         level.link.getCurve(CollectiveKind::AllToAll), 2));
+             bytes /
+                 level.link.getCurve(CollectiveKind::AllToAll).getBandwidth(2);
   return 0;
 }

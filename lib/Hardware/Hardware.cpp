@@ -134,6 +134,7 @@ static Link readLinkKeys(JsonReader &reader, const json::Object &in,
   return link;
 }
 
+/// Linear in 1/n between measured points.
 double CollectiveCurve::getBandwidth(int64_t ranks) const {
   if (ranks <= bandwidth.front().first)
     return bandwidth.front().second;

@@ -2,6 +2,7 @@
 #include "cleave/Json/Reader.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace cleave;
@@ -36,11 +37,16 @@ llvm::Error JsonReader::takeError() const {
 
 void JsonReader::checkKeys(const json::Object &in, const std::string &path,
                            llvm::ArrayRef<llvm::StringRef> legal) {
-  for (const auto &entry : in)
-    if (!hasFailed() &&
-        !llvm::is_contained(legal, llvm::StringRef(entry.first)))
-      message = llvm::formatv("{0}: unknown key \"{1}{2}\"; legal keys are {3}",
-                              file, path, entry.first, llvm::join(legal, ", "));
+  // The first in the alphabet, as an object's keys have no order.
+  llvm::StringRef unknown;
+  for (const auto &entry : in) {
+    llvm::StringRef key = entry.first;
+    if (!llvm::is_contained(legal, key) && (unknown.empty() || key < unknown))
+      unknown = key;
+  }
+  if (!hasFailed() && !unknown.empty())
+    message = llvm::formatv("{0}: unknown key \"{1}{2}\"; legal keys are {3}",
+                            file, path, unknown, llvm::join(legal, ", "));
 }
 
 void JsonReader::checkVersion(const json::Object &in) {
@@ -88,7 +94,9 @@ double JsonReader::getNumber(const json::Object &in, llvm::StringRef key,
   std::optional<double> number = value ? value->getAsNumber() : std::nullopt;
   if (number && *number >= least && *number <= most)
     return *number;
-  fail(path + key, llvm::formatv("a number from {0} to {1}", least, most),
+  fail(path + key,
+       llvm::formatv("a number from {0} to {1}", llvm::format("%g", least),
+                     llvm::format("%g", most)),
        value);
   return least;
 }
