@@ -92,7 +92,8 @@ def load(text, chromium, screenshot):
                         " severity in ('error', 'data_loss')"])
         if screenshot:
             page.wait_for_timeout(3000)
-            page.keyboard.press("Escape")
+            page.keyboard.press("Escape")  # a dialog of the wheel's own
+            page.wait_for_timeout(1000)
             page.screenshot(path=screenshot)
         browser.close()
     server.shutdown()
