@@ -6,6 +6,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
@@ -174,6 +175,8 @@ void Page::candidates(llvm::StringRef id, llvm::ArrayRef<Candidate> list) {
 
 void Page::printHeader(llvm::StringRef title) {
   const Workload &work = context.request.work;
+  double parameters = context.model.getParameters();
+  bool billions = parameters >= 1e9;
   const Estimate &estimate = plan.estimate;
   html.element("header", {}, [&] {
     html.element("h1", {}, [&] {
@@ -185,12 +188,13 @@ void Page::printHeader(llvm::StringRef title) {
     });
     html.element(
         "p", {{"class", "note"}},
-        llvm::formatv("{0}, {1:F2} B parameters; {2:N} sequences of {3:N} "
-                      "tokens a step; {4} matrix products; software as "
-                      "profile \"{5}\"",
-                      context.model.name, context.model.getParameters() / 1e9,
-                      work.globalBatch, work.seqLen, getName(work.dtype),
-                      context.request.profile.name)
+        llvm::formatv("{0}, {1} {2} parameters; {3:N} sequences of {4:N} "
+                      "tokens a step; {5} matrix products; software as "
+                      "profile \"{6}\"",
+                      context.model.name,
+                      llvm::format("%.4g", parameters / (billions ? 1e9 : 1e6)),
+                      billions ? "B" : "M", work.globalBatch, work.seqLen,
+                      getName(work.dtype), context.request.profile.name)
             .str());
     html.element("p", {{"class", "chosen"}}, toString(plan.layout));
     html.element("div", {{"class", "tiles"}}, [&] {

@@ -330,6 +330,16 @@ class ReportTest(ToolTest):
             "a<b>&\"'?c on 64 "))
         self.assertFalse("<b>" in page.text)
 
+    def test_title_is_the_model_s_name(self):
+        shutil.copy(LLAMA_8B, self.path("config.json"))
+        for model, title in [(LLAMA_8B, "llama-3-8b"), (".", "llama"),
+                             ("config.json", "llama"),
+                             (self.folder + "/", os.path.basename(self.folder))]:
+            page = Page(self, *self.FLAGS, model=model)
+            self.assertEqual(text_of(page.root.find(".//h1")),
+                             title + " on 64 x h100-sxm")
+            self.assertIn("llama, 8.03 B parameters", page.text)
+
     def test_constraints_are_escaped(self):
         page = self.get("page")
         self.assertFalse("pp<=" in page.text)

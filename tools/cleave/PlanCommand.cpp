@@ -18,13 +18,14 @@ struct PlanCommandFlags {
 };
 } // namespace
 
-/// What a model's folder or file is called.
-static llvm::StringRef getTitle(llvm::StringRef model) {
+/// What a model's folder or file is called; its type if that is no name.
+static llvm::StringRef getTitle(llvm::StringRef model, llvm::StringRef type) {
   llvm::StringRef path = model.rtrim('/');
   path.consume_back("/config.json");
   llvm::StringRef name = llvm::sys::path::filename(path);
   name.consume_back(".json");
-  return name;
+  return name.empty() || name.starts_with(".") || name == "config" ? type
+                                                                   : name;
 }
 
 static int runPlan(const PlanCommandFlags &flags) {
@@ -84,8 +85,8 @@ static int runPlan(const PlanCommandFlags &flags) {
   if (!flags.report.empty()) {
     std::string page;
     llvm::raw_string_ostream os(page);
-    printReport(os, getTitle(flags.common.model), context, *result,
-                computeReport(context, *result));
+    printReport(os, getTitle(flags.common.model, planned->model.name), context,
+                *result, computeReport(context, *result));
     if (llvm::Error error = tool::writeFile(flags.report, page))
       return tool::fail(std::move(error));
     if (flags.report == "-")
