@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares the planner with this compiler's own runs on CPU ranks: calibrates
 this machine, trains twelve layouts of two models, and prints the measured and
-the predicted seconds of a step, their errors, and whether the order is right.
+the predicted seconds of a step, their errors, and whether the order is right;
+and the error of a rank's memory.
 
 A measurement during which other processes used more than 3 % of the cores is
 repeated. Layouts are measured in turn, round after round, so that a machine that changes
@@ -65,11 +66,20 @@ def read_busy():
         "SC_CLK_TCK")
 
 
+def is_idle():
+    busy = read_busy()
+    time.sleep(0.5)
+    return read_busy() - busy < 0.02 * os.cpu_count()
+
+
 def run_alone(command, lock, **options):
     """Runs a command, holding the lock, until nothing else ran beside it."""
-    cores = os.cpu_count()
-    for _ in range(60):
+    cores, deadline = os.cpu_count(), time.monotonic() + 1800
+    while time.monotonic() < deadline:
+        time.sleep(0.5)  # for those who wait for the lock
         with alone(lock):
+            if not is_idle():
+                continue
             busy, own, start = read_busy(), os.times(), time.monotonic()
             subprocess.run(command, check=True, **options)
             now, others = os.times(), read_busy() - busy
@@ -81,7 +91,6 @@ def run_alone(command, lock, **options):
             return
         print(f"others used {100 * share:.0f} % of the cores: again",
               file=sys.stderr)
-        time.sleep(3)
     sys.exit("own_runs.py: the machine is never idle")
 
 
@@ -116,9 +125,11 @@ class Run:
                    "--metrics", metrics, "--log-every", "0"], lock,
                   stdout=subprocess.DEVNULL)
         with open(metrics) as file:
-            seconds = [json.loads(line)["seconds"] for line in file]
+            steps = [json.loads(line) for line in file]
         # The first steps touch memory and wake cores.
-        self.medians.append(statistics.median(seconds[2:]))
+        self.medians.append(
+            statistics.median(step["seconds"] for step in steps[2:]))
+        self.arena = steps[-1]["arena_bytes"]
 
     def estimate(self, environment):
         layout = self.layout.replace("--sequence-parallel", "--sp true")
@@ -132,6 +143,8 @@ class Run:
     measured = property(lambda self: statistics.median(self.medians))
     predicted = property(lambda self: self.estimated["step_time_s"])
     error = property(lambda self: self.predicted / self.measured - 1)
+    memory_error = property(lambda self: self.estimated["memory_bytes"]["total"]
+                            / self.arena - 1)
     # Half of what the rounds differ by: what cannot be told from chance.
     noise = property(lambda self: (max(self.medians) - min(self.medians))
                      / self.measured / 2)
@@ -192,15 +205,18 @@ def main():
         for run in runs:
             run.estimate(environment)
 
-    print("model\tlayout\tmeasured ms\t+- %\tpredicted ms\terror %")
+    print("model\tlayout\tmeasured ms\t+- %\tpredicted ms\terror %"
+          "\tmemory error %")
     for run in runs:
         print(f"{run.name}\t{run.layout}\t{1e3 * run.measured:.1f}"
               f"\t{100 * run.noise:.1f}\t{1e3 * run.predicted:.1f}"
-              f"\t{100 * run.error:+.1f}")
+              f"\t{100 * run.error:+.1f}\t{100 * run.memory_error:+.1f}")
     errors = [abs(run.error) for run in runs]
     pairs, right = count_pairs(runs)
     print(f"median error {100 * statistics.median(errors):.1f} % (target 10), "
           f"worst {100 * max(errors):.1f} %")
+    memory = statistics.median(abs(run.memory_error) for run in runs)
+    print(f"memory of a rank: median error {100 * memory:.1f} %")
     for name in RUNS:
         of_model = [run for run in runs if run.name == name]
         rho = get_spearman([run.measured for run in of_model],
@@ -211,7 +227,7 @@ def main():
     if args.json:
         with open(args.json, "w") as file:
             json.dump([{"model": run.name, "layout": run.layout,
-                        "measured_s": run.medians,
+                        "measured_s": run.medians, "arena_bytes": run.arena,
                         "predicted": run.estimated} for run in runs], file,
                       indent=1)
 

@@ -87,8 +87,8 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
       ->required();
   command
       ->add_option("--cluster", flags->cluster,
-                   "the plan's: hardware preset and number of devices")
-      ->type_name("NAME:COUNT")
+                   "the plan's: hardware preset and number of devices "
+                   "(h100-sxm:512), local, local:N, or a cluster.json")
       ->required();
   command
       ->add_option("--why-not", flags->whyNot,
