@@ -230,7 +230,12 @@ def measure_own_runs(table, cleave, path):
         with open(path, encoding="utf-8") as file:
             text = file.read()
     else:
-        text = run(sys.executable, script, cleave)
+        done = subprocess.run([sys.executable, script, cleave],
+                              stdout=subprocess.PIPE, encoding="utf-8")
+        if done.returncode != 0:
+            table.add(names[0], "10 %", "own_runs.py failed", None)
+            return
+        text = done.stdout
     median = float(re.search(r"^median error ([\d.]+) %", text, re.M)[1]) / 100
     right, pairs = map(int, re.search(r"^order: (\d+) of (\d+) pairs", text,
                                       re.M).groups())
