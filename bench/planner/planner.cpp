@@ -85,7 +85,7 @@ static void price(benchmark::State &state) {
                     input.request.profile);
     constexpr double any = std::numeric_limits<double>::infinity();
     for (const TrainLayout &layout : layouts)
-      benchmark::DoNotOptimize(costs.tryPrice(layout, any, any));
+      benchmark::DoNotOptimize(costs.tryPrice(layout, any));
     priced += int64_t(layouts.size());
   }
   state.counters["layouts"] = double(layouts.size());

@@ -66,9 +66,8 @@ private:
 /// meets n (1 - (1 - 1/n)^copies).
 static double getExchangeTime(const Machine &machine, Group group, double bytes,
                               double copies) {
-  int64_t inside = std::max<int64_t>(
-      std::min(machine.getDevicesPerNode() / group.stride, group.ranks), 1);
-  double nodes = double(group.ranks) / double(inside);
+  int64_t inside = getRanksInside(group, machine.getDevicesPerNode());
+  double nodes = double(group.getSize()) / double(inside);
   if (nodes <= 1)
     return getCollectiveTime(machine, CollectiveKind::AllToAll, group, bytes);
   double met = nodes * (1 - std::pow(1 - 1 / nodes, copies));
@@ -197,8 +196,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     outputs += routed * (matrices * expertWidth + h);
     expertWeights = block.getExpertParameters(model.hidden) / double(cut.ep) /
                     double(cut.expertTp);
-    Group group{cut.ep, cut.expertTp > 1 ? cut.tp : 1};
-    double exchange = 2 * getExchangeTime(machine, group, moved,
+    double exchange = 2 * getExchangeTime(machine, cut.expertGroup, moved,
                                           double(block.expertsPerToken));
     // Routing, permutation and the exchange launch several times the kernels
     // of a dense block.
@@ -257,7 +255,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
 
   // Communication over cp.
   if (cut.cp > 1) {
-    Group context{cut.cp, cut.tp};
+    Group context = cut.contextGroup;
     double keys = full / h * keysAndValues * double(cut.cp);
     switch (cut.contextKind) {
     case ContextKind::AllGather:
@@ -269,7 +267,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
       break;
     case ContextKind::Ring: {
       // Blocks of keys travel beside the attention of the block before.
-      double step = getSendTime(machine, cut.tp, keys / double(cut.cp));
+      double step = getSendTime(machine, context, keys / double(cut.cp));
       double hops = double(cut.cp - 1);
       cost.contextForward =
           std::max(0., hops * step - attention[0] * hops / double(cut.cp));

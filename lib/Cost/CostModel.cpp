@@ -64,6 +64,10 @@ size_t CostModel::CutHash::operator()(const Cut &cut) const {
   for (uint64_t part :
        {uint64_t(cut.tp) << 32 | uint64_t(cut.cp),
         uint64_t(cut.ep) << 32 | uint64_t(cut.expertTp),
+        uint64_t(cut.contextGroup.stride) << 32 |
+            uint64_t(cut.contextGroup.outerStride),
+        uint64_t(cut.expertGroup.ranks) << 32 |
+            uint64_t(cut.expertGroup.outerStride),
         uint64_t(cut.microBatch) << 32 | cut.recomputedModules << 8 |
             uint64_t(cut.sequenceParallel) << 4 |
             uint64_t(cut.contextKind) << 2 | uint64_t(cut.recompute)}) {
@@ -82,7 +86,9 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
           block.isSparse() ? layout.ep : 1,
           block.isSparse() ? layout.expertTp : 1,
           layout.microBatch,
-          layout.tp,
+          layout.getContextGroup(),
+          block.isSparse() ? layout.getRankGroup(layout.ep, layout.expertTp)
+                           : Group(),
           layout.sequenceParallel,
           layout.contextKind,
           recompute,
@@ -141,45 +147,31 @@ void CostModel::StageCost::add(const StageCost &other, double times) {
   largest = std::max(largest, other.largest);
 }
 
-/// Whether block `number` recomputes: every one up to its share of those.
-static bool recomputes(int64_t number, double share) {
-  return std::floor(double(number + 1) * share) >
-         std::floor(double(number) * share);
-}
-
-CostModel::StageCost CostModel::getWholeModel(const TrainLayout &layout) {
+CostModel::StageCost CostModel::getWholeModel(const TrainLayout &layout,
+                                              Recompute recompute) {
   StageCost sum;
   sum.add(getBlockCost(embedding, layout, Recompute::None), 1);
   sum.add(getBlockCost(head, layout, Recompute::None), 1);
-  if (layout.recompute != Recompute::None &&
-      wholeShare != layout.recomputeShare) {
-    wholeShare = layout.recomputeShare;
-    recomputing.assign(kinds.size(), 0);
-    for (size_t i = 0; i != kindOf.size(); ++i)
-      recomputing[kindOf[i]] += recomputes(int64_t(i), wholeShare);
-  }
-  leastBlock = std::numeric_limits<double>::infinity();
-  for (size_t kind = 0; kind != kinds.size(); ++kind) {
-    int64_t again = layout.recompute == Recompute::None ? 0 : recomputing[kind];
-    auto add = [&](Recompute recompute, int64_t count) {
-      if (count == 0)
-        return;
-      const StageCost &cost = getBlockCost(*kinds[kind], layout, recompute);
-      leastBlock = std::min(leastBlock, cost.getTime());
-      sum.add(cost, double(count));
-    };
-    add(Recompute::None, kindCounts[kind] - again);
-    add(layout.recompute, again);
-  }
+  for (size_t kind = 0; kind != kinds.size(); ++kind)
+    sum.add(getBlockCost(*kinds[kind], layout, recompute),
+            double(kindCounts[kind]));
   return sum;
 }
 
+double CostModel::getLeastBlock(const TrainLayout &layout) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Block *kind : kinds)
+    least = std::min(least,
+                     getBlockCost(*kind, layout, Recompute::None).getTime());
+  return least;
+}
+
 double CostModel::getTimeBound(const TrainLayout &layout) {
-  StageCost sum = getWholeModel(layout);
+  StageCost sum = getWholeModel(layout, Recompute::None);
   // Some device computes as much as the mean does, and as the most blocks do.
   double share = std::ceil(double(kindOf.size()) / double(layout.pp));
-  double slowest =
-      std::max(sum.getTime() / double(layout.pp), share * leastBlock);
+  double slowest = std::max(sum.getTime() / double(layout.pp),
+                            share * getLeastBlock(layout));
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
   double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
@@ -192,7 +184,7 @@ double CostModel::getTimeBound(const TrainLayout &layout) {
 
 double CostModel::getMemoryBound(const TrainLayout &layout) {
   // All of the state cut over all ranks, and one micro-batch.
-  StageCost sum = getWholeModel(layout);
+  StageCost sum = getWholeModel(layout, Recompute::Full);
   double state = sum.denseParameters / double(layout.dp * layout.cp) +
                  sum.expertParameters / double(getExpertRanks(layout));
   return (1 - 1e-9) *
@@ -217,21 +209,20 @@ void CostModel::buildStages(const TrainLayout &layout) {
   chunks.assign(size_t(all), StageCost());
   counts.assign(size_t(layout.pp), 0);
 
-  // Blocks of each virtual stage: as even as can be; what is left over goes to
-  // the middle, since the ends have the embedding and the head.
-  int64_t over = blocks % all, number = 0;
+  int64_t number = 0;
   std::vector<const StageCost *> costs(kinds.size() * 2, nullptr);
   std::vector<int64_t> times(kinds.size() * 2);
+  int64_t again = layout.recompute == Recompute::None ? 0
+                  : layout.recomputeBlocks > 0        ? layout.recomputeBlocks
+                                                      : blocks;
   for (int64_t at = 0; at != all; ++at) {
     StageCost &chunk = chunks[size_t(at)];
     if (at == 0)
       chunk.add(getBlockCost(embedding, layout, Recompute::None), 1);
-    int64_t count = blocks / all;
-    count += at >= (all - over) / 2 && at < (all - over) / 2 + over;
+    int64_t count = layout.getNumBlocks(at, blocks);
     std::fill(times.begin(), times.end(), 0);
     for (int64_t i = 0; i != count; ++i, ++number)
-      ++times[2 * kindOf[size_t(number)] +
-              recomputes(number, layout.recomputeShare)];
+      ++times[size_t(2 * kindOf[size_t(number)] + (i < again))];
     for (size_t i = 0; i != times.size(); ++i) {
       if (times[i] == 0)
         continue;
@@ -266,10 +257,34 @@ double CostModel::getSend(const TrainLayout &layout) const {
   double sent = double(layout.microBatch) * work.seqLen / double(layout.cp) *
                 double(model.hidden) * getBytes(work.getActivationType()) /
                 double(layout.sequenceParallel ? layout.tp : 1);
-  return getSendTime(machine, layout.tp * layout.cp * layout.dp, sent);
+  return getSendTime(machine, {layout.pp, layout.getPipelineStride()}, sent);
 }
 
-double CostModel::getScheduleBound(const TrainLayout &layout) {
+/// Blocks of the device that has the most, or fewer; and of that with the head.
+static std::pair<int64_t, int64_t> getMostBlocks(const TrainLayout &layout,
+                                                 int64_t blocks) {
+  int64_t all = layout.pp * layout.virtualStages;
+  int64_t most = (blocks + layout.pp - 1) / layout.pp;
+  int64_t first = layout.getNumBlocks(0, blocks);
+  int64_t last = layout.getNumBlocks(all - 1, blocks);
+  if (all <= 2)
+    return {std::max({most, first, last}), last};
+  int64_t inner = blocks - first - last;
+  if (layout.virtualStages == 1)
+    return {std::max({first, last, (inner + all - 3) / (all - 2)}), last};
+  int64_t fewest = std::min(first, inner / (all - 2));
+  return {most, last + (layout.virtualStages - 1) * fewest};
+}
+
+double CostModel::getScheduleBound(const TrainLayout &layout, double enough) {
+  auto [most, last] = getMostBlocks(layout, int64_t(kindOf.size()));
+  double block = getLeastBlock(layout);
+  double end = getBlockCost(head, layout, Recompute::None).getTime();
+  double busy =
+      std::max(double(most) * block, double(last) * block + end) *
+      (double(work.globalBatch) / double(layout.dp * layout.microBatch));
+  if (double bound = (1 - 1e-9) * (busy + profile.hostPerStep); bound > enough)
+    return bound;
   buildStages(layout);
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
@@ -309,6 +324,16 @@ void CostModel::visitMemory(const TrainLayout &layout, Visit visit) const {
   }
 }
 
+MemoryUse CostModel::getMemory(const TrainLayout &layout) {
+  buildStages(layout);
+  MemoryUse fullest;
+  visitMemory(layout, [&](const MemoryUse &use) {
+    if (use.getTotal() > fullest.getTotal())
+      fullest = use;
+  });
+  return fullest;
+}
+
 std::vector<MemoryUse> CostModel::getMemoryOfStages(const TrainLayout &layout) {
   buildStages(layout);
   std::vector<MemoryUse> uses;
@@ -318,7 +343,7 @@ std::vector<MemoryUse> CostModel::getMemoryOfStages(const TrainLayout &layout) {
 
 Estimate CostModel::price(const TrainLayout &layout) {
   constexpr double any = std::numeric_limits<double>::infinity();
-  Estimate result = *tryPrice(layout, any, any);
+  Estimate result = *tryPrice(layout, any);
   if (layout.pp > 1) {
     // What sends add is what the step is shorter by without them.
     PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
@@ -351,7 +376,7 @@ int64_t CostModel::getMicroBatches(const TrainLayout &layout) const {
 }
 
 std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
-                                            double seconds, double bytes) {
+                                            double seconds) {
   PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
                       getMicroBatches(layout)};
   double microBatches =
@@ -363,16 +388,10 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   if ((1 - 1e-9) * (own * microBatches + profile.hostPerStep) > seconds)
     return std::nullopt;
   Estimate result;
-  visitMemory(layout, [&](const MemoryUse &use) {
-    if (use.getTotal() > result.memory.getTotal())
-      result.memory = use;
-  });
-  if (result.memory.getTotal() > bytes)
-    return std::nullopt;
-
   // Gradients and parameters over the data-parallel ranks.
-  Group dense{getShards(layout), layout.tp};
-  Group experts{getExpertRanks(layout), layout.ep * layout.expertTp};
+  Group dense = layout.getRankGroup(getShards(layout), layout.tp);
+  Group experts =
+      layout.getRankGroup(getExpertRanks(layout), layout.ep * layout.expertTp);
   auto data = [&](const StageCost &stage, CollectiveKind kind, double bytes) {
     return getCollectiveTime(machine, kind, dense,
                              stage.denseParameters * bytes) +
@@ -437,8 +456,9 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
     }
     // Copies between groups of ZeRO still reduce over all ranks.
     if (layout.zeroGroup > 0 && layout.zeroGroup < layout.dp * layout.cp) {
-      Group copies{layout.dp * layout.cp / layout.zeroGroup,
-                   layout.tp * layout.zeroGroup};
+      Group copies =
+          layout.getRankGroup(layout.dp * layout.cp / layout.zeroGroup,
+                              layout.tp * layout.zeroGroup);
       double among =
           getCollectiveTime(machine, CollectiveKind::AllReduce, copies,
                             stage.denseParameters * profile.gradientBytes /
@@ -529,5 +549,6 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   result.bubble = std::max(0., busy - slowest * microBatches);
   result.data += end - slowest * microBatches - result.bubble;
   result.step = end + result.optimizer + profile.hostPerStep;
+  result.memory = getMemory(layout);
   return result;
 }

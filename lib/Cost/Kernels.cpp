@@ -58,11 +58,20 @@ double cleave::getAttentionTime(const Device &device, llvm::StringRef kernel,
   return matrix.launch + headsTotal * pairs * flops / (matrix.peak * share);
 }
 
+int64_t cleave::getRanksInside(Group group, int64_t devices) {
+  int64_t row = std::clamp<int64_t>(devices / group.stride, 1, group.ranks);
+  if (row < group.ranks || group.outerRanks == 1)
+    return row;
+  return row * std::clamp<int64_t>(devices / group.outerStride, 1,
+                                   group.outerRanks);
+}
+
 double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
                                  Group group, double bytes) {
-  if (group.ranks <= 1 || bytes <= 0)
+  int64_t size = group.getSize();
+  if (size <= 1 || bytes <= 0)
     return 0;
-  double n = double(group.ranks);
+  double n = double(size);
   double sent = bytes * (n - 1) / n;
   if (kind == CollectiveKind::AllReduce)
     sent *= 2;
@@ -72,10 +81,9 @@ double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
   double startup = 0, pipeline = 0, rate = std::numeric_limits<double>::max();
   int64_t inside = 1; // ranks of the group in one unit of the level below
   for (const Level &level : machine.levels) {
-    int64_t here =
-        std::clamp<int64_t>(level.size / group.stride, inside, group.ranks);
+    int64_t here = std::max(inside, getRanksInside(group, level.size));
     if (&level == &machine.levels.back())
-      here = group.ranks;
+      here = size;
     if (here == inside)
       continue;
     const CollectiveCurve &curve = level.link.getCurve(kind);
@@ -89,17 +97,18 @@ double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
                        : 1. / double(inside);
     rate = std::min(rate, curve.getBandwidth(units) / share);
     inside = here;
-    if (inside == group.ranks)
+    if (inside == size)
       break;
   }
   double root = std::sqrt(pipeline) + std::sqrt(sent / rate);
   return startup + root * root;
 }
 
-double cleave::getSendTime(const Machine &machine, int64_t distance,
-                           double bytes) {
+double cleave::getSendTime(const Machine &machine, Group group, double bytes) {
+  int64_t size = group.getSize();
   for (const Level &level : machine.levels)
-    if (distance < level.size || &level == &machine.levels.back())
+    if (getRanksInside(group, level.size) == size ||
+        &level == &machine.levels.back())
       return level.link.latency +
              bytes /
                  level.link.getCurve(CollectiveKind::AllToAll).getBandwidth(2);

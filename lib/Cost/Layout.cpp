@@ -1,5 +1,7 @@
-//===- Layout.cpp - Names of choices --------------------------------------===//
+//===- Layout.cpp - Which device is where in a layout ---------------------===//
 #include "cleave/Cost/Layout.h"
+#include <algorithm>
+#include <numeric>
 
 using namespace cleave;
 
@@ -17,4 +19,68 @@ llvm::StringRef cleave::getName(ContextKind kind) {
 llvm::StringRef cleave::getName(Recompute recompute) {
   static constexpr llvm::StringRef names[] = {"none", "selective", "full"};
   return names[size_t(recompute)];
+}
+
+llvm::StringRef cleave::getName(AxisOrder order) {
+  static constexpr llvm::StringRef names[] = {"tp-cp-dp-pp", "tp-cp-pp-dp",
+                                              "tp-dp-cp-pp", "tp-dp-pp-cp",
+                                              "tp-pp-cp-dp", "tp-pp-dp-cp"};
+  return names[size_t(order)];
+}
+
+llvm::StringRef cleave::getAxes(AxisOrder order) {
+  static constexpr llvm::StringRef axes[] = {"cdp", "cpd", "dcp",
+                                             "dpc", "pcd", "pdc"};
+  return axes[size_t(order)];
+}
+
+int64_t TrainLayout::getPipelineStride() const {
+  int64_t stride = tp;
+  for (char axis : getAxes(order)) {
+    if (axis == 'p')
+      break;
+    stride *= axis == 'c' ? cp : dp;
+  }
+  return stride;
+}
+
+Group TrainLayout::getRankGroup(int64_t ranks, int64_t step) const {
+  // So many ranks are neighbours; between them and the next lie other stages.
+  int64_t inside = getPipelineStride();
+  if (pp == 1 || ranks * step <= inside)
+    return {ranks, step};
+  if (step >= inside)
+    return {ranks, step * pp};
+  int64_t inner = std::gcd(ranks, inside / step);
+  return {inner, step, ranks / inner, inside * pp};
+}
+
+Group TrainLayout::getContextGroup() const {
+  llvm::StringRef axes = getAxes(order);
+  return getRankGroup(cp, axes.find('c') < axes.find('d') ? tp : tp * dp);
+}
+
+int64_t TrainLayout::getNumBlocks(int64_t virtualStage, int64_t blocks) const {
+  int64_t stages = pp * virtualStages;
+  if (firstBlocks != even) {
+    if (virtualStage == 0)
+      return firstBlocks;
+    if (virtualStage == stages - 1)
+      return lastBlocks;
+    blocks -= firstBlocks + lastBlocks;
+    stages -= 2;
+    --virtualStage;
+  }
+  // What is left over goes to the middle: the ends have more to do.
+  int64_t over = blocks % stages, from = (stages - over) / 2;
+  return blocks / stages + (virtualStage >= from && virtualStage < from + over);
+}
+
+int64_t TrainLayout::getMostBlocks(int64_t blocks) const {
+  int64_t all = pp * virtualStages;
+  if (firstBlocks == even)
+    return (blocks + all - 1) / all;
+  int64_t inner = blocks - firstBlocks - lastBlocks;
+  return std::max({firstBlocks, lastBlocks,
+                   all > 2 ? (inner + all - 3) / (all - 2) : 0});
 }

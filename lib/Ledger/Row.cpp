@@ -255,7 +255,9 @@ static void readZero(llvm::StringRef text, bool shardsByDefault,
 }
 
 /// "none", "full" or "selective" with what it says in brackets.
-static void readRecompute(RowReader &reader, TrainLayout &layout) {
+static void readRecompute(RowReader &reader, int64_t blocks,
+                          TrainLayout &layout) {
+  double share = 1; // of the blocks
   std::string recompute = reader.getText("recompute");
   llvm::StringRef text = recompute;
   if (text.starts_with("full"))
@@ -265,7 +267,7 @@ static void readRecompute(RowReader &reader, TrainLayout &layout) {
   layout.recompute = Recompute::Selective;
   if (says(text, "every other layer")) {
     layout.recompute = Recompute::Full;
-    layout.recomputeShare = 0.5;
+    share = 0.5;
   } else if (says(text, "per-op")) {
     layout.recomputedModules = recomputeHalf;
   } else if (says(text, "maxtext")) {
@@ -293,10 +295,16 @@ static void readRecompute(RowReader &reader, TrainLayout &layout) {
     // PyTorch's wraps whole blocks; forward is a third of the model's FLOPs.
     double ratio = reader.getNumber("hfu") / reader.getNumber("mfu");
     layout.recompute = Recompute::Full;
-    layout.recomputeShare = std::clamp(3 * (ratio - 1), 0., 1.);
+    share = std::clamp(3 * (ratio - 1), 0., 1.);
   } else if (layout.zero == 3) {
     layout.recomputedModules = recomputeHalf;
   }
+  int64_t most = layout.getMostBlocks(blocks);
+  layout.recomputeBlocks = std::llround(share * double(most));
+  if (layout.recomputeBlocks == 0)
+    layout.recompute = Recompute::None;
+  if (layout.recomputeBlocks == most)
+    layout.recomputeBlocks = 0;
 }
 
 static void readLayout(RowReader &reader, LedgerRow &row) {
@@ -341,7 +349,7 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
     layout.virtualStages = std::max<int64_t>(
         (row.model.getNumBlocks() + layout.pp - 1) / layout.pp, 1);
 
-  readRecompute(reader, layout);
+  readRecompute(reader, row.model.getNumBlocks(), layout);
 }
 
 static void readMachine(RowReader &reader, LedgerRow &row, llvm::Error &error) {

@@ -12,145 +12,203 @@ llvm::StringRef cleave::getName(Objective objective) {
   return names[size_t(objective)];
 }
 
-static constexpr llvm::StringRef fields[] = {
-    "tp",          "cp",       "cp-kind",   "dp", "pp",   "virtual-stages",
-    "schedule",    "ep",       "expert-tp", "sp", "zero", "shard-group",
-    "micro-batch", "recompute"};
+//===----------------------------------------------------------------------===//
+// Fields
+//===----------------------------------------------------------------------===//
 
-llvm::ArrayRef<llvm::StringRef> cleave::getLayoutFields() { return fields; }
+namespace {
+struct Field {
+  llvm::StringRef name, meaning;
+  int64_t (*get)(const TrainLayout &);
+  void (*set)(TrainLayout &, int64_t);
+  int64_t least = 1, most = int64_t(1) << 24;
+  /// Of the values from `least` on.
+  std::vector<llvm::StringRef> names = {};
 
-static std::vector<llvm::StringRef> getNames(llvm::StringRef field) {
+  /// Whether it has numbers beside names.
+  bool hasNumbers() const {
+    return int64_t(names.size()) <= most - least;
+  }
+};
+} // namespace
+
+template <typename E> static std::vector<llvm::StringRef> getNames(int count) {
   std::vector<llvm::StringRef> names;
-  if (field == "cp-kind")
-    for (int i = 0; i != 3; ++i)
-      names.push_back(getName(ContextKind(i)));
-  else if (field == "schedule")
-    for (int i = 0; i != 6; ++i)
-      names.push_back(getName(Schedule(i)));
-  else if (field == "recompute")
-    for (int i = 0; i != 3; ++i)
-      names.push_back(getName(Recompute(i)));
+  for (int i = 0; i != count; ++i)
+    names.push_back(getName(E(i)));
   return names;
 }
 
+#define MEMBER(MEMBER)                                                         \
+  [](const TrainLayout &layout) { return int64_t(layout.MEMBER); },            \
+      [](TrainLayout &layout, int64_t value) {                                 \
+        layout.MEMBER = decltype(layout.MEMBER)(value);                        \
+      }
+
+static const std::vector<Field> &getFields() {
+  static const std::vector<Field> fields = {
+      {"tp", "tensor-parallel degree", MEMBER(tp)},
+      {"cp", "context-parallel degree", MEMBER(cp)},
+      {"cp-kind", "how cp's ranks share keys", MEMBER(contextKind), 0, 2,
+       getNames<ContextKind>(3)},
+      {"dp", "data-parallel degree; left out: what is left of the cluster",
+       MEMBER(dp)},
+      {"pp", "pipeline stages", MEMBER(pp)},
+      {"virtual-stages", "model chunks of a stage", MEMBER(virtualStages)},
+      {"schedule", "of the pipeline", MEMBER(schedule), 0, 5,
+       getNames<Schedule>(6)},
+      {"first-blocks", "blocks of the virtual stage with the embedding",
+       MEMBER(firstBlocks), TrainLayout::even, 1 << 24, {"even"}},
+      {"last-blocks", "blocks of the virtual stage with the head",
+       MEMBER(lastBlocks), TrainLayout::even, 1 << 24, {"even"}},
+      {"ep", "expert-parallel degree, over the ranks of tp x cp x dp",
+       MEMBER(ep)},
+      {"expert-tp", "tensor parallelism of experts, 1 or tp",
+       MEMBER(expertTp)},
+      {"sp", "Megatron's sequence parallelism", MEMBER(sequenceParallel), 0, 1,
+       {"false", "true"}},
+      {"zero", "ZeRO stage, over dp x cp", MEMBER(zero), 0, 3},
+      {"shard-group", "ranks that share a copy of ZeRO; 0: all",
+       MEMBER(zeroGroup), 0},
+      {"micro-batch", "samples of a rank in one micro-batch",
+       MEMBER(microBatch)},
+      {"recompute", "before a block's backward pass", MEMBER(recompute), 0, 2,
+       getNames<Recompute>(3)},
+      {"recompute-modules", "what selective recomputation repeats",
+       MEMBER(recomputedModules), 1, recomputeAll},
+      {"recompute-blocks", "of each virtual stage, so many; 0: all",
+       MEMBER(recomputeBlocks), 0},
+      {"order", "of the axes over the devices, innermost first", MEMBER(order),
+       0, numAxisOrders - 1, getNames<AxisOrder>(numAxisOrders)}};
+  return fields;
+}
+
+#undef MEMBER
+
+static const Field *findField(llvm::StringRef name) {
+  auto found = llvm::find_if(
+      getFields(), [&](const Field &field) { return field.name == name; });
+  return found == getFields().end() ? nullptr : &*found;
+}
+
+std::vector<llvm::StringRef> cleave::getLayoutFields() {
+  std::vector<llvm::StringRef> names;
+  for (const Field &field : getFields())
+    names.push_back(field.name);
+  return names;
+}
+
+std::string cleave::getMeaning(llvm::StringRef field) {
+  return llvm::formatv("{0}: {1}", findField(field)->meaning,
+                       getLegalValues(field));
+}
+
 int64_t cleave::getField(const TrainLayout &layout, llvm::StringRef field) {
-  const int64_t values[] = {layout.tp,
-                            layout.cp,
-                            int64_t(layout.contextKind),
-                            layout.dp,
-                            layout.pp,
-                            layout.virtualStages,
-                            int64_t(layout.schedule),
-                            layout.ep,
-                            layout.expertTp,
-                            layout.sequenceParallel,
-                            layout.zero,
-                            layout.zeroGroup,
-                            layout.microBatch,
-                            int64_t(layout.recompute)};
-  return values[llvm::find(fields, field) - std::begin(fields)];
+  return findField(field)->get(layout);
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+static constexpr std::pair<unsigned, llvm::StringLiteral> modules[] = {
+    {recomputePointwise, "pointwise"},
+    {recomputeAttention, "attention"},
+    {recomputeNorms, "norms"},
+    {recomputeOutput, "output"},
+    {recomputeUp, "up"},
+    {recomputeActivation, "activation"},
+    {recomputeDown, "down"},
+    {recomputeExpertActivation, "expert-activation"},
+    {recomputeExperts, "experts"},
+    {recomputeLatent, "latent"},
+    {recomputeHalf, "half"}};
+
+static std::string getModulesText(unsigned set) {
+  std::vector<llvm::StringRef> names;
+  for (auto [module, name] : modules)
+    if ((set & module) == module) {
+      names.push_back(name);
+      set &= ~module;
+    }
+  return llvm::join(names, "+");
+}
+
+static std::optional<int64_t> readModules(llvm::StringRef text) {
+  unsigned set = 0;
+  llvm::SmallVector<llvm::StringRef> names;
+  text.split(names, '+');
+  for (llvm::StringRef name : names) {
+    const auto *found = llvm::find_if(
+        modules, [&](const auto &module) { return module.second == name; });
+    if (found == std::end(modules))
+      return std::nullopt;
+    set |= found->first;
+  }
+  return set;
 }
 
 /// The number that a value stands for, or nothing.
-static std::optional<int64_t> getValue(llvm::StringRef field,
+static std::optional<int64_t> getValue(const Field &field,
                                        llvm::StringRef text) {
-  std::vector<llvm::StringRef> names = getNames(field);
-  if (!names.empty()) {
-    auto found = llvm::find(names, text);
-    if (found == names.end())
-      return std::nullopt;
-    return found - names.begin();
-  }
-  if (field == "sp" && (text == "true" || text == "false"))
-    return text == "true";
+  if (field.name == "recompute-modules")
+    return readModules(text);
+  if (auto found = llvm::find(field.names, text); found != field.names.end())
+    return field.least + (found - field.names.begin());
   int64_t value = 0;
-  bool mayBeZero = field == "sp" || field == "zero" || field == "shard-group";
-  int64_t most = field == "sp" ? 1 : field == "zero" ? 3 : int64_t(1) << 24;
-  if (text.getAsInteger(10, value) || value < (mayBeZero ? 0 : 1) ||
-      value > most)
+  if (!field.hasNumbers() || text.getAsInteger(10, value) ||
+      value < field.least + int64_t(field.names.size()) || value > field.most)
     return std::nullopt;
   return value;
 }
 
-std::string cleave::getLegalValues(llvm::StringRef field) {
-  std::vector<llvm::StringRef> names = getNames(field);
-  if (!names.empty())
-    return "one of " + llvm::join(names, ", ");
-  return field == "sp"            ? "true or false"
-         : field == "zero"        ? "a whole number from 0 to 3"
-         : field == "shard-group" ? "a whole number from 0"
-                                  : "a whole number from 1";
+std::string cleave::getLegalValues(llvm::StringRef name) {
+  const Field &field = *findField(name);
+  if (name == "recompute-modules") {
+    std::vector<llvm::StringRef> names;
+    for (auto [module, text] : modules)
+      names.push_back(text);
+    return llvm::join(names, ", ") + ", or several with + between them";
+  }
+  std::string text;
+  if (!field.names.empty())
+    text = (field.hasNumbers() ? "" : "one of ") +
+           llvm::join(field.names, ", ");
+  if (!field.hasNumbers())
+    return text;
+  if (!text.empty())
+    text += " or ";
+  text += llvm::formatv("a whole number from {0}",
+                        field.least + int64_t(field.names.size()));
+  if (field.most < 1 << 24)
+    text += llvm::formatv(" to {0}", field.most);
+  return text;
 }
 
-bool cleave::setField(TrainLayout &layout, llvm::StringRef field,
+bool cleave::setField(TrainLayout &layout, llvm::StringRef name,
                       llvm::StringRef text) {
-  // selective:pointwise; full:0.5 recomputes every second block.
-  auto [name, more] = text.split(':');
-  if (field == "recompute") {
-    layout.recomputeShare = 1;
-    layout.recomputedModules = recomputeAttention;
-    double share = 0;
-    if (name == "selective" && more == "pointwise")
-      layout.recomputedModules = recomputePointwise;
-    else if (!more.empty() && (more.getAsDouble(share) || !(share > 0) ||
-                               share > 1 || name == "none"))
-      return false;
-    else if (!more.empty())
-      layout.recomputeShare = share;
-    text = name;
-  }
-  std::optional<int64_t> value = getValue(field, text);
-  if (!value)
+  const Field *field = findField(name);
+  if (!field)
     return false;
-  int64_t *const counts[] = {&layout.tp,
-                             &layout.cp,
-                             nullptr,
-                             &layout.dp,
-                             &layout.pp,
-                             &layout.virtualStages,
-                             nullptr,
-                             &layout.ep,
-                             &layout.expertTp,
-                             nullptr,
-                             nullptr,
-                             &layout.zeroGroup,
-                             &layout.microBatch,
-                             nullptr};
-  size_t at = size_t(llvm::find(fields, field) - std::begin(fields));
-  if (at == std::size(fields))
-    return false;
-  if (counts[at])
-    *counts[at] = *value;
-  else if (field == "cp-kind")
-    layout.contextKind = ContextKind(*value);
-  else if (field == "schedule")
-    layout.schedule = Schedule(*value);
-  else if (field == "recompute")
-    layout.recompute = Recompute(*value);
-  else if (field == "zero")
-    layout.zero = int(*value);
-  else
-    layout.sequenceParallel = *value != 0;
-  return true;
+  std::optional<int64_t> value = getValue(*field, text);
+  if (value)
+    field->set(layout, *value);
+  return value.has_value();
 }
 
 std::string cleave::getFieldText(const TrainLayout &layout,
-                                 llvm::StringRef field) {
-  int64_t value = getField(layout, field);
-  std::vector<llvm::StringRef> names = getNames(field);
-  if (field == "recompute" && layout.recompute == Recompute::Selective &&
-      layout.recomputedModules == recomputePointwise)
-    return "selective:pointwise";
-  if (field == "recompute" && layout.recompute != Recompute::None &&
-      layout.recomputeShare < 1)
-    return llvm::formatv("{0}:{1}", names[size_t(value)],
-                         llvm::format("%g", layout.recomputeShare));
-  if (!names.empty())
-    return names[size_t(value)].str();
-  if (field == "sp")
-    return value ? "true" : "false";
-  return std::to_string(value);
+                                 llvm::StringRef name) {
+  const Field &field = *findField(name);
+  int64_t value = field.get(layout), at = value - field.least;
+  if (name == "recompute-modules")
+    return getModulesText(unsigned(value));
+  return at < int64_t(field.names.size()) ? field.names[size_t(at)].str()
+                                          : std::to_string(value);
 }
+
+//===----------------------------------------------------------------------===//
+// Constraints
+//===----------------------------------------------------------------------===//
 
 bool Constraint::allows(int64_t actual) const {
   bool holds = comparison == "="    ? actual == value
@@ -177,11 +235,12 @@ llvm::Expected<Constraint> cleave::parseConstraint(llvm::StringRef text,
     return llvm::createStringError(llvm::formatv(
         "\"{0}\": expects FIELD=VALUE, or one of != < <= > >= between them",
         text));
-  if (!llvm::is_contained(fields, field))
+  const Field *known = findField(field);
+  if (!known)
     return llvm::createStringError(
         llvm::formatv("\"{0}\": unknown field \"{1}\", expects one of {2}",
-                      text, field, llvm::join(llvm::ArrayRef(fields), ", ")));
-  std::optional<int64_t> value = getValue(field, rest);
+                      text, field, llvm::join(getLayoutFields(), ", ")));
+  std::optional<int64_t> value = getValue(*known, rest);
   if (!value)
     return llvm::createStringError(
         llvm::formatv("\"{0}\": value \"{1}\": expects {2}", text, rest,
@@ -210,7 +269,15 @@ std::string cleave::toString(const TrainLayout &layout) {
   add(layout.zero > 0, llvm::formatv("zero {0}", layout.zero));
   add(layout.zeroGroup > 0, llvm::formatv("groups of {0}", layout.zeroGroup));
   add(true, llvm::formatv("micro-batch {0}", layout.microBatch));
-  add(layout.recompute != Recompute::None,
-      "recompute " + getFieldText(layout, "recompute"));
+  if (layout.firstBlocks != TrainLayout::even)
+    text += llvm::formatv(", blocks {0} first, {1} last", layout.firstBlocks,
+                          layout.lastBlocks);
+  if (layout.recompute == Recompute::Full)
+    text += ", recompute full";
+  else if (layout.recompute == Recompute::Selective)
+    text += ", recompute " + getFieldText(layout, "recompute-modules");
+  if (layout.recompute != Recompute::None && layout.recomputeBlocks > 0)
+    text += llvm::formatv(" of {0} blocks", layout.recomputeBlocks);
+  add(layout.order != AxisOrder(), "order " + getName(layout.order));
   return text;
 }

@@ -46,6 +46,9 @@ static std::string getKey(llvm::StringRef field) {
 json::Object cleave::toJSON(const TrainLayout &layout) {
   json::Object object;
   for (llvm::StringRef field : getLayoutFields()) {
+    if (field == "recompute-modules" &&
+        layout.recompute != Recompute::Selective)
+      continue;
     std::string text = getFieldText(layout, field);
     int64_t number = 0;
     if (field == "sp")

@@ -1,14 +1,15 @@
 //===- Search.cpp - Branch and bound over layouts -------------------------===//
 //
-// A branch fixes tp, cp, dp, pp, ep, micro-batch and sequence parallelism;
-// below it are ways to recompute, schedules and ZeRO. Its bound is what its
-// compute alone takes on devices that are never idle.
+// A branch fixes tp, cp, dp, pp, ep, micro-batch, sequence parallelism and the
+// order of axes; below it are pipelines, ZeRO and recomputation. Its bound is
+// what its compute alone takes on devices that are never idle.
 //
 // 1. List all branches with their bounds and numbers of layouts.
 // 2. Take them in the order of their bounds. Stop when a bound exceeds the last
 //    of the best values: no branch after it can have a better one.
-// 3. Inside, skip what does not fit or whose own bound exceeds that value;
-//    price the rest.
+// 3. Inside, skip pipelines whose own bound exceeds that value. Of the rest,
+//    price what fits, with as little recomputation as it can: more takes no
+//    less time.
 //
 // Invariant: no layout of a branch that was left has a lower value than the
 // last of the best. Bounds that are equal to it are taken, so that of equal
@@ -39,7 +40,10 @@ public:
     limit =
         request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
     // USD of a second of all devices.
-    price = double(machine.devices) * machine.device.pricePerHour / 3600;
+    price = request.objective == Objective::Cost
+                ? double(machine.devices) * machine.device.pricePerHour / 3600
+                : 1;
+    pipelinesOf.clear();
     std::vector<Branch> branches;
     collect(space, costs, branches);
     llvm::sort(branches, [](const Branch &a, const Branch &b) {
@@ -48,133 +52,180 @@ public:
     for (const Branch &branch : branches) {
       if (branch.bound > getWorst())
         break;
-      expand(space, costs, branch, number);
+      if (costs.getMemoryBound(branch.layout) > limit)
+        continue;
+      order[0] = number;
+      order[1] = branch.index;
+      expand(space, costs, branch.layout);
     }
   }
 
   SearchResult result;
 
 private:
-  using Order = std::tuple<double, int64_t, int64_t, int64_t>;
+  /// Of equal values the first in this order is better: machine, branch,
+  /// pipeline, ZeRO, way to recompute, number of blocks that do.
+  using Place = std::array<int64_t, 6>;
+  using Key = std::pair<double, Place>;
+
+  struct Branch {
+    TrainLayout layout; ///< with the first of all below it
+    int64_t index;      ///< in the order of enumeration
+    double bound;
+  };
 
   /// Values above this one are of no use.
   double getWorst() const {
-    return int64_t(found.size()) < request.top
-               ? infinity
-               : std::get<0>(found.rbegin()->first);
+    return int64_t(found.size()) < request.top ? infinity
+                                               : found.rbegin()->first.first;
   }
 
-  double getValue(const Estimate &estimate) const {
-    switch (request.objective) {
-    case Objective::Time:
-      return estimate.step;
-    case Objective::Memory:
-      return estimate.memory.getTotal();
-    case Objective::Cost:
-      return estimate.step * price;
-    }
-    return 0;
-  }
+  bool seeksMemory() const { return request.objective == Objective::Memory; }
 
-  double getBound(CostModel &costs, const TrainLayout &layout) const {
-    switch (request.objective) {
-    case Objective::Time:
-      return costs.getTimeBound(layout);
-    case Objective::Memory:
-      return costs.getMemoryBound(layout);
-    case Objective::Cost:
-      return costs.getTimeBound(layout) * price;
-    }
-    return 0;
-  }
-
-  void collect(Space &space, CostModel &costs, std::vector<Branch> &branches) {
-    std::map<std::pair<int64_t, int64_t>, int64_t> schedulesOf, zerosOf;
+  /// Pipelines of a number of stages and micro-batches, and the number of ways
+  /// to recompute in all of them.
+  struct Pipelines {
     std::vector<TrainLayout> options;
+    int64_t recomputes = 0;
+  };
+
+  const Pipelines &getPipelines(const Space &space, const TrainLayout &layout) {
+    int64_t micro = request.work.globalBatch / (layout.dp * layout.microBatch);
+    auto [at, isNew] = pipelinesOf.try_emplace({layout.pp, micro});
+    if (isNew) {
+      space.getPipelines(at->second.options, layout);
+      for (const TrainLayout &option : at->second.options)
+        for (const Way &way : space.getWays()) {
+          getCounts(space, option, way);
+          at->second.recomputes += int64_t(counts.size());
+        }
+    }
+    return at->second;
+  }
+
+  void getCounts(const Space &space, const TrainLayout &pipeline,
+                 const Way &way) {
+    bool none = way.recompute == Recompute::None;
+    space.getCounts(counts,
+                    none ? 0 : pipeline.getMostBlocks(model.getNumBlocks()));
+  }
+
+  void collect(const Space &space, CostModel &costs,
+               std::vector<Branch> &branches) {
+    std::map<std::pair<int64_t, int64_t>, int64_t> zerosOf;
     space.visit([&](const TrainLayout &layout) {
-      int64_t micro =
-          request.work.globalBatch / (layout.dp * layout.microBatch);
-      auto [schedules, newSchedules] =
-          schedulesOf.try_emplace({layout.pp, micro});
-      if (newSchedules) {
-        space.getSchedules(options, layout);
-        schedules->second = int64_t(options.size());
+      auto [count, isNew] = zerosOf.try_emplace({layout.dp, layout.cp});
+      if (isNew) {
+        space.getZeros(zeros, layout);
+        count->second = int64_t(zeros.size());
       }
-      auto [zeros, newZeros] = zerosOf.try_emplace({layout.dp, layout.cp});
-      if (newZeros) {
-        space.getZeros(options, layout);
-        zeros->second = int64_t(options.size());
-      }
-      space.getRecomputes(options, layout);
-      result.space +=
-          int64_t(options.size()) * schedules->second * zeros->second;
-      Branch branch{layout, int64_t(branches.size()), infinity};
-      if (request.objective != Objective::Memory)
-        branch.bound = getBound(costs, layout);
-      else
-        for (const TrainLayout &option : options)
-          branch.bound = std::min(branch.bound, getBound(costs, option));
-      branches.push_back(branch);
+      result.space += getPipelines(space, layout).recomputes * count->second;
+      double bound = seeksMemory() ? costs.getMemoryBound(layout)
+                                   : costs.getTimeBound(layout) * price;
+      branches.push_back({layout, int64_t(branches.size()), bound});
     });
   }
 
-  void expand(Space &space, CostModel &costs, const Branch &branch,
-              int64_t machine) {
-    int64_t child = 0;
-    space.getRecomputes(recomputes, branch.layout);
-    space.getZeros(zeros, branch.layout);
-    for (const TrainLayout &recompute : recomputes) {
-      space.getSchedules(schedules, recompute);
-      if (costs.getMemoryBound(recompute) > limit ||
-          getBound(costs, recompute) > getWorst()) {
-        child += int64_t(schedules.size() * zeros.size());
-        continue;
-      }
-      for (TrainLayout &layout : schedules) {
-        double unit = request.objective == Objective::Cost ? price : 1;
-        if (request.objective != Objective::Memory &&
-            costs.getScheduleBound(layout) * unit > getWorst()) {
-          child += int64_t(zeros.size());
-          continue;
-        }
-        for (const TrainLayout &zero : zeros) {
-          layout.zero = zero.zero;
-          layout.zeroGroup = zero.zeroGroup;
-          evaluate(costs, layout, {machine, branch.index, child++});
-        }
-      }
+  void expand(const Space &space, CostModel &costs, const TrainLayout &branch) {
+    space.getZeros(zeros, branch);
+    const std::vector<TrainLayout> &pipelines =
+        getPipelines(space, branch).options;
+    for (size_t i = 0; i != pipelines.size(); ++i) {
+      TrainLayout layout = branch;
+      layout.schedule = pipelines[i].schedule;
+      layout.virtualStages = pipelines[i].virtualStages;
+      layout.firstBlocks = pipelines[i].firstBlocks;
+      layout.lastBlocks = pipelines[i].lastBlocks;
+      order[2] = int64_t(i);
+      expandPipeline(space, costs, layout);
     }
   }
 
-  void evaluate(CostModel &costs, const TrainLayout &layout,
-                std::array<int64_t, 3> order) {
-    double worst = getWorst(), seconds = infinity, bytes = limit;
-    if (request.objective == Objective::Memory)
-      bytes = std::min(bytes, worst);
-    else
-      seconds = request.objective == Objective::Cost ? worst / price : worst;
-    ++result.evaluated;
-    std::optional<Estimate> estimate =
-        costs.tryPrice(layout, seconds * (1 + 1e-12), bytes);
-    if (!estimate)
+  bool isTooSlow(CostModel &costs, const TrainLayout &layout) {
+    double enough = getWorst() / price;
+    return !seeksMemory() && costs.getScheduleBound(layout, enough) > enough;
+  }
+
+  void expandPipeline(const Space &space, CostModel &costs,
+                      const TrainLayout &pipeline) {
+    if (isTooSlow(costs, pipeline))
       return;
-    double value = getValue(*estimate);
-    Order key{value, order[0], order[1], order[2]};
+    fits.assign(zeros.size(), false);
+    for (size_t way = 0; way != space.getWays().size(); ++way) {
+      order[4] = int64_t(way);
+      getCounts(space, pipeline, space.getWays()[way]);
+      expandWay(costs, pipeline, space.getWays()[way]);
+    }
+  }
+
+  /// Prices numbers of blocks that recompute: more of them take no less time
+  /// and need no more memory, so each ZeRO is done once it is priced.
+  void expandWay(CostModel &costs, const TrainLayout &pipeline,
+                 const Way &way) {
+    done = fits;
+    for (size_t step = 0; step != counts.size(); ++step) {
+      size_t count = seeksMemory() ? counts.size() - 1 - step : step;
+      order[5] = int64_t(count);
+      TrainLayout layout = Space::combine(pipeline, zeros.front(), way,
+                                          counts[count]);
+      if (isTooSlow(costs, layout) || llvm::all_of(done, [](bool each) { return each; }))
+        break;
+      for (size_t zero = 0; zero != zeros.size(); ++zero) {
+        if (done[zero])
+          continue;
+        layout.zero = zeros[zero].zero;
+        layout.zeroGroup = zeros[zero].zeroGroup;
+        order[3] = int64_t(zero);
+        Outcome outcome = evaluate(costs, layout);
+        done[zero] = seeksMemory() ? outcome == Outcome::TooLarge
+                                   : outcome == Outcome::TooSlow ||
+                                         (outcome == Outcome::Priced &&
+                                          request.top == 1);
+      }
+    }
+    // What fits without recomputation needs none.
+    if (way.recompute == Recompute::None && !seeksMemory())
+      fits = done;
+  }
+
+  enum class Outcome { TooLarge, TooSlow, Priced };
+
+  Outcome evaluate(CostModel &costs, const TrainLayout &layout) {
+    ++result.evaluated;
+    double worst = getWorst();
+    if (costs.getMemory(layout).getTotal() >
+        (seeksMemory() ? std::min(limit, worst) : limit))
+      return Outcome::TooLarge;
+    double seconds = seeksMemory() ? infinity : worst / price;
+    std::optional<Estimate> estimate =
+        costs.tryPrice(layout, seconds * (1 + 1e-12));
+    if (!estimate)
+      return Outcome::TooSlow;
+    double value =
+        seeksMemory() ? estimate->memory.getTotal() : estimate->step * price;
+    Key key{value, order};
     if (int64_t(found.size()) >= request.top) {
       if (!(key < found.rbegin()->first))
-        return;
+        return Outcome::TooSlow;
       found.erase(std::prev(found.end()));
     }
     found.emplace(key, Candidate{layout, *estimate, value});
+    return Outcome::Priced;
   }
 
   const Architecture &model;
   const SearchRequest &request;
-  double limit = 0, price = 0;
-  std::vector<TrainLayout> recomputes, schedules, zeros;
+  double limit = 0, price = 1; ///< bytes; USD of a second of all devices, or 1
+  std::map<std::pair<int64_t, int64_t>, Pipelines> pipelinesOf;
+
+  // Of what is being expanded.
+  Place order;
+  std::vector<TrainLayout> zeros;
+  std::vector<int64_t> counts;
+  std::vector<char> done, fits; ///< by ZeRO
 
 public:
-  std::map<Order, Candidate> found;
+  std::map<Key, Candidate> found;
 };
 } // namespace
 
@@ -226,17 +277,18 @@ static std::optional<TrainLayout> findAny(const Architecture &model,
                                           const SearchRequest &request) {
   std::optional<TrainLayout> any;
   Space space(model, machine, request);
-  std::vector<TrainLayout> options;
+  std::vector<TrainLayout> pipelines, zeros;
+  std::vector<int64_t> counts;
   space.visit([&](const TrainLayout &layout) {
-    if (any)
+    if (any || space.getWays().empty())
       return;
-    space.getSchedules(options, layout);
-    bool has = !options.empty();
-    space.getZeros(options, layout);
-    has &= !options.empty();
-    space.getRecomputes(options, layout);
-    if (has && !options.empty())
-      any = layout;
+    space.getPipelines(pipelines, layout);
+    space.getZeros(zeros, layout);
+    for (const TrainLayout &pipeline : pipelines) {
+      space.getCounts(counts, pipeline.getMostBlocks(model.getNumBlocks()));
+      if (!zeros.empty() && !counts.empty())
+        any = layout;
+    }
   });
   return any;
 }

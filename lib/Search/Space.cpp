@@ -3,6 +3,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 #include <numeric>
 
 using namespace cleave;
@@ -133,6 +134,35 @@ static bool checkSchedule(const TrainLayout &layout, int64_t blocks,
   return true;
 }
 
+/// Blocks of the ends, and how many recompute.
+static bool checkStages(const TrainLayout &layout, int64_t blocks,
+                        std::string *why) {
+  int64_t all = layout.pp * layout.virtualStages;
+  int64_t first = layout.firstBlocks, last = layout.lastBlocks;
+  if ((first == TrainLayout::even) != (last == TrainLayout::even))
+    return refuse(why, llvm::formatv("first-blocks and last-blocks are both "
+                                     "even or both numbers"));
+  if (first != TrainLayout::even) {
+    int64_t inner = blocks - first - last;
+    if (all == 1)
+      return refuse(why, llvm::formatv("one stage has all blocks"));
+    if (all == 2 ? inner != 0 : inner < all - 2)
+      return refuse(why,
+                    llvm::formatv("first-blocks {0} and last-blocks {1} leave "
+                                  "{2} of {3} blocks for {4} virtual stages",
+                                  first, last, inner, blocks, all - 2));
+  }
+  if (layout.recompute == Recompute::None)
+    return layout.recomputeBlocks == 0 ||
+           refuse(why, llvm::formatv("recompute-blocks {0}: nothing recomputes",
+                                     layout.recomputeBlocks));
+  int64_t most = layout.getMostBlocks(blocks);
+  return layout.recomputeBlocks < std::max<int64_t>(most, 1) ||
+         refuse(why, llvm::formatv("recompute-blocks {0}: a virtual stage has "
+                                   "{1} blocks; 0 recomputes all",
+                                   layout.recomputeBlocks, most));
+}
+
 static bool checkZero(const TrainLayout &layout, std::string *why) {
   int64_t ranks = layout.dp * layout.cp;
   if (ranks == 1 && layout.zero > 0)
@@ -179,8 +209,56 @@ std::string cleave::checkLayout(const Architecture &model,
     return why;
   if (!checkSchedule(layout, blocks, work.globalBatch / ranks, &why))
     return why;
+  if (!checkStages(layout, blocks, &why))
+    return why;
   checkZero(layout, &why);
   return why;
+}
+
+Space::Space(const Architecture &model, const Machine &machine,
+             const SearchRequest &request)
+    : model(model), machine(machine), request(request) {
+  // The head is worth so many blocks.
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto &[block, count] : model.blocks) {
+    if (block.isSparse())
+      expertDivisors = getDivisors(block.experts);
+    double met = block.getAttentionParameters(model.hidden) +
+                 block.getDenseParameters(model.hidden);
+    if (block.isSparse())
+      met += block.getExpertParameters(model.hidden) *
+             double(block.expertsPerToken) / double(block.experts);
+    least = std::min(least, met);
+  }
+  mostFewer =
+      1 + int64_t(std::ceil(double(model.vocab) * double(model.hidden) / least));
+
+  TrainLayout layout;
+  for (auto [recompute, modules] :
+       {std::pair(Recompute::None, unsigned(recomputeAttention)),
+        {Recompute::Selective, recomputeAttention},
+        {Recompute::Selective, recomputePointwise},
+        {Recompute::Selective, recomputeAttention | recomputePointwise},
+        {Recompute::Full, recomputeAttention}}) {
+    layout.recompute = recompute;
+    layout.recomputedModules = modules;
+    if (!allows(layout, {"recompute"}) ||
+        (recompute == Recompute::Selective &&
+         !allows(layout, {"recompute-modules"})))
+      continue;
+    ways.push_back({recompute, modules});
+  }
+}
+
+TrainLayout Space::combine(const TrainLayout &pipeline, const TrainLayout &zero,
+                           const Way &way, int64_t count) {
+  TrainLayout layout = pipeline;
+  layout.zero = zero.zero;
+  layout.zeroGroup = zero.zeroGroup;
+  layout.recompute = way.recompute;
+  layout.recomputedModules = way.modules;
+  layout.recomputeBlocks = count;
+  return layout;
 }
 
 bool Space::allows(const TrainLayout &layout,
@@ -196,10 +274,6 @@ bool Space::allows(const TrainLayout &layout,
 void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
   const Workload &work = request.work;
   int64_t blocks = model.getNumBlocks();
-  std::vector<int64_t> expertDivisors{1};
-  for (const auto &[block, count] : model.blocks)
-    if (block.isSparse())
-      expertDivisors = getDivisors(block.experts);
   TrainLayout layout;
   for (int64_t tp :
        getDivisors(std::gcd(machine.devices, machine.getDevicesPerNode()))) {
@@ -230,19 +304,7 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
               if ((sp && (tp == 1 || work.seqLen / cp % tp != 0)) ||
                   !allows(layout, {"sp"}))
                 continue;
-              for (int64_t expertTp : {int64_t(1), tp}) {
-                layout.expertTp = expertTp;
-                for (int64_t ep : expertDivisors) {
-                  layout.ep = ep;
-                  if (checkExperts(model, tp, tp * cp * layout.dp, ep, expertTp,
-                                   nullptr) &&
-                      allows(layout, {"ep", "expert-tp"}))
-                    visit(layout);
-                }
-                if (tp == 1)
-                  break;
-              }
-              layout.ep = layout.expertTp = 1;
+              visitExperts(layout, visit);
             }
           }
         }
@@ -251,26 +313,55 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
   }
 }
 
-void Space::getRecomputes(std::vector<TrainLayout> &options,
-                          const TrainLayout &branch) const {
-  options.clear();
-  TrainLayout layout = branch;
-  auto add = [&](Recompute recompute, unsigned modules, double share) {
-    layout.recompute = recompute;
-    layout.recomputedModules = modules;
-    layout.recomputeShare = share;
-    if (allows(layout, {"recompute"}))
-      options.push_back(layout);
-  };
-  unsigned usual = TrainLayout().recomputedModules;
-  add(Recompute::None, usual, 1);
-  add(Recompute::Selective, recomputeAttention, 1);
-  add(Recompute::Selective, recomputePointwise, 1);
-  for (double share : {0.25, 0.5, 0.75, 1.})
-    add(Recompute::Full, usual, share);
+void Space::visitExperts(
+    TrainLayout &layout,
+    llvm::function_ref<void(const TrainLayout &)> visit) const {
+  for (int64_t expertTp : {int64_t(1), layout.tp}) {
+    layout.expertTp = expertTp;
+    for (int64_t ep : expertDivisors) {
+      layout.ep = ep;
+      if (checkExperts(model, layout.tp, layout.tp * layout.cp * layout.dp, ep,
+                       expertTp, nullptr) &&
+          allows(layout, {"ep", "expert-tp"}))
+        visitOrders(layout, visit);
+    }
+    if (layout.tp == 1)
+      break;
+  }
+  layout.ep = layout.expertTp = 1;
 }
 
-void Space::getSchedules(std::vector<TrainLayout> &options,
+/// Orders that differ in axes of more than one device, the first of equals.
+void Space::visitOrders(
+    TrainLayout &layout,
+    llvm::function_ref<void(const TrainLayout &)> visit) const {
+  llvm::SmallVector<std::string, numAxisOrders> seen;
+  for (int i = 0; i != numAxisOrders; ++i) {
+    layout.order = AxisOrder(i);
+    std::string axes;
+    for (char axis : getAxes(layout.order))
+      if ((axis == 'c' ? layout.cp : axis == 'd' ? layout.dp : layout.pp) > 1)
+        axes += axis;
+    if (llvm::is_contained(seen, axes))
+      continue;
+    seen.push_back(axes);
+    if (allows(layout, {"order"}))
+      visit(layout);
+  }
+  layout.order = AxisOrder();
+}
+
+void Space::getCounts(std::vector<int64_t> &counts, int64_t blocks) const {
+  counts.clear();
+  TrainLayout layout;
+  for (int64_t count = 1; count <= std::max<int64_t>(blocks, 1); ++count) {
+    layout.recomputeBlocks = count < blocks ? count : 0;
+    if (allows(layout, {"recompute-blocks"}))
+      counts.push_back(layout.recomputeBlocks);
+  }
+}
+
+void Space::getPipelines(std::vector<TrainLayout> &options,
                          const TrainLayout &branch) const {
   options.clear();
   int64_t blocks = model.getNumBlocks();
@@ -285,8 +376,36 @@ void Space::getSchedules(std::vector<TrainLayout> &options,
       layout.virtualStages = chunks;
       if (checkSchedule(layout, blocks, microBatches, nullptr) &&
           allows(layout, {"schedule", "virtual-stages"}))
-        options.push_back(layout);
+        addStages(options, layout);
     }
+}
+
+/// The stages as even as they can be, and with fewer blocks at the ends.
+void Space::addStages(std::vector<TrainLayout> &options,
+                      TrainLayout layout) const {
+  auto add = [&](int64_t first, int64_t last) {
+    layout.firstBlocks = first;
+    layout.lastBlocks = last;
+    if (checkStages(layout, model.getNumBlocks(), nullptr) &&
+        allows(layout, {"first-blocks", "last-blocks"}))
+      options.push_back(layout);
+  };
+  add(TrainLayout::even, TrainLayout::even);
+  int64_t blocks = model.getNumBlocks();
+  int64_t all = layout.pp * layout.virtualStages;
+  if (all == 1)
+    return;
+  layout.firstBlocks = layout.lastBlocks = TrainLayout::even;
+  int64_t first = layout.getNumBlocks(0, blocks);
+  int64_t last = layout.getNumBlocks(all - 1, blocks);
+  for (int64_t less = 0; less <= std::min(last, mostFewer); ++less) {
+    if (all == 2 && less > 0)
+      add(blocks - (last - less), last - less);
+    for (int64_t ahead = 0; all > 2 && ahead <= std::min(first, mostFewer);
+         ++ahead)
+      if (less > 0 || ahead > 0)
+        add(first - ahead, last - less);
+  }
 }
 
 void Space::getZeros(std::vector<TrainLayout> &options,
@@ -311,16 +430,20 @@ void cleave::enumerateLayouts(
     const SearchRequest &request,
     llvm::function_ref<void(const TrainLayout &)> visit) {
   Space space(model, machine, request);
-  std::vector<TrainLayout> recomputes, schedules, zeros;
+  int64_t blocks = model.getNumBlocks();
+  std::vector<TrainLayout> pipelines, zeros;
+  std::vector<int64_t> counts;
   space.visit([&](const TrainLayout &branch) {
-    space.getRecomputes(recomputes, branch);
-    for (const TrainLayout &recompute : recomputes) {
-      space.getSchedules(schedules, recompute);
-      for (const TrainLayout &schedule : schedules) {
-        space.getZeros(zeros, schedule);
-        for (const TrainLayout &layout : zeros)
-          visit(layout);
-      }
-    }
+    space.getPipelines(pipelines, branch);
+    space.getZeros(zeros, branch);
+    for (TrainLayout &layout : pipelines)
+      for (const TrainLayout &zero : zeros)
+        for (const Way &way : space.getWays()) {
+          space.getCounts(counts, way.recompute == Recompute::None
+                                      ? 0
+                                      : layout.getMostBlocks(blocks));
+          for (int64_t count : counts)
+            visit(Space::combine(layout, zero, way, count));
+        }
   });
 }

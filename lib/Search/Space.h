@@ -6,38 +6,52 @@
 
 namespace cleave {
 
-/// Ways to recompute, pipeline schedules with their virtual stages, and ZeRO
-/// stages with their groups: each is chosen without regard to the others.
-struct Branch {
-  TrainLayout layout; ///< with the first of each
-  int64_t index = 0;  ///< number of its first layout in enumeration order
-  double bound = 0;
+/// What recomputes in a block.
+struct Way {
+  Recompute recompute;
+  unsigned modules;
 };
 
+/// Below a branch are pipelines (schedules, virtual stages, blocks of the ends),
+/// ZeRO stages with their groups, and ways to recompute with the number of
+/// blocks; each is chosen without regard to the others.
 class Space {
 public:
   Space(const Architecture &model, const Machine &machine,
-        const SearchRequest &request)
-      : model(model), machine(machine), request(request) {}
+        const SearchRequest &request);
 
-  /// Every branch that has legal layouts.
+  /// Every branch, whether or not it has legal layouts.
   void visit(llvm::function_ref<void(const TrainLayout &)> visit) const;
 
   /// The choices below a branch; filled in place.
-  void getRecomputes(std::vector<TrainLayout> &options,
-                     const TrainLayout &branch) const;
-  void getSchedules(std::vector<TrainLayout> &options,
+  void getPipelines(std::vector<TrainLayout> &options,
                     const TrainLayout &branch) const;
   void getZeros(std::vector<TrainLayout> &options,
                 const TrainLayout &branch) const;
+  llvm::ArrayRef<Way> getWays() const { return ways; }
+  /// How many of a virtual stage's `blocks` recompute, ascending; 0, the last
+  /// one, is all of them.
+  void getCounts(std::vector<int64_t> &counts, int64_t blocks) const;
+
+  static TrainLayout combine(const TrainLayout &pipeline,
+                             const TrainLayout &zero, const Way &way,
+                             int64_t count);
 
 private:
   bool allows(const TrainLayout &layout,
               std::initializer_list<llvm::StringRef> fields) const;
+  void visitExperts(TrainLayout &layout,
+                    llvm::function_ref<void(const TrainLayout &)> visit) const;
+  void visitOrders(TrainLayout &layout,
+                   llvm::function_ref<void(const TrainLayout &)> visit) const;
+  void addStages(std::vector<TrainLayout> &options, TrainLayout layout) const;
 
   const Architecture &model;
   const Machine &machine;
   const SearchRequest &request;
+  std::vector<int64_t> expertDivisors{1};
+  std::vector<Way> ways;
+  int64_t mostFewer; ///< blocks that the ends may have fewer than an even share
 };
 
 } // namespace cleave

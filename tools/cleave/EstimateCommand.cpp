@@ -114,27 +114,11 @@ void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
   CLI::App *command = app.add_subcommand(
       "estimate", "Price one layout, or thousands: seconds, MFU, memory");
   flags->common.add(*command);
-  const std::pair<const char *, const char *> fields[] = {
-      {"tp", "tensor-parallel degree"},
-      {"sp", "true: Megatron's sequence parallelism"},
-      {"cp", "context-parallel degree"},
-      {"cp-kind", "all-gather, ring or ulysses"},
-      {"pp", "pipeline stages"},
-      {"schedule", "gpipe, 1f1b, interleaved, zb-h1, zb-h2 or zb-v"},
-      {"virtual-stages", "model chunks of a stage"},
-      {"dp", "data-parallel degree (default: what is left of the cluster)"},
-      {"zero", "ZeRO stage, over dp x cp"},
-      {"shard-group", "ranks that share a copy of ZeRO; 0: all"},
-      {"ep", "expert-parallel degree, over the ranks of tp x cp x dp"},
-      {"expert-tp", "tensor parallelism of experts, 1 or tp"},
-      {"micro-batch", "samples of a rank in one micro-batch"},
-      {"recompute",
-       "none, selective (attention), selective:pointwise, full, or "
-       "full:0.5 of the blocks"}};
-  for (auto [field, meaning] : fields)
+  for (llvm::StringRef field : getLayoutFields())
     command
-        ->add_option("--" + std::string(field), flags->layout[field], meaning)
-        ->group("Layout (defaults: 1, 1f1b, none)");
+        ->add_option("--" + field.str(), flags->layout[field.str()],
+                     getMeaning(field))
+        ->group("Layout (defaults: 1, 1f1b, even, none)");
   auto *batch = command->add_option(
       "--batch", flags->batch,
       "a layout a line, as JSON with these keys; prints a line for each");

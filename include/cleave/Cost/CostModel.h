@@ -89,22 +89,25 @@ public:
   /// Prices a layout that divides what it must (see checkLayout).
   Estimate price(const TrainLayout &layout);
   /// The same, with sends as part of the bubble; nothing if a step takes more
-  /// than `seconds` or a device needs more than `bytes`.
-  std::optional<Estimate> tryPrice(const TrainLayout &layout, double seconds,
-                                   double bytes);
+  /// than `seconds`. Of two layouts which differ in what recomputes, the one
+  /// that recomputes more takes no less.
+  std::optional<Estimate> tryPrice(const TrainLayout &layout, double seconds);
+  /// Bytes of the fullest device. What recomputes more needs no more.
+  MemoryUse getMemory(const TrainLayout &layout);
 
   /// Prices a layout; what the simulator then plays.
   PipelineStep getPipelineStep(const TrainLayout &layout);
   /// Memory of a device of each stage.
   std::vector<MemoryUse> getMemoryOfStages(const TrainLayout &layout);
 
-  /// Seconds that no layout which differs from this one in schedule, virtual
-  /// stages or ZeRO, or which recomputes more, takes less than.
+  /// Seconds that no layout which differs from this one in its pipeline's
+  /// schedule and stages, ZeRO or recomputation takes less than.
   double getTimeBound(const TrainLayout &layout);
-  /// Seconds that none which differs in ZeRO takes less than.
-  double getScheduleBound(const TrainLayout &layout);
-  /// Bytes that none which differs in schedule, virtual stages or ZeRO needs
-  /// less than, on its fullest device.
+  /// Seconds that none which differs in ZeRO takes less than; a number above
+  /// `enough` may be less than what more work would find.
+  double getScheduleBound(const TrainLayout &layout, double enough);
+  /// Bytes that none which differs in schedule, stages, ZeRO or recomputation
+  /// needs less than, on its fullest device.
   double getMemoryBound(const TrainLayout &layout);
 
   const Machine &getMachine() const { return machine; }
@@ -126,7 +129,8 @@ private:
   /// What a block's cost depends on in a layout.
   struct Cut {
     const Block *block;
-    int64_t tp, cp, ep, expertTp, microBatch, stride;
+    int64_t tp, cp, ep, expertTp, microBatch;
+    Group contextGroup, expertGroup;
     bool sequenceParallel;
     ContextKind contextKind;
     Recompute recompute;
@@ -160,7 +164,9 @@ private:
   const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,
                                 Recompute recompute);
   /// All blocks, embedding and head, as if one device had them.
-  StageCost getWholeModel(const TrainLayout &layout);
+  StageCost getWholeModel(const TrainLayout &layout, Recompute recompute);
+  /// Seconds of the quickest block for a micro-batch.
+  double getLeastBlock(const TrainLayout &layout);
   /// Fills `stages`, `chunks` and `counts`.
   void buildStages(const TrainLayout &layout);
   /// Calls `visit` with the memory of each stage of what was built.
@@ -181,8 +187,6 @@ private:
   std::vector<const Block *> kinds; ///< different blocks of the model
   std::vector<uint16_t> kindOf;     ///< each block's
   std::vector<int64_t> kindCounts;
-  double wholeShare = -1; ///< share of blocks that `recomputing` counts
-  std::vector<int64_t> recomputing; ///< by kind
   PipelineModel pipeline;
 
   // Of the layout that was priced last.
@@ -195,7 +199,6 @@ private:
   std::vector<double> dataExposed, kept, starts, ends;
   std::vector<double> inFlight; ///< bytes of activations, by stage
   bool played = false;          ///< `ends` are of what was built
-  double leastBlock = 0;        ///< seconds; of the last whole model
 };
 
 } // namespace cleave

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_COST_KERNELS_H
 #define CLEAVE_COST_KERNELS_H
 
+#include "cleave/Cost/Layout.h"
 #include "cleave/Hardware/Hardware.h"
 
 namespace cleave {
@@ -25,10 +26,8 @@ double getAttentionTime(const Device &device, llvm::StringRef kernel,
                         Direction direction, double headsTotal, double rows,
                         double pairs, double headDim, double valueDim);
 
-/// n ranks of a group, neighbours `stride` devices apart.
-struct Group {
-  int64_t ranks = 1, stride = 1;
-};
+/// Ranks of a group among as many neighbouring devices.
+int64_t getRanksInside(Group group, int64_t devices);
 
 /// Seconds of a collective whose full (gathered, unreduced) buffer is `bytes`
 /// on each rank. A group that spans nodes runs at the slower of the inner link
@@ -36,8 +35,9 @@ struct Group {
 double getCollectiveTime(const Machine &machine, CollectiveKind kind,
                          Group group, double bytes);
 
-/// Seconds to send `bytes` to a device `distance` away.
-double getSendTime(const Machine &machine, int64_t distance, double bytes);
+/// Seconds to send `bytes` from each rank of a group to the next, over the
+/// slowest link between two of them.
+double getSendTime(const Machine &machine, Group group, double bytes);
 
 } // namespace cleave
 

@@ -24,9 +24,10 @@ struct Constraint {
 llvm::Expected<Constraint> parseConstraint(llvm::StringRef text, bool forbids);
 
 /// A field of a layout by its name in constraints, plans and batches: tp, cp,
-/// cp-kind, dp, pp, virtual-stages, schedule, ep, expert-tp, sp, zero,
-/// shard-group, micro-batch, recompute.
-llvm::ArrayRef<llvm::StringRef> getLayoutFields();
+/// cp-kind, dp, pp, ...
+std::vector<llvm::StringRef> getLayoutFields();
+/// What it is and its legal values, for help texts.
+std::string getMeaning(llvm::StringRef field);
 int64_t getField(const TrainLayout &layout, llvm::StringRef field);
 /// False if the field has no such value.
 bool setField(TrainLayout &layout, llvm::StringRef field,

@@ -154,14 +154,14 @@ TEST(StepTest, RecomputingMoreKeepsLess) {
   Estimate none = example.price();
   example.layout.recompute = Recompute::Full;
   Estimate full = example.price();
-  example.layout.recomputeShare = 0.5;
+  example.layout.recomputeBlocks = 6;
   Estimate half = example.price();
   EXPECT_NEAR(half.compute, (none.compute + full.compute) / 2,
               0.02 * none.compute);
   EXPECT_NEAR(half.memory.activations,
               (none.memory.activations + full.memory.activations) / 2,
               0.02 * none.memory.activations);
-  example.layout.recomputeShare = 1;
+  example.layout.recomputeBlocks = 0;
   example.layout.recompute = Recompute::Selective;
   example.layout.recomputedModules = 0;
   Estimate last = example.price();

@@ -199,7 +199,7 @@ TEST(LedgerRowTest, RecomputationAsSourcesSayIt) {
   EXPECT_EQ(get("full").recompute, Recompute::Full);
   EXPECT_EQ(get("selective").recomputedModules, recomputeAttention);
   EXPECT_EQ(get("selective(every other layer)").recompute, Recompute::Full);
-  EXPECT_EQ(get("selective(every other layer)").recomputeShare, 0.5);
+  EXPECT_EQ(get("selective(every other layer)").recomputeBlocks, 8);
   EXPECT_EQ(get("selective(per-op)").recomputedModules, recomputeHalf);
   EXPECT_EQ(get("selective", "FSDP").recomputedModules, recomputeHalf);
   EXPECT_EQ(get("selective[mlp, moe_act]").recomputedModules,
@@ -208,14 +208,14 @@ TEST(LedgerRowTest, RecomputationAsSourcesSayIt) {
   EXPECT_EQ(get("selective[maxtext save_qkv_proj]").recomputedModules,
             recomputeNorms | recomputeAttention | recomputeOutput |
                 recomputeUp | recomputeActivation);
-  // 3 (0.55 / 0.5 - 1): how many blocks repeat their forward pass.
+  // 3 (0.55 / 0.5 - 1) of a stage's 16 blocks repeat their forward pass.
   json::Object object = makeObject();
   object["recompute"] = "selective";
   object["zero"] = "FSDP full shard";
   object["mfu"] = 50;
   object["hfu"] = 55;
   EXPECT_EQ(read(object).layout.recompute, Recompute::Full);
-  EXPECT_NEAR(read(object).layout.recomputeShare, 0.3, 1e-12);
+  EXPECT_EQ(read(object).layout.recomputeBlocks, 5);
 }
 
 TEST(LedgerRowTest, ErrorsNameRowKeyAndValue) {
