@@ -67,7 +67,7 @@ static std::vector<TrainLayout> getSample(const Input &input, int64_t step) {
   request.constraints.push_back(check(parseConstraint("cp<=8", false)));
   request.constraints.push_back(
       check(parseConstraint("micro-batch<=4", false)));
-  request.constraints.push_back(check(parseConstraint("sp=1", false)));
+  request.constraints.push_back(check(parseConstraint("sp=true", false)));
   enumerateLayouts(input.model, input.machine, request,
                    [&](const TrainLayout &layout) {
                      if (number++ % step == 0)

@@ -78,6 +78,13 @@ static double getExchangeTime(const Machine &machine, Group group, double bytes,
   return std::max(forwarded, crossing);
 }
 
+/// Seconds of a group, but no less than of as many devices as near to each
+/// other as can be, so that the usual order of axes bounds all others.
+template <typename Time>
+static double getScattered(Group group, Group near, Time time) {
+  return group == near ? time(near) : std::max(time(near), time(group));
+}
+
 CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   const Block &block = *cut.block;
   const Device &device = machine.device;
@@ -196,8 +203,12 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     outputs += routed * (matrices * expertWidth + h);
     expertWeights = block.getExpertParameters(model.hidden) / double(cut.ep) /
                     double(cut.expertTp);
-    double exchange = 2 * getExchangeTime(machine, cut.expertGroup, moved,
-                                          double(block.expertsPerToken));
+    double exchange =
+        2 *
+        getScattered(cut.expertGroup, {cut.ep, cut.expertTp}, [&](Group group) {
+          return getExchangeTime(machine, group, moved,
+                                 double(block.expertsPerToken));
+        });
     // Routing, permutation and the exchange launch several times the kernels
     // of a dense block.
     cost.launches = 6;
@@ -243,31 +254,35 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   // Communication over tp: two regions in a block.
   double full = tokens * h * activationBytes;
   Group tensor{cut.tp, 1};
-  auto collective = [&](CollectiveKind kind, Group group, double bytes) {
-    return getCollectiveTime(machine, kind, group, bytes);
+  auto collective = [&](CollectiveKind kind, double bytes) {
+    return getCollectiveTime(machine, kind, tensor, bytes);
   };
-  double region =
-      cut.sequenceParallel
-          ? collective(CollectiveKind::AllGather, tensor, full) +
-                collective(CollectiveKind::ReduceScatter, tensor, full)
-          : collective(CollectiveKind::AllReduce, tensor, full);
+  double region = cut.sequenceParallel
+                      ? collective(CollectiveKind::AllGather, full) +
+                            collective(CollectiveKind::ReduceScatter, full)
+                      : collective(CollectiveKind::AllReduce, full);
   cost.tensorForward = cost.tensorBackward = 2 * region;
 
   // Communication over cp.
   if (cut.cp > 1) {
-    Group context = cut.contextGroup;
+    auto collective = [&](CollectiveKind kind, double bytes) {
+      return getScattered(cut.contextGroup, {cut.cp, cut.tp}, [&](Group group) {
+        return getCollectiveTime(machine, kind, group, bytes);
+      });
+    };
     double keys = full / h * keysAndValues * double(cut.cp);
     switch (cut.contextKind) {
     case ContextKind::AllGather:
-      cost.contextForward =
-          collective(CollectiveKind::AllGather, context, keys);
+      cost.contextForward = collective(CollectiveKind::AllGather, keys);
       cost.contextBackward =
-          cost.contextForward +
-          collective(CollectiveKind::ReduceScatter, context, keys);
+          cost.contextForward + collective(CollectiveKind::ReduceScatter, keys);
       break;
     case ContextKind::Ring: {
       // Blocks of keys travel beside the attention of the block before.
-      double step = getSendTime(machine, context, keys / double(cut.cp));
+      double step =
+          getScattered(cut.contextGroup, {cut.cp, cut.tp}, [&](Group group) {
+            return getSendTime(machine, group, keys / double(cut.cp));
+          });
       double hops = double(cut.cp - 1);
       cost.contextForward =
           std::max(0., hops * step - attention[0] * hops / double(cut.cp));
@@ -279,7 +294,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
       double moved = full / h * (queries + keysAndValues + mixed) *
                      double(cut.cp) / double(cut.cp);
       cost.contextForward = cost.contextBackward =
-          collective(CollectiveKind::AllToAll, context, moved);
+          collective(CollectiveKind::AllToAll, moved);
       break;
     }
     }
@@ -360,10 +375,7 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
                                              : CollectiveKind::AllReduce,
                         tensor, full);
   cost.denseParameters = model.tied ? 0 : double(model.vocab) / cut.tp * h;
-  // Logits in f32, and in bf16 if that is what their product writes, are kept;
-  // their probabilities and gradient meet.
-  double kept = work.dtype == DType::F32 ? 4 : 6;
-  cost.activations = kept * logits + 2 * full;
-  cost.workingSet = kept * logits;
+  cost.activations = getLogitBytes() * logits + 2 * full;
+  cost.workingSet = getLogitBytes() * logits;
   return cost;
 }

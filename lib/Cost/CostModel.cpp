@@ -14,17 +14,20 @@ static double getOptimizerBytes(const Workload &work) {
   return 4 + 4 + 24 + (work.dtype == DType::F32 ? 0 : 2);
 }
 
+static constexpr double infinity = std::numeric_limits<double>::infinity();
+
 namespace {
 /// What runs beside compute: hides up to `window`, slows it, shows the rest.
 struct Overlapped {
   double exposed, slowdown;
+  double left; ///< of the window
 };
 } // namespace
 
 static Overlapped overlap(double communication, double window, double share,
                           double slowdown) {
   double hidden = std::min(communication * share, window);
-  return {communication - hidden, hidden * slowdown};
+  return {communication - hidden, hidden * slowdown, window - hidden};
 }
 
 /// What the host adds to `busy` seconds of device work that it takes `host`
@@ -77,15 +80,14 @@ size_t CostModel::CutHash::operator()(const Cut &cut) const {
   return size_t(hash);
 }
 
-const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
-                                                    const TrainLayout &layout,
-                                                    Recompute recompute) {
-  Cut cut{&block,
-          layout.tp,
-          layout.cp,
-          block.isSparse() ? layout.ep : 1,
-          block.isSparse() ? layout.expertTp : 1,
-          layout.microBatch,
+CostModel::Cut CostModel::getCut(const Block &block, const TrainLayout &layout,
+                                 Recompute recompute) const {
+  return {&block,
+          int32_t(layout.tp),
+          int32_t(layout.cp),
+          int32_t(block.isSparse() ? layout.ep : 1),
+          int32_t(block.isSparse() ? layout.expertTp : 1),
+          int32_t(layout.microBatch),
           layout.getContextGroup(),
           block.isSparse() ? layout.getRankGroup(layout.ep, layout.expertTp)
                            : Group(),
@@ -93,6 +95,12 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
           layout.contextKind,
           recompute,
           recompute == Recompute::Selective ? layout.recomputedModules : 0};
+}
+
+const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
+                                                    const TrainLayout &layout,
+                                                    Recompute recompute) {
+  Cut cut = getCut(block, layout, recompute);
   auto [at, isNew] = cache.try_emplace(cut);
   if (!isNew)
     return at->second;
@@ -111,9 +119,8 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
   // The device waits for the host where its kernels are too short.
   double host = profile.hostPerBlock * cost.launches;
   double hostForward = getWait(host, cost.forward + forwardComm);
-  double hostBackward =
-      getWait(host * (recompute == Recompute::Full ? 2.2 : 1.2),
-              backward + backwardComm);
+  double hostAgain = host * (recompute == Recompute::Full ? 2.2 : 1.2);
+  double hostBackward = getWait(hostAgain, backward + backwardComm);
   StageCost &stage = at->second;
   stage.host = hostForward + hostBackward;
   stage.forward = cost.forward + forwardComm + hostForward;
@@ -158,12 +165,47 @@ CostModel::StageCost CostModel::getWholeModel(const TrainLayout &layout,
   return sum;
 }
 
-double CostModel::getLeastBlock(const TrainLayout &layout) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const Block *kind : kinds)
-    least = std::min(least,
-                     getBlockCost(*kind, layout, Recompute::None).getTime());
-  return least;
+const CostModel::Floor &CostModel::getFloor(const TrainLayout &layout,
+                                            Recompute recompute) {
+  auto isCutLike = [&](const TrainLayout &other) {
+    return layout.tp == other.tp && layout.cp == other.cp &&
+           layout.dp == other.dp && layout.pp == other.pp &&
+           layout.ep == other.ep && layout.expertTp == other.expertTp &&
+           layout.microBatch == other.microBatch &&
+           layout.sequenceParallel == other.sequenceParallel &&
+           layout.contextKind == other.contextKind;
+  };
+  // Orders below a branch cut blocks alike.
+  if (!isCutLike(floorLayout) ||
+      (layout.order != floorLayout.order &&
+       (layout.getContextGroup() != floorLayout.getContextGroup() ||
+        layout.getRankGroup(layout.ep, layout.expertTp) !=
+            floorLayout.getRankGroup(layout.ep, layout.expertTp)))) {
+    floorLayout = layout;
+    floors.clear();
+    headTime = getBlockCost(head, layout, Recompute::None).getTime();
+    embeddingWeights =
+        getBlockCost(embedding, layout, Recompute::None).denseParameters;
+  }
+  unsigned key =
+      unsigned(recompute) + (recompute == Recompute::Selective
+                                 ? unsigned(layout.recomputedModules) << 2
+                                 : 0);
+  for (const auto &[known, floor] : floors)
+    if (known == key)
+      return floor;
+  Floor floor{infinity, infinity, infinity, infinity, infinity};
+  for (const Block *kind : kinds) {
+    const StageCost &cost = getBlockCost(*kind, layout, recompute);
+    floor.time = std::min(floor.time, cost.getTime());
+    floor.activations = std::min(floor.activations, cost.activations);
+    floor.workingSet = std::min(floor.workingSet, cost.workingSet);
+    floor.denseParameters =
+        std::min(floor.denseParameters, cost.denseParameters);
+    floor.expertParameters =
+        std::min(floor.expertParameters, cost.expertParameters);
+  }
+  return floors.emplace_back(key, floor).second;
 }
 
 double CostModel::getTimeBound(const TrainLayout &layout) {
@@ -171,7 +213,7 @@ double CostModel::getTimeBound(const TrainLayout &layout) {
   // Some device computes as much as the mean does, and as the most blocks do.
   double share = std::ceil(double(kindOf.size()) / double(layout.pp));
   double slowest = std::max(sum.getTime() / double(layout.pp),
-                            share * getLeastBlock(layout));
+                            share * getFloor(layout, Recompute::None).time);
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
   double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
@@ -182,25 +224,56 @@ double CostModel::getTimeBound(const TrainLayout &layout) {
           getStreamTime(machine.device, updated * getOptimizerBytes(work)));
 }
 
-double CostModel::getMemoryBound(const TrainLayout &layout) {
-  // All of the state cut over all ranks, and one micro-batch.
-  StageCost sum = getWholeModel(layout, Recompute::Full);
-  double state = sum.denseParameters / double(layout.dp * layout.cp) +
-                 sum.expertParameters / double(getExpertRanks(layout));
-  return (1 - 1e-9) *
-         (state * (work.getParameterBytes() + profile.gradientBytes +
-                   work.getStateBytes()) +
-          sum.activations) /
-         double(layout.pp);
+double CostModel::getMemoryBound(const TrainLayout &layout) const {
+  // State is cut over all ranks. Of a micro-batch each block keeps its input,
+  // and the head its logits.
+  double h = double(model.hidden), tp = double(layout.tp);
+  double dense = double(model.vocab) * (model.tied ? 1 : 2) * h / tp;
+  double experts = 0, least = infinity, most = 0;
+  double weight = work.getParameterBytes(), pp = double(layout.pp);
+  double bytes = weight + profile.gradientBytes + work.getStateBytes();
+  double ranks = double(layout.dp * layout.cp);
+  double expertRanks = double(getExpertRanks(layout));
+  for (size_t kind = 0; kind != kinds.size(); ++kind) {
+    double routed = kinds[kind]->getExpertParameters(model.hidden);
+    double other = (kinds[kind]->getParameters(model.hidden) - routed) / tp;
+    routed /= double(layout.ep * layout.expertTp);
+    dense += double(kindCounts[kind]) * other;
+    experts += double(kindCounts[kind]) * routed;
+    least = std::min(least, other + routed);
+    // Some stage has this many blocks of the kind.
+    most = std::max(most, std::ceil(double(kindCounts[kind]) / pp) * bytes *
+                              (other / ranks + routed / expertRanks));
+  }
+  double cut = dense / ranks + experts / expertRanks;
+  double tokens =
+      double(layout.microBatch) * double(work.seqLen) / double(layout.cp);
+  double inputs =
+      double(kindOf.size()) * h * work.getParameterBytes() / (layout.sequenceParallel ? tp : 1);
+  double logits = getLogitBytes() * double(model.vocab) / tp;
+  double mean = (cut * bytes + tokens * (inputs + logits)) / pp;
+  // Below ZeRO 3 parameters are whole; with it a block's are, and its gradient,
+  // but at ends without a block.
+  double inner = layout.pp == 1 ? 1 : std::max(pp - 2, 1.) / pp;
+  double whole =
+      std::min(weight * (dense + experts - cut) / pp,
+               inner * least * (2 * weight + profile.gradientBytes));
+  return (1 - 1e-9) * std::max({mean + whole, most, tokens * logits});
 }
 
 void CostModel::buildStages(const TrainLayout &layout) {
+  // The order of axes matters to blocks by their groups only.
   TrainLayout key = layout;
   key.zero = 0;
   key.zeroGroup = 0;
-  if (key == built)
+  key.order = AxisOrder();
+  Group context = layout.getContextGroup();
+  Group experts = layout.getRankGroup(layout.ep, layout.expertTp);
+  if (key == built && context == builtContext && experts == builtExperts)
     return;
   built = key;
+  builtContext = context;
+  builtExperts = experts;
   played = false;
   PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
                       getMicroBatches(layout)};
@@ -241,14 +314,11 @@ void CostModel::buildStages(const TrainLayout &layout) {
   if (model.tied && shape.getStage(all - 1) != 0)
     stages[size_t(shape.getStage(all - 1))].denseParameters +=
         double(model.vocab) / double(layout.tp) * double(model.hidden);
+  kept.resize(chunks.size());
+  for (size_t i = 0; i != chunks.size(); ++i)
+    kept[i] = chunks[i].activations;
   inFlight.resize(stages.size());
-  kept.resize(size_t(shape.chunks));
-  for (int64_t stage = 0; stage != layout.pp; ++stage) {
-    for (int64_t chunk = 0; chunk != shape.chunks; ++chunk)
-      kept[size_t(chunk)] =
-          chunks[size_t(shape.getVirtualStage(stage, chunk))].activations;
-    inFlight[size_t(stage)] = pipeline.getPeak(shape, stage, kept);
-  }
+  pipeline.getPeaks(shape, kept, inFlight);
 }
 
 double CostModel::getSend(const TrainLayout &layout) const {
@@ -276,15 +346,124 @@ static std::pair<int64_t, int64_t> getMostBlocks(const TrainLayout &layout,
   return {most, last + (layout.virtualStages - 1) * fewest};
 }
 
-double CostModel::getScheduleBound(const TrainLayout &layout, double enough) {
-  auto [most, last] = getMostBlocks(layout, int64_t(kindOf.size()));
-  double block = getLeastBlock(layout);
-  double end = getBlockCost(head, layout, Recompute::None).getTime();
-  double busy =
-      std::max(double(most) * block, double(last) * block + end) *
-      (double(work.globalBatch) / double(layout.dp * layout.microBatch));
-  if (double bound = (1 - 1e-9) * (busy + profile.hostPerStep); bound > enough)
-    return bound;
+double CostModel::getDataFloor(const TrainLayout &layout) {
+  bool reducesOften =
+      layout.zero == 3 || (layout.zero == 2 && getMicroBatches(layout) > 1);
+  if (!reducesOften)
+    return 0;
+  const Floor &floor = getFloor(layout, Recompute::None);
+  double most = std::ceil(double(kindOf.size()) / double(layout.pp));
+  StageCost stage;
+  stage.denseParameters = most * floor.denseParameters;
+  stage.expertParameters = most * floor.expertParameters;
+  double gradients = getDataTime(layout, stage, CollectiveKind::ReduceScatter,
+                                 profile.gradientBytes);
+  if (layout.zero == 2)
+    return gradients;
+  return gradients +
+         2 * getDataTime(layout, stage, CollectiveKind::AllGather,
+                         work.getParameterBytes());
+}
+
+double CostModel::getBusyBound(const TrainLayout &layout, double data) {
+  int64_t blocks = int64_t(kindOf.size());
+  auto [most, last] = getMostBlocks(layout, blocks);
+  double block = getFloor(layout, Recompute::None).time;
+  if (layout.recompute != Recompute::None) {
+    // Of b blocks of a virtual stage at least b * count / most recompute.
+    double again = layout.recomputeBlocks == 0
+                       ? 1
+                       : double(layout.recomputeBlocks) /
+                             double(layout.getMostBlocks(blocks));
+    block += again * (getFloor(layout, layout.recompute).time - block);
+  }
+  double own = double(most) * block;
+  // What runs beside compute slows it down.
+  own += data - (1 - profile.overlapSlowdown) *
+                    std::min(data * profile.dataOverlap, own);
+  double end = double(last) * block + headTime;
+  double microBatches =
+      double(work.globalBatch) / double(layout.dp * layout.microBatch);
+  double seconds = std::max(own, end) * microBatches;
+  // The last stage waits for a micro-batch to come, and the others for it to
+  // come back.
+  if (layout.pp > 1 &&
+      !PipelineShape{.schedule = layout.schedule}.splitsBackward()) {
+    int64_t all = layout.pp * layout.virtualStages;
+    int64_t first = layout.getNumBlocks(0, blocks);
+    int64_t inner = blocks - first - layout.getNumBlocks(all - 1, blocks);
+    int64_t before =
+        first + (all > 2 ? (layout.pp - 2) * (inner / (all - 2)) : 0);
+    seconds = std::max(seconds, end * microBatches + double(before) * block);
+  }
+  return (1 - 1e-9) * (seconds + profile.hostPerStep);
+}
+
+double CostModel::getWorkingSet(const TrainLayout &layout) {
+  double stages = double(layout.pp);
+  double inner = layout.pp == 1 ? 1 : std::max(stages - 2, 1.) / stages;
+  return (1 - 1e-9) * inner * getFloor(layout, Recompute::None).workingSet;
+}
+
+StateFloor CostModel::getStateFloor(const TrainLayout &layout) {
+  const Floor &floor = getFloor(layout, Recompute::None);
+  auto split = [&](int zero, double bytes) {
+    bool cuts = layout.zero >= zero;
+    double dense = bytes / (cuts ? double(getShards(layout)) : 1);
+    double expert = bytes / (cuts ? double(getExpertRanks(layout)) : 1);
+    return std::pair(dense, expert);
+  };
+  StateFloor state;
+  for (auto [dense, expert] :
+       {split(3, work.getParameterBytes()),
+        split(2, profile.gradientBytes), split(1, work.getStateBytes())}) {
+    state.block +=
+        dense * floor.denseParameters + expert * floor.expertParameters;
+    state.embedding += dense * embeddingWeights;
+  }
+  return state;
+}
+
+MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
+  PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
+                      getMicroBatches(layout)};
+  if (!(shape == peakShape)) {
+    peakShape = shape;
+    kept.assign(size_t(shape.getVirtualStages()), 1);
+    size_t count = size_t(std::min<int64_t>(layout.pp, 2));
+    pipeline.getPeaks(shape, kept,
+                      llvm::MutableArrayRef(peaks).take_front(count));
+  }
+  Floor plain = getFloor(layout, Recompute::None);
+  const Floor &other = getFloor(layout, layout.recompute);
+  double again = other.activations;
+  double workingSet = std::min(plain.workingSet, other.workingSet);
+  // A virtual stage at an end may have fewer blocks than the others.
+  int64_t blocks = int64_t(kindOf.size()), all = shape.getVirtualStages();
+  int64_t first = layout.getNumBlocks(0, blocks);
+  int64_t last = layout.getNumBlocks(all - 1, blocks);
+  int64_t inner = all > 2 ? (blocks - first - last) / (all - 2) : last;
+  MemoryFloor floor;
+  for (int64_t stage = 0; stage != std::min<int64_t>(layout.pp, 2); ++stage) {
+    bool isEnd = stage == 0 || layout.pp == 2;
+    int64_t each = !isEnd             ? inner
+                   : shape.chunks > 1 ? std::min({first, inner, last})
+                   : stage == 0       ? first
+                                      : last;
+    int64_t recompute = layout.recompute == Recompute::None ? 0
+                        : layout.recomputeBlocks == 0
+                            ? each
+                            : std::min(each, layout.recomputeBlocks);
+    floor.kept[size_t(stage)] =
+        workingSet +
+        peaks[size_t(stage)] * (double(each - recompute) * plain.activations +
+                                double(recompute) * again);
+    floor.blocks[size_t(stage)] = double(each * shape.chunks);
+  }
+  return floor;
+}
+
+double CostModel::getScheduleBound(const TrainLayout &layout) {
   buildStages(layout);
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
@@ -342,8 +521,7 @@ std::vector<MemoryUse> CostModel::getMemoryOfStages(const TrainLayout &layout) {
 }
 
 Estimate CostModel::price(const TrainLayout &layout) {
-  constexpr double any = std::numeric_limits<double>::infinity();
-  Estimate result = *tryPrice(layout, any);
+  Estimate result = *tryPrice(layout, infinity);
   if (layout.pp > 1) {
     // What sends add is what the step is shorter by without them.
     PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
@@ -373,6 +551,17 @@ PipelineStep CostModel::getPipelineStep(const TrainLayout &layout) {
 int64_t CostModel::getMicroBatches(const TrainLayout &layout) const {
   return std::max<int64_t>(work.globalBatch / (layout.dp * layout.microBatch),
                            1);
+}
+
+double CostModel::getDataTime(const TrainLayout &layout, const StageCost &stage,
+                              CollectiveKind kind, double bytes) const {
+  Group dense = layout.getRankGroup(getShards(layout), layout.tp);
+  Group experts =
+      layout.getRankGroup(getExpertRanks(layout), layout.ep * layout.expertTp);
+  return getCollectiveTime(machine, kind, dense,
+                           stage.denseParameters * bytes) +
+         getCollectiveTime(machine, kind, experts,
+                           stage.expertParameters * bytes);
 }
 
 std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
@@ -410,20 +599,24 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
     }
     double share = profile.dataOverlap, slow = profile.overlapSlowdown;
     double buckets = double(std::max<int64_t>(counts[i], 1));
-    double gradients = data(stage,
-                            layout.zero >= 1 ? CollectiveKind::ReduceScatter
-                                             : CollectiveKind::AllReduce,
-                            profile.gradientBytes);
+    double gradients =
+        getDataTime(layout, stage,
+                    layout.zero >= 1 ? CollectiveKind::ReduceScatter
+                                     : CollectiveKind::AllReduce,
+                    profile.gradientBytes);
     double parameters =
         layout.zero >= 1
-            ? data(stage, CollectiveKind::AllGather, work.getParameterBytes())
+            ? getDataTime(layout, stage, CollectiveKind::AllGather,
+                          work.getParameterBytes())
             : 0;
+    double left = 0; // of the last backward pass, with nothing beside it
     if (layout.zero == 2 && shape.microBatches > 1) {
       // To stay split, gradients are reduced after each micro-batch.
       Overlapped front =
           overlap(parameters, stage.forward * (1 - 1 / buckets), share, slow);
       Overlapped back = overlap(gradients, stage.backward, share, slow);
       extra[i].second = back.exposed + back.slowdown;
+      left = back.left;
       result.data = std::max(result.data, extra[i].second * microBatches);
       dataExposed[i] =
           gradients / buckets * share + front.exposed + front.slowdown;
@@ -434,6 +627,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
           overlap(parameters, stage.forward * (1 - 1 / buckets), share, slow);
       dataExposed[i] =
           back.exposed + front.exposed + back.slowdown + front.slowdown;
+      left = back.left;
     } else {
       // Each micro-batch gathers each block twice and scatters its gradient;
       // the first gather and the last scatter have nothing to hide behind.
@@ -441,6 +635,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
       Overlapped back =
           overlap(parameters + gradients, stage.backward, share, slow);
       double ends = (parameters + gradients) / buckets * share;
+      left = back.left;
       double each =
           front.exposed + back.exposed + front.slowdown + back.slowdown;
       // Gathered parameters are copied out of the collective's buffer, twice;
@@ -463,7 +658,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
           getCollectiveTime(machine, CollectiveKind::AllReduce, copies,
                             stage.denseParameters * profile.gradientBytes /
                                 double(layout.zeroGroup));
-      Overlapped rest = overlap(among, stage.backward, share, slow);
+      Overlapped rest = overlap(among, left, share, slow);
       dataExposed[i] += rest.exposed + rest.slowdown;
     }
   }
@@ -493,7 +688,9 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
     times[i].backwardInput = chunk.backward - chunk.weight + more;
     times[i].backwardWeight = chunk.weight;
   }
-  send = getSend(layout);
+  double hop = getSend(layout);
+  played &= hop == send;
+  send = hop;
 
   // The optimizer: gradient, master weight and moments read, all but the
   // gradient written, and the norm's pass over the gradient.

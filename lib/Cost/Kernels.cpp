@@ -62,8 +62,8 @@ int64_t cleave::getRanksInside(Group group, int64_t devices) {
   int64_t row = std::clamp<int64_t>(devices / group.stride, 1, group.ranks);
   if (row < group.ranks || group.outerRanks == 1)
     return row;
-  return row * std::clamp<int64_t>(devices / group.outerStride, 1,
-                                   group.outerRanks);
+  return row *
+         std::clamp<int64_t>(devices / group.outerStride, 1, group.outerRanks);
 }
 
 double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,

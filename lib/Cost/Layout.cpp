@@ -28,20 +28,20 @@ llvm::StringRef cleave::getName(AxisOrder order) {
   return names[size_t(order)];
 }
 
-llvm::StringRef cleave::getAxes(AxisOrder order) {
-  static constexpr llvm::StringRef axes[] = {"cdp", "cpd", "dcp",
-                                             "dpc", "pcd", "pdc"};
-  return axes[size_t(order)];
-}
-
 int64_t TrainLayout::getPipelineStride() const {
-  int64_t stride = tp;
-  for (char axis : getAxes(order)) {
-    if (axis == 'p')
-      break;
-    stride *= axis == 'c' ? cp : dp;
+  switch (order) {
+  case AxisOrder::ContextDataPipeline:
+  case AxisOrder::DataContextPipeline:
+    return tp * cp * dp;
+  case AxisOrder::ContextPipelineData:
+    return tp * cp;
+  case AxisOrder::DataPipelineContext:
+    return tp * dp;
+  case AxisOrder::PipelineContextData:
+  case AxisOrder::PipelineDataContext:
+    return tp;
   }
-  return stride;
+  return 1;
 }
 
 Group TrainLayout::getRankGroup(int64_t ranks, int64_t step) const {
@@ -56,8 +56,10 @@ Group TrainLayout::getRankGroup(int64_t ranks, int64_t step) const {
 }
 
 Group TrainLayout::getContextGroup() const {
-  llvm::StringRef axes = getAxes(order);
-  return getRankGroup(cp, axes.find('c') < axes.find('d') ? tp : tp * dp);
+  bool inside = order == AxisOrder::ContextDataPipeline ||
+                order == AxisOrder::ContextPipelineData ||
+                order == AxisOrder::PipelineContextData;
+  return getRankGroup(cp, inside ? tp : tp * dp);
 }
 
 int64_t TrainLayout::getNumBlocks(int64_t virtualStage, int64_t blocks) const {
@@ -81,6 +83,6 @@ int64_t TrainLayout::getMostBlocks(int64_t blocks) const {
   if (firstBlocks == even)
     return (blocks + all - 1) / all;
   int64_t inner = blocks - firstBlocks - lastBlocks;
-  return std::max({firstBlocks, lastBlocks,
-                   all > 2 ? (inner + all - 3) / (all - 2) : 0});
+  return std::max(
+      {firstBlocks, lastBlocks, all > 2 ? (inner + all - 3) / (all - 2) : 0});
 }

@@ -336,28 +336,43 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
   return extrapolate(first, second);
 }
 
-double PipelineModel::getPeak(const PipelineShape &shape, int64_t stage,
-                              llvm::ArrayRef<double> activations) {
-  if (shape.schedule == Schedule::GPipe || shape.chunks == 1) {
-    int64_t m = shape.microBatches, p = shape.stages;
-    if (shape.schedule == Schedule::GPipe)
-      return double(m) * activations[0];
-    if (shape.schedule == Schedule::OneFOneB)
-      return double(std::min(m, p - stage)) * activations[0];
-  }
+const PipelineModel::Compiled *
+PipelineModel::getForPeaks(const PipelineShape &shape) {
+  if (shape.schedule == Schedule::GPipe || shape.schedule == Schedule::OneFOneB)
+    return nullptr;
   // More micro-batches keep no more, unless all forward passes come first.
   PipelineShape known = shape;
-  int64_t p = shape.stages, many = getSample(shape).second;
-  if (shape.schedule != Schedule::Interleaved || shape.microBatches % p == 0)
-    known.microBatches = std::min(known.microBatches, many);
-  const std::vector<int32_t> &peaks = get(known).peaks[size_t(stage)];
+  if (shape.schedule != Schedule::Interleaved ||
+      shape.microBatches % shape.stages == 0)
+    known.microBatches = std::min(known.microBatches, getSample(shape).second);
+  return &get(known);
+}
+
+double PipelineModel::getPeak(const Compiled *program,
+                              const PipelineShape &shape, int64_t stage,
+                              llvm::ArrayRef<double> activations) const {
+  int64_t m = shape.microBatches, p = shape.stages;
+  if (shape.schedule == Schedule::GPipe)
+    return double(m) * activations[size_t(stage)];
+  if (shape.schedule == Schedule::OneFOneB)
+    return double(std::min(m, p - stage)) * activations[size_t(stage)];
+  const std::vector<int32_t> &peaks = program->peaks[size_t(stage)];
   double most = 0;
   size_t width = size_t(shape.chunks);
   for (size_t i = 0; i != peaks.size(); i += width) {
     double sum = 0;
     for (size_t chunk = 0; chunk != width; ++chunk)
-      sum += double(peaks[i + chunk]) * activations[chunk];
+      sum += double(peaks[i + chunk]) *
+             activations[size_t(shape.getVirtualStage(stage, int64_t(chunk)))];
     most = std::max(most, sum);
   }
   return most;
+}
+
+void PipelineModel::getPeaks(const PipelineShape &shape,
+                             llvm::ArrayRef<double> activations,
+                             llvm::MutableArrayRef<double> peaks) {
+  const Compiled *program = getForPeaks(shape);
+  for (size_t stage = 0; stage != peaks.size(); ++stage)
+    peaks[stage] = getPeak(program, shape, int64_t(stage), activations);
 }

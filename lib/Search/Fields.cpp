@@ -26,13 +26,12 @@ struct Field {
   std::vector<llvm::StringRef> names = {};
 
   /// Whether it has numbers beside names.
-  bool hasNumbers() const {
-    return int64_t(names.size()) <= most - least;
-  }
+  bool hasNumbers() const { return int64_t(names.size()) <= most - least; }
 };
 } // namespace
 
-template <typename E> static std::vector<llvm::StringRef> getNames(int count) {
+template <typename E>
+static std::vector<llvm::StringRef> getNames(int count) {
   std::vector<llvm::StringRef> names;
   for (int i = 0; i != count; ++i)
     names.push_back(getName(E(i)));
@@ -57,15 +56,26 @@ static const std::vector<Field> &getFields() {
       {"virtual-stages", "model chunks of a stage", MEMBER(virtualStages)},
       {"schedule", "of the pipeline", MEMBER(schedule), 0, 5,
        getNames<Schedule>(6)},
-      {"first-blocks", "blocks of the virtual stage with the embedding",
-       MEMBER(firstBlocks), TrainLayout::even, 1 << 24, {"even"}},
-      {"last-blocks", "blocks of the virtual stage with the head",
-       MEMBER(lastBlocks), TrainLayout::even, 1 << 24, {"even"}},
+      {"first-blocks",
+       "blocks of the virtual stage with the embedding",
+       MEMBER(firstBlocks),
+       TrainLayout::even,
+       1 << 24,
+       {"even"}},
+      {"last-blocks",
+       "blocks of the virtual stage with the head",
+       MEMBER(lastBlocks),
+       TrainLayout::even,
+       1 << 24,
+       {"even"}},
       {"ep", "expert-parallel degree, over the ranks of tp x cp x dp",
        MEMBER(ep)},
-      {"expert-tp", "tensor parallelism of experts, 1 or tp",
-       MEMBER(expertTp)},
-      {"sp", "Megatron's sequence parallelism", MEMBER(sequenceParallel), 0, 1,
+      {"expert-tp", "tensor parallelism of experts, 1 or tp", MEMBER(expertTp)},
+      {"sp",
+       "Megatron's sequence parallelism",
+       MEMBER(sequenceParallel),
+       0,
+       1,
        {"false", "true"}},
       {"zero", "ZeRO stage, over dp x cp", MEMBER(zero), 0, 3},
       {"shard-group", "ranks that share a copy of ZeRO; 0: all",
@@ -172,8 +182,8 @@ std::string cleave::getLegalValues(llvm::StringRef name) {
   }
   std::string text;
   if (!field.names.empty())
-    text = (field.hasNumbers() ? "" : "one of ") +
-           llvm::join(field.names, ", ");
+    text =
+        (field.hasNumbers() ? "" : "one of ") + llvm::join(field.names, ", ");
   if (!field.hasNumbers())
     return text;
   if (!text.empty())

@@ -22,6 +22,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include <chrono>
 #include <map>
+#include <queue>
 
 using namespace cleave;
 
@@ -44,34 +45,46 @@ public:
                 ? double(machine.devices) * machine.device.pricePerHour / 3600
                 : 1;
     pipelinesOf.clear();
-    std::vector<Branch> branches;
-    collect(space, costs, branches);
-    llvm::sort(branches, [](const Branch &a, const Branch &b) {
-      return std::tie(a.bound, a.index) < std::tie(b.bound, b.index);
-    });
-    for (const Branch &branch : branches) {
-      if (branch.bound > getWorst())
-        break;
-      if (costs.getMemoryBound(branch.layout) > limit)
+    branches = {};
+    layouts.clear();
+    collect(space, costs);
+    place[0] = number;
+    // A first round tries little of each branch and finds something to beat.
+    std::vector<Branch> promising;
+    while (!branches.empty() && branches.top().bound <= getWorst()) {
+      Branch branch = branches.top();
+      branches.pop();
+      if (!branch.isExact) {
+        addOrders(space, costs, branch);
         continue;
-      order[0] = number;
-      order[1] = branch.index;
-      expand(space, costs, branch.layout);
+      }
+      promising.push_back(branch);
+      expand(space, costs, branch, /*usualOnly=*/true);
     }
+    for (const Branch &branch : promising)
+      if (branch.bound <= getWorst())
+        expand(space, costs, branch, /*usualOnly=*/false);
   }
 
   SearchResult result;
 
 private:
   /// Of equal values the first in this order is better: machine, branch,
-  /// pipeline, ZeRO, way to recompute, number of blocks that do.
-  using Place = std::array<int64_t, 6>;
+  /// pipeline, ZeRO, way to recompute, number of blocks that do, order of
+  /// axes.
+  using Place = std::array<int64_t, 7>;
   using Key = std::pair<double, Place>;
 
   struct Branch {
-    TrainLayout layout; ///< with the first of all below it
-    int64_t index;      ///< in the order of enumeration
     double bound;
+    int64_t index; ///< in the order of enumeration
+    size_t layout; ///< in `layouts`: with the first of all below it
+    bool isExact;  ///< false: stands for all but the first of its orders
+    AxisOrder order;
+
+    bool operator<(const Branch &other) const {
+      return std::tie(bound, index) > std::tie(other.bound, other.index);
+    }
   };
 
   /// Values above this one are of no use.
@@ -110,8 +123,9 @@ private:
                     none ? 0 : pipeline.getMostBlocks(model.getNumBlocks()));
   }
 
-  void collect(const Space &space, CostModel &costs,
-               std::vector<Branch> &branches) {
+  void collect(const Space &space, CostModel &costs) {
+    std::vector<Branch> all;
+    int64_t number = 0;
     std::map<std::pair<int64_t, int64_t>, int64_t> zerosOf;
     space.visit([&](const TrainLayout &layout) {
       auto [count, isNew] = zerosOf.try_emplace({layout.dp, layout.cp});
@@ -119,40 +133,136 @@ private:
         space.getZeros(zeros, layout);
         count->second = int64_t(zeros.size());
       }
-      result.space += getPipelines(space, layout).recomputes * count->second;
-      double bound = seeksMemory() ? costs.getMemoryBound(layout)
-                                   : costs.getTimeBound(layout) * price;
-      branches.push_back({layout, int64_t(branches.size()), bound});
+      space.getOrders(orders, layout, /*all=*/true);
+      result.space += getPipelines(space, layout).recomputes * count->second *
+                      int64_t(orders.size());
+      ++number;
+      if (costs.getMemoryBound(layout) > limit)
+        return;
+      space.getHeads(heads, layout);
+      int64_t index = number * numAxisOrders;
+      layouts.push_back(layout);
+      Branch branch{getBound(costs, layout), index, layouts.size() - 1, true,
+                    layout.order};
+      all.push_back(branch);
+      // Memory is the same in all orders, and the first is the best.
+      if (heads.size() == 1 || seeksMemory())
+        return;
+      ++branch.index;
+      branch.isExact = false;
+      TrainLayout usual = layout;
+      usual.order = AxisOrder();
+      branch.bound = getBound(costs, usual);
+      all.push_back(branch);
     });
+    branches = std::priority_queue(std::less<Branch>(), std::move(all));
   }
 
-  void expand(const Space &space, CostModel &costs, const TrainLayout &branch) {
+  void addOrders(const Space &space, CostModel &costs, Branch branch) {
+    TrainLayout layout = layouts[branch.layout];
+    space.getHeads(heads, layout);
+    branch.isExact = true;
+    for (size_t i = 1; i != heads.size(); ++i) {
+      branch.order = layout.order = heads[i];
+      branch.bound = getBound(costs, layout);
+      branches.push(branch);
+      ++branch.index;
+    }
+  }
+
+  double getBound(CostModel &costs, const TrainLayout &layout) const {
+    return seeksMemory()
+               ? costs.getMemoryBound(layout) + costs.getWorkingSet(layout)
+               : costs.getTimeBound(layout) * price;
+  }
+
+  void expand(const Space &space, CostModel &costs, const Branch &from,
+              bool usual) {
+    TrainLayout branch = layouts[from.layout];
+    branch.order = from.order;
+    place[1] = from.index;
+    usualOnly = usual;
     space.getZeros(zeros, branch);
+    space.getOrders(orders, branch);
+    if (seeksMemory())
+      orders.resize(1);
+    dataFloors.assign(zeros.size(), -1);
+    states.clear();
+    for (const TrainLayout &zero : zeros)
+      states.push_back(costs.getStateFloor(zero));
     const std::vector<TrainLayout> &pipelines =
         getPipelines(space, branch).options;
     for (size_t i = 0; i != pipelines.size(); ++i) {
+      if (usualOnly && !isUsual(pipelines[i]))
+        continue;
       TrainLayout layout = branch;
       layout.schedule = pipelines[i].schedule;
       layout.virtualStages = pipelines[i].virtualStages;
       layout.firstBlocks = pipelines[i].firstBlocks;
       layout.lastBlocks = pipelines[i].lastBlocks;
-      order[2] = int64_t(i);
+      place[2] = int64_t(i);
       expandPipeline(space, costs, layout);
     }
   }
 
-  bool isTooSlow(CostModel &costs, const TrainLayout &layout) {
-    double enough = getWorst() / price;
-    return !seeksMemory() && costs.getScheduleBound(layout, enough) > enough;
+  /// Bytes that a layout may need.
+  double getMostBytes() const {
+    return seeksMemory() ? std::min(limit, getWorst()) : limit;
+  }
+
+  /// The few pipelines below most branches that something good is among.
+  static bool isUsual(const TrainLayout &pipeline) {
+    return pipeline.firstBlocks == TrainLayout::even &&
+           (pipeline.pp == 1 || pipeline.schedule == Schedule::ZeroBubbleH1 ||
+            pipeline.schedule == Schedule::ZeroBubbleV);
+  }
+
+  bool isTooLarge(CostModel &costs, const TrainLayout &layout) const {
+    return costs.getMemory(layout).getTotal() > getMostBytes();
+  }
+
+  bool isTooBusy(CostModel &costs, TrainLayout layout, size_t zero) {
+    if (seeksMemory() || layout.zero < 2)
+      return false;
+    double &data = dataFloors[zero];
+    if (data < 0) {
+      data = infinity;
+      for (AxisOrder order : orders) {
+        layout.order = order;
+        data = std::min(data, costs.getDataFloor(layout));
+      }
+    }
+    return costs.getBusyBound(layout, data) > getMostSeconds();
+  }
+
+  /// Seconds that a layout may take.
+  double getMostSeconds() const {
+    return seeksMemory() ? infinity : getWorst() / price;
   }
 
   void expandPipeline(const Space &space, CostModel &costs,
                       const TrainLayout &pipeline) {
-    if (isTooSlow(costs, pipeline))
+    if (costs.getBusyBound(pipeline) > getMostSeconds())
+      return;
+    // With as little time and memory as there can be.
+    TrainLayout leanest = pipeline;
+    leanest.recompute = Recompute::Full;
+    MemoryFloor floor = costs.getMemoryFloor(leanest);
+    bool hopeless = true;
+    for (size_t zero = 0; zero != zeros.size() && hopeless; ++zero)
+      hopeless = floor.getTotal(states[zero]) > getMostBytes() ||
+                 isTooBusy(costs,
+                           Space::combine(pipeline, zeros[zero],
+                                          {Recompute::None, 0}, 0),
+                           zero);
+    if (hopeless)
       return;
     fits.assign(zeros.size(), false);
+    if (usualOnly)
+      for (size_t zero = 0; zero != zeros.size(); ++zero)
+        fits[zero] = zeros[zero].zeroGroup > 0 || zeros[zero].zero == 2;
     for (size_t way = 0; way != space.getWays().size(); ++way) {
-      order[4] = int64_t(way);
+      place[4] = int64_t(way);
       getCounts(space, pipeline, space.getWays()[way]);
       expandWay(costs, pipeline, space.getWays()[way]);
     }
@@ -162,55 +272,101 @@ private:
   /// and need no more memory, so each ZeRO is done once it is priced.
   void expandWay(CostModel &costs, const TrainLayout &pipeline,
                  const Way &way) {
+    auto combine = [&](size_t zero, int64_t count) {
+      return Space::combine(pipeline, zeros[zero], way, count);
+    };
+    // Numbers that take too long; those of which nothing fits.
+    counts.erase(llvm::partition_point(counts,
+                                       [&](int64_t count) {
+                                         return costs.getBusyBound(
+                                                    combine(0, count)) <=
+                                                getMostSeconds();
+                                       }),
+                 counts.end());
+    if (counts.empty())
+      return;
     done = fits;
-    for (size_t step = 0; step != counts.size(); ++step) {
-      size_t count = seeksMemory() ? counts.size() - 1 - step : step;
-      order[5] = int64_t(count);
-      TrainLayout layout = Space::combine(pipeline, zeros.front(), way,
-                                          counts[count]);
-      if (isTooSlow(costs, layout) || llvm::all_of(done, [](bool each) { return each; }))
+    MemoryFloor floor = costs.getMemoryFloor(combine(0, counts.back()));
+    for (size_t zero = 0; zero != zeros.size(); ++zero)
+      done[zero] = done[zero] ||
+                   floor.getTotal(states[zero]) > getMostBytes() ||
+                   isTooBusy(costs, combine(zero, counts.front()), zero) ||
+                   isTooLarge(costs, combine(zero, counts.back()));
+    if (seeksMemory())
+      std::reverse(counts.begin(), counts.end());
+    auto fitsSome = [&](int64_t count) {
+      MemoryFloor floor = costs.getMemoryFloor(combine(0, count));
+      for (size_t zero = 0; zero != zeros.size(); ++zero)
+        if (!done[zero] && floor.getTotal(states[zero]) <= getMostBytes() &&
+            !isTooLarge(costs, combine(zero, count)))
+          return true;
+      return false;
+    };
+    if (llvm::all_of(done, [](bool each) { return each; }))
+      return;
+    for (auto at = counts.begin(); at != counts.end(); ++at) {
+      // In ascending order the next of which something fits.
+      if (!seeksMemory())
+        at = std::partition_point(
+            at, counts.end(), [&](int64_t count) { return !fitsSome(count); });
+      if (at == counts.end() ||
+          costs.getScheduleBound(combine(0, *at)) > getMostSeconds())
         break;
+      // All of them come last.
+      place[5] = *at > 0 ? *at : std::numeric_limits<int64_t>::max();
       for (size_t zero = 0; zero != zeros.size(); ++zero) {
         if (done[zero])
           continue;
-        layout.zero = zeros[zero].zero;
-        layout.zeroGroup = zeros[zero].zeroGroup;
-        order[3] = int64_t(zero);
-        Outcome outcome = evaluate(costs, layout);
-        done[zero] = seeksMemory() ? outcome == Outcome::TooLarge
-                                   : outcome == Outcome::TooSlow ||
-                                         (outcome == Outcome::Priced &&
-                                          request.top == 1);
+        place[3] = int64_t(zero);
+        Outcome outcome = evaluate(costs, combine(zero, *at), zero);
+        done[zero] = seeksMemory()
+                         ? outcome == Outcome::TooLarge
+                         : outcome == Outcome::TooSlow ||
+                               (outcome == Outcome::Priced && request.top == 1);
+        // What fits without recomputation needs none.
+        fits[zero] |=
+            done[zero] && way.recompute == Recompute::None && !seeksMemory();
       }
     }
-    // What fits without recomputation needs none.
-    if (way.recompute == Recompute::None && !seeksMemory())
-      fits = done;
   }
 
   enum class Outcome { TooLarge, TooSlow, Priced };
 
-  Outcome evaluate(CostModel &costs, const TrainLayout &layout) {
-    ++result.evaluated;
-    double worst = getWorst();
-    if (costs.getMemory(layout).getTotal() >
-        (seeksMemory() ? std::min(limit, worst) : limit))
-      return Outcome::TooLarge;
-    double seconds = seeksMemory() ? infinity : worst / price;
-    std::optional<Estimate> estimate =
-        costs.tryPrice(layout, seconds * (1 + 1e-12));
-    if (!estimate)
+  Outcome evaluate(CostModel &costs, TrainLayout layout, size_t zero) {
+    if (isTooBusy(costs, layout, zero))
       return Outcome::TooSlow;
+    if (isTooLarge(costs, layout)) {
+      ++result.evaluated;
+      return Outcome::TooLarge;
+    }
+    Outcome outcome = Outcome::TooSlow;
+    for (size_t i = 0; i != orders.size(); ++i) {
+      layout.order = orders[i];
+      place[6] = int64_t(i);
+      if (evaluateOrder(costs, layout))
+        outcome = Outcome::Priced;
+    }
+    return outcome;
+  }
+
+  bool evaluateOrder(CostModel &costs, const TrainLayout &layout) {
+    ++result.evaluated;
+    std::optional<Estimate> estimate =
+        costs.tryPrice(layout, getMostSeconds() * (1 + 1e-12));
+    if (!estimate)
+      return false;
     double value =
         seeksMemory() ? estimate->memory.getTotal() : estimate->step * price;
-    Key key{value, order};
+    Key key{value, place};
+    if (found.count(key))
+      return true;
     if (int64_t(found.size()) >= request.top) {
       if (!(key < found.rbegin()->first))
-        return Outcome::TooSlow;
+        return false;
       found.erase(std::prev(found.end()));
     }
     found.emplace(key, Candidate{layout, *estimate, value});
-    return Outcome::Priced;
+    return true;
   }
 
   const Architecture &model;
@@ -218,11 +374,18 @@ private:
   double limit = 0, price = 1; ///< bytes; USD of a second of all devices, or 1
   std::map<std::pair<int64_t, int64_t>, Pipelines> pipelinesOf;
 
+  std::vector<TrainLayout> layouts;
+  std::priority_queue<Branch> branches; ///< the least bound on top
+
   // Of what is being expanded.
-  Place order;
+  bool usualOnly = false;
+  Place place;
   std::vector<TrainLayout> zeros;
   std::vector<int64_t> counts;
-  std::vector<char> done, fits; ///< by ZeRO
+  std::vector<AxisOrder> orders, heads;
+  std::vector<char> done, fits;   ///< by ZeRO
+  std::vector<StateFloor> states; ///< the same
+  std::vector<double> dataFloors; ///< the same, -1: not known yet
 
 public:
   std::map<Key, Candidate> found;

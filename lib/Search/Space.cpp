@@ -231,9 +231,13 @@ Space::Space(const Architecture &model, const Machine &machine,
     least = std::min(least, met);
   }
   mostFewer =
-      1 + int64_t(std::ceil(double(model.vocab) * double(model.hidden) / least));
+      int64_t(std::ceil(double(model.vocab) * double(model.hidden) / least));
 
   TrainLayout layout;
+  for (int i = 0; i != numAxisOrders; ++i) {
+    layout.order = AxisOrder(i);
+    allowedOrders[size_t(i)] = allows(layout, {"order"});
+  }
   for (auto [recompute, modules] :
        {std::pair(Recompute::None, unsigned(recomputeAttention)),
         {Recompute::Selective, recomputeAttention},
@@ -316,14 +320,20 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
 void Space::visitExperts(
     TrainLayout &layout,
     llvm::function_ref<void(const TrainLayout &)> visit) const {
+  std::vector<AxisOrder> heads;
   for (int64_t expertTp : {int64_t(1), layout.tp}) {
     layout.expertTp = expertTp;
     for (int64_t ep : expertDivisors) {
       layout.ep = ep;
       if (checkExperts(model, layout.tp, layout.tp * layout.cp * layout.dp, ep,
                        expertTp, nullptr) &&
-          allows(layout, {"ep", "expert-tp"}))
-        visitOrders(layout, visit);
+          allows(layout, {"ep", "expert-tp"})) {
+        getHeads(heads, layout);
+        if (heads.empty())
+          continue;
+        layout.order = heads.front();
+        visit(layout);
+      }
     }
     if (layout.tp == 1)
       break;
@@ -331,24 +341,64 @@ void Space::visitExperts(
   layout.ep = layout.expertTp = 1;
 }
 
-/// Orders that differ in axes of more than one device, the first of equals.
-void Space::visitOrders(
-    TrainLayout &layout,
-    llvm::function_ref<void(const TrainLayout &)> visit) const {
-  llvm::SmallVector<std::string, numAxisOrders> seen;
-  for (int i = 0; i != numAxisOrders; ++i) {
-    layout.order = AxisOrder(i);
-    std::string axes;
-    for (char axis : getAxes(layout.order))
-      if ((axis == 'c' ? layout.cp : axis == 'd' ? layout.dp : layout.pp) > 1)
-        axes += axis;
-    if (llvm::is_contained(seen, axes))
-      continue;
-    seen.push_back(axes);
-    if (allows(layout, {"order"}))
-      visit(layout);
+/// The axes of an order that have more than one device, as digits.
+static int getSignature(const TrainLayout &layout, AxisOrder order) {
+  static constexpr const char *axes[] = {"cdp", "cpd", "dcp",
+                                         "dpc", "pcd", "pdc"};
+  int signature = 0;
+  for (const char *axis = axes[size_t(order)]; *axis; ++axis) {
+    int64_t size = *axis == 'c'   ? layout.cp
+                   : *axis == 'd' ? layout.dp
+                                  : layout.pp;
+    if (size > 1)
+      signature = signature * 128 + *axis;
   }
-  layout.order = AxisOrder();
+  return signature;
+}
+
+llvm::SmallVector<AxisOrder, numAxisOrders>
+Space::getDifferentOrders(const TrainLayout &layout) const {
+  llvm::SmallVector<AxisOrder, numAxisOrders> orders;
+  llvm::SmallVector<int, numAxisOrders> seen;
+  for (int i = 0; i != numAxisOrders; ++i) {
+    int signature = getSignature(layout, AxisOrder(i));
+    if (llvm::is_contained(seen, signature) || !allowedOrders[size_t(i)])
+      continue;
+    seen.push_back(signature);
+    orders.push_back(AxisOrder(i));
+  }
+  return orders;
+}
+
+/// The groups that blocks' costs depend on.
+static std::pair<Group, Group> getGroups(const TrainLayout &layout) {
+  return {layout.getContextGroup(),
+          layout.getRankGroup(layout.ep, layout.expertTp)};
+}
+
+void Space::getHeads(std::vector<AxisOrder> &heads,
+                     const TrainLayout &branch) const {
+  heads.clear();
+  llvm::SmallVector<std::pair<Group, Group>, numAxisOrders> seen;
+  TrainLayout layout = branch;
+  for (AxisOrder order : getDifferentOrders(branch)) {
+    layout.order = order;
+    if (llvm::is_contained(seen, getGroups(layout)))
+      continue;
+    seen.push_back(getGroups(layout));
+    heads.push_back(order);
+  }
+}
+
+void Space::getOrders(std::vector<AxisOrder> &orders, const TrainLayout &branch,
+                      bool all) const {
+  orders.clear();
+  TrainLayout layout = branch;
+  for (AxisOrder order : getDifferentOrders(branch)) {
+    layout.order = order;
+    if (all || getGroups(layout) == getGroups(branch))
+      orders.push_back(order);
+  }
 }
 
 void Space::getCounts(std::vector<int64_t> &counts, int64_t blocks) const {
@@ -433,9 +483,11 @@ void cleave::enumerateLayouts(
   int64_t blocks = model.getNumBlocks();
   std::vector<TrainLayout> pipelines, zeros;
   std::vector<int64_t> counts;
+  std::vector<AxisOrder> orders;
   space.visit([&](const TrainLayout &branch) {
     space.getPipelines(pipelines, branch);
     space.getZeros(zeros, branch);
+    space.getOrders(orders, branch, /*all=*/true);
     for (TrainLayout &layout : pipelines)
       for (const TrainLayout &zero : zeros)
         for (const Way &way : space.getWays()) {
@@ -443,7 +495,11 @@ void cleave::enumerateLayouts(
                                       ? 0
                                       : layout.getMostBlocks(blocks));
           for (int64_t count : counts)
-            visit(Space::combine(layout, zero, way, count));
+            for (AxisOrder order : orders) {
+              TrainLayout leaf = Space::combine(layout, zero, way, count);
+              leaf.order = order;
+              visit(leaf);
+            }
         }
   });
 }

@@ -12,15 +12,16 @@ struct Way {
   unsigned modules;
 };
 
-/// Below a branch are pipelines (schedules, virtual stages, blocks of the ends),
-/// ZeRO stages with their groups, and ways to recompute with the number of
-/// blocks; each is chosen without regard to the others.
+/// A branch fixes tp, cp, dp, pp, ep, micro-batch and sequence parallelism.
+/// Below it are pipelines (schedules, virtual stages, blocks of the ends), ZeRO
+/// stages with their groups, ways to recompute with the number of blocks, and
+/// orders of axes; each is chosen without regard to the others.
 class Space {
 public:
   Space(const Architecture &model, const Machine &machine,
         const SearchRequest &request);
 
-  /// Every branch, whether or not it has legal layouts.
+  /// Every branch, whether or not it has legal layouts, with its first order.
   void visit(llvm::function_ref<void(const TrainLayout &)> visit) const;
 
   /// The choices below a branch; filled in place.
@@ -28,6 +29,11 @@ public:
                     const TrainLayout &branch) const;
   void getZeros(std::vector<TrainLayout> &options,
                 const TrainLayout &branch) const;
+  /// Orders of axes that differ in what blocks cost, the first of equals.
+  void getHeads(std::vector<AxisOrder> &heads, const TrainLayout &branch) const;
+  /// All orders, or those in which blocks cost what they do in the branch's.
+  void getOrders(std::vector<AxisOrder> &orders, const TrainLayout &branch,
+                 bool all = false) const;
   llvm::ArrayRef<Way> getWays() const { return ways; }
   /// How many of a virtual stage's `blocks` recompute, ascending; 0, the last
   /// one, is all of them.
@@ -42,8 +48,8 @@ private:
               std::initializer_list<llvm::StringRef> fields) const;
   void visitExperts(TrainLayout &layout,
                     llvm::function_ref<void(const TrainLayout &)> visit) const;
-  void visitOrders(TrainLayout &layout,
-                   llvm::function_ref<void(const TrainLayout &)> visit) const;
+  llvm::SmallVector<AxisOrder, numAxisOrders>
+  getDifferentOrders(const TrainLayout &layout) const;
   void addStages(std::vector<TrainLayout> &options, TrainLayout layout) const;
 
   const Architecture &model;
@@ -51,6 +57,7 @@ private:
   const SearchRequest &request;
   std::vector<int64_t> expertDivisors{1};
   std::vector<Way> ways;
+  std::array<bool, numAxisOrders> allowedOrders;
   int64_t mostFewer; ///< blocks that the ends may have fewer than an even share
 };
 

@@ -5,6 +5,7 @@
 #include "cleave/Cost/Architecture.h"
 #include "cleave/Cost/Kernels.h"
 #include "cleave/Cost/Pipeline.h"
+#include <array>
 #include <optional>
 #include <unordered_map>
 
@@ -65,6 +66,24 @@ struct MemoryUse {
   }
 };
 
+/// Bytes of parameters, gradients and optimizer state.
+struct StateFloor {
+  double block = 0, embedding = 0;
+};
+
+/// Least that the first two stages of a pipeline have: bytes beside the state,
+/// blocks.
+struct MemoryFloor {
+  std::array<double, 2> kept{}, blocks{};
+
+  /// Bytes that a device needs at least.
+  double getTotal(const StateFloor &state) const {
+    return (1 - 1e-9) *
+           std::max(kept[0] + blocks[0] * state.block + state.embedding,
+                    kept[1] + blocks[1] * state.block);
+  }
+};
+
 /// A priced layout. Seconds of one step; exposed parts add up to the step.
 struct Estimate {
   double step = 0;
@@ -101,18 +120,35 @@ public:
   std::vector<MemoryUse> getMemoryOfStages(const TrainLayout &layout);
 
   /// Seconds that no layout which differs from this one in its pipeline's
-  /// schedule and stages, ZeRO or recomputation takes less than.
+  /// schedule and stages, ZeRO or recomputation takes less than; in the usual
+  /// order, of other orders as well.
   double getTimeBound(const TrainLayout &layout);
-  /// Seconds that none which differs in ZeRO takes less than; a number above
-  /// `enough` may be less than what more work would find.
-  double getScheduleBound(const TrainLayout &layout, double enough);
+  /// The same for all that differ from this one in schedule, ZeRO and order
+  /// only, or, with what getDataFloor says of them, in schedule; nothing is
+  /// built for it.
+  double getBusyBound(const TrainLayout &layout, double data = 0);
+  /// Seconds that the busiest device's gradients and parameters travel for each
+  /// micro-batch at least.
+  double getDataFloor(const TrainLayout &layout);
+  /// The same for those which differ in ZeRO only.
+  double getScheduleBound(const TrainLayout &layout);
+  /// What a device keeps at least, whatever ZeRO does; nothing is built for it.
+  MemoryFloor getMemoryFloor(const TrainLayout &layout);
+  /// That of any block.
+  StateFloor getStateFloor(const TrainLayout &layout);
   /// Bytes that none which differs in schedule, stages, ZeRO or recomputation
   /// needs less than, on its fullest device.
-  double getMemoryBound(const TrainLayout &layout);
+  double getMemoryBound(const TrainLayout &layout) const;
+  /// Bytes that only live inside a block, at least; not in the bound above.
+  double getWorkingSet(const TrainLayout &layout);
 
   const Machine &getMachine() const { return machine; }
 
 private:
+  /// Bytes that the head keeps for a logit: in f32, and in bf16 if that is what
+  /// the product writes. Its probability and gradient meet them.
+  double getLogitBytes() const { return work.dtype == DType::F32 ? 4 : 6; }
+
   /// Seconds of one block (or of embedding and head) on one device for one
   /// micro-batch, and what it keeps for the backward pass.
   struct BlockCost {
@@ -129,7 +165,7 @@ private:
   /// What a block's cost depends on in a layout.
   struct Cut {
     const Block *block;
-    int64_t tp, cp, ep, expertTp, microBatch;
+    int32_t tp, cp, ep, expertTp, microBatch;
     Group contextGroup, expertGroup;
     bool sequenceParallel;
     ContextKind contextKind;
@@ -161,18 +197,27 @@ private:
     void add(const StageCost &other, double times);
   };
 
+  Cut getCut(const Block &block, const TrainLayout &layout,
+             Recompute recompute) const;
   const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,
                                 Recompute recompute);
   /// All blocks, embedding and head, as if one device had them.
   StageCost getWholeModel(const TrainLayout &layout, Recompute recompute);
-  /// Seconds of the quickest block for a micro-batch.
-  double getLeastBlock(const TrainLayout &layout);
+  /// Least that any block of the model takes, keeps and has of weights.
+  struct Floor {
+    double time, activations, workingSet, denseParameters, expertParameters;
+  };
+  const Floor &getFloor(const TrainLayout &layout, Recompute recompute);
   /// Fills `stages`, `chunks` and `counts`.
   void buildStages(const TrainLayout &layout);
   /// Calls `visit` with the memory of each stage of what was built.
   template <typename Visit>
   void visitMemory(const TrainLayout &layout, Visit visit) const;
   double getSend(const TrainLayout &layout) const;
+  /// Seconds of a collective of a stage's weights, of so many bytes each, over
+  /// the data-parallel ranks.
+  double getDataTime(const TrainLayout &layout, const StageCost &stage,
+                     CollectiveKind kind, double bytes) const;
   int64_t getMicroBatches(const TrainLayout &layout) const;
   BlockCost computeBlock(const Cut &cut) const;
   BlockCost computeEmbedding(const Cut &cut) const;
@@ -189,8 +234,17 @@ private:
   std::vector<int64_t> kindCounts;
   PipelineModel pipeline;
 
+  // Floors of one way to cut blocks.
+  TrainLayout floorLayout{.tp = 0};
+  std::vector<std::pair<unsigned, Floor>> floors;
+  double headTime = 0, embeddingWeights = 0;
+  // Most chunks that the first two stages of a pipeline keep.
+  PipelineShape peakShape{.stages = 0};
+  std::array<double, 2> peaks;
+
   // Of the layout that was priced last.
   TrainLayout built{.tp = 0};
+  Group builtContext, builtExperts;
   std::vector<StageCost> stages, chunks; ///< devices', virtual stages'
   std::vector<int64_t> counts;           ///< blocks of a device
   std::vector<StageTimes> times;

@@ -55,8 +55,6 @@ llvm::StringRef getName(ContextKind kind);
 llvm::StringRef getName(Recompute recompute);
 /// "tp-cp-dp-pp" ...
 llvm::StringRef getName(AxisOrder order);
-/// "cdp": the initials of the axes after tp.
-llvm::StringRef getAxes(AxisOrder order);
 
 /// The ranks of a collective: `ranks` of them, neighbours `stride` devices
 /// apart, or `outerRanks` such rows, `outerStride` devices apart.

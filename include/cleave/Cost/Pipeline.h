@@ -24,6 +24,7 @@ struct PipelineShape {
   int64_t stages = 1, chunks = 1, microBatches = 1;
 
   int64_t getVirtualStages() const { return stages * chunks; }
+  bool operator==(const PipelineShape &) const = default;
   /// The virtual stage that is a stage's chunk. Of 2 x 2, by stage: interleaved
   /// 0 2, 1 3; V-shaped 0 3, 1 2.
   int64_t getVirtualStage(int64_t stage, int64_t chunk) const;
@@ -75,10 +76,10 @@ public:
                     llvm::ArrayRef<StageTimes> times, double send,
                     std::vector<double> &starts, std::vector<double> &ends);
 
-  /// Most that a stage keeps at any time, if each micro-batch in flight of its
-  /// chunk c keeps activations[c].
-  double getPeak(const PipelineShape &shape, int64_t stage,
-                 llvm::ArrayRef<double> activations);
+  /// Most that the first stages keep at any time, if each micro-batch in flight
+  /// of a virtual stage keeps activations of it; as many stages as `peaks`.
+  void getPeaks(const PipelineShape &shape, llvm::ArrayRef<double> activations,
+                llvm::MutableArrayRef<double> peaks);
 
 private:
   struct Step {
@@ -95,6 +96,10 @@ private:
   };
 
   const Compiled &get(const PipelineShape &shape);
+  /// A program that keeps as much; none if it follows from the shape.
+  const Compiled *getForPeaks(const PipelineShape &shape);
+  double getPeak(const Compiled *program, const PipelineShape &shape,
+                 int64_t stage, llvm::ArrayRef<double> activations) const;
   double evaluate(const PipelineShape &shape, llvm::ArrayRef<StageTimes> times,
                   double send, std::vector<double> &starts,
                   std::vector<double> &ends);

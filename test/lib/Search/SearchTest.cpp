@@ -71,10 +71,10 @@ TEST(Search, EqualsBruteForce) {
     return *(values.begin() + random() % values.size());
   };
   int64_t solved = 0, refused = 0;
-  for (int instance = 0; instance != 600; ++instance) {
+  for (int instance = 0; instance != 500; ++instance) {
     int64_t heads = pick({4, 8, 16});
     Architecture model =
-        makeModel(pick({2, 3, 5, 8}), heads * pick({64, 128}), heads,
+        makeModel(pick({2, 3, 5}), heads * pick({64, 128}), heads,
                   pick({1, 2, 4}), pick({1024, 4096, 6000}));
     if (random() % 4 == 0) {
       BlockRun sparse = model.blocks.front();
@@ -88,10 +88,10 @@ TEST(Search, EqualsBruteForce) {
     model.tied = random() % 2;
     Machine machine =
         makeMachine((std::string(pick({0, 1}) ? "h100-sxm:" : "a100-80:") +
-                     std::to_string(pick({1, 2, 4, 6, 8, 16})))
+                     std::to_string(pick({1, 2, 4, 6, 8})))
                         .c_str());
     SearchRequest request =
-        makeRequest(machine, pick({512, 2048}), pick({4, 8, 12}));
+        makeRequest(machine, pick({512, 2048}), pick({4, 6, 36}));
     request.objective = random() % 4 ? Objective::Time : Objective::Memory;
     request.top = 3;
     if (random() % 2)
@@ -129,8 +129,8 @@ TEST(Search, EqualsBruteForce) {
 }
 
 /// The space itself against every combination of degrees that is legal. Ends
-/// have at most as many blocks fewer as the head is worth, and one; of orders
-/// that differ in axes of one device there is the first.
+/// have at most as many blocks fewer as the head is worth; of orders that
+/// differ in axes of one device there is the first.
 TEST(Search, SpaceIsWhatIsLegal) {
   Architecture model = makeModel(6, 512, 8, 2, 4096);
   model.vocab = 9000; // less than a block's weights
@@ -153,7 +153,7 @@ TEST(Search, SpaceIsWhatIsLegal) {
   TrainLayout at;
   auto visitWays = [&] {
     auto isEnd = [&](int64_t blocks, int64_t even) {
-      return blocks <= even && blocks >= even - 2;
+      return blocks <= even && blocks >= even - 1;
     };
     for (int64_t first = -1; first <= 6; ++first)
       for (int64_t last = -1; last <= 6; ++last)
@@ -194,14 +194,14 @@ TEST(Search, SpaceIsWhatIsLegal) {
           std::set<std::string> orders;
           for (int order = 0; order != numAxisOrders; ++order) {
             at.order = AxisOrder(order);
-            std::string axes = getAxes(at.order).str();
-            auto drop = [&](char axis, int64_t size) {
+            std::string axes = getName(at.order).str();
+            auto drop = [&](const char *axis, int64_t size) {
               if (size == 1)
-                axes.erase(axes.find(axis), 1);
+                axes.erase(axes.find(axis), 3);
             };
-            drop('c', at.cp);
-            drop('d', at.dp);
-            drop('p', at.pp);
+            drop("-cp", at.cp);
+            drop("-dp", at.dp);
+            drop("-pp", at.pp);
             if (!orders.insert(axes).second)
               continue;
             for (at.microBatch = 1; at.microBatch <= 8; ++at.microBatch)
