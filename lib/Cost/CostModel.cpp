@@ -248,16 +248,15 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
   double cut = dense / ranks + experts / expertRanks;
   double tokens =
       double(layout.microBatch) * double(work.seqLen) / double(layout.cp);
-  double inputs =
-      double(kindOf.size()) * h * work.getParameterBytes() / (layout.sequenceParallel ? tp : 1);
+  double inputs = double(kindOf.size()) * h * work.getParameterBytes() /
+                  (layout.sequenceParallel ? tp : 1);
   double logits = getLogitBytes() * double(model.vocab) / tp;
   double mean = (cut * bytes + tokens * (inputs + logits)) / pp;
   // Below ZeRO 3 parameters are whole; with it a block's are, and its gradient,
   // but at ends without a block.
   double inner = layout.pp == 1 ? 1 : std::max(pp - 2, 1.) / pp;
-  double whole =
-      std::min(weight * (dense + experts - cut) / pp,
-               inner * least * (2 * weight + profile.gradientBytes));
+  double whole = std::min(weight * (dense + experts - cut) / pp,
+                          inner * least * (2 * weight + profile.gradientBytes));
   return (1 - 1e-9) * std::max({mean + whole, most, tokens * logits});
 }
 
@@ -360,9 +359,8 @@ double CostModel::getDataFloor(const TrainLayout &layout) {
                                  profile.gradientBytes);
   if (layout.zero == 2)
     return gradients;
-  return gradients +
-         2 * getDataTime(layout, stage, CollectiveKind::AllGather,
-                         work.getParameterBytes());
+  return gradients + 2 * getDataTime(layout, stage, CollectiveKind::AllGather,
+                                     work.getParameterBytes());
 }
 
 double CostModel::getBusyBound(const TrainLayout &layout, double data) {
@@ -415,8 +413,8 @@ StateFloor CostModel::getStateFloor(const TrainLayout &layout) {
   };
   StateFloor state;
   for (auto [dense, expert] :
-       {split(3, work.getParameterBytes()),
-        split(2, profile.gradientBytes), split(1, work.getStateBytes())}) {
+       {split(3, work.getParameterBytes()), split(2, profile.gradientBytes),
+        split(1, work.getStateBytes())}) {
     state.block +=
         dense * floor.denseParameters + expert * floor.expertParameters;
     state.embedding += dense * embeddingWeights;
@@ -577,16 +575,6 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   if ((1 - 1e-9) * (own * microBatches + profile.hostPerStep) > seconds)
     return std::nullopt;
   Estimate result;
-  // Gradients and parameters over the data-parallel ranks.
-  Group dense = layout.getRankGroup(getShards(layout), layout.tp);
-  Group experts =
-      layout.getRankGroup(getExpertRanks(layout), layout.ep * layout.expertTp);
-  auto data = [&](const StageCost &stage, CollectiveKind kind, double bytes) {
-    return getCollectiveTime(machine, kind, dense,
-                             stage.denseParameters * bytes) +
-           getCollectiveTime(machine, kind, experts,
-                             stage.expertParameters * bytes);
-  };
 
   dataExposed.resize(stages.size());
   extra.assign(stages.size(), {0, 0});
@@ -605,10 +593,9 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
                                      : CollectiveKind::AllReduce,
                     profile.gradientBytes);
     double parameters =
-        layout.zero >= 1
-            ? getDataTime(layout, stage, CollectiveKind::AllGather,
-                          work.getParameterBytes())
-            : 0;
+        layout.zero >= 1 ? getDataTime(layout, stage, CollectiveKind::AllGather,
+                                       work.getParameterBytes())
+                         : 0;
     double left = 0; // of the last backward pass, with nothing beside it
     if (layout.zero == 2 && shape.microBatches > 1) {
       // To stay split, gradients are reduced after each micro-batch.

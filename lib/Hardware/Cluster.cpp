@@ -25,8 +25,11 @@ int64_t Cluster::getNumRanks() const {
 int64_t Cluster::getThreads(int64_t ranks) const {
   if (threadsPerDevice > 0)
     return threadsPerDevice;
-  int64_t cores = llvm::hardware_concurrency().compute_thread_count();
-  int64_t here = std::max<int64_t>(ranks / groups.front().nodes, 1);
+  const NodeGroup &nodes = groups.front();
+  int64_t cores = nodes.device
+                      ? nodes.device->cores
+                      : llvm::hardware_concurrency().compute_thread_count();
+  int64_t here = std::max<int64_t>(ranks / nodes.nodes, 1);
   return std::max<int64_t>(cores / here, 1);
 }
 

@@ -206,8 +206,8 @@ tool::measureCollectives(int ranks, std::vector<CollectiveSample> &samples) {
       [&](Communicator &communicator) -> Status {
         const runtime::Group *world = nullptr;
         CLEAVE_RETURN_IF_ERROR(communicator.getWorldGroup(world));
-        constexpr int64_t most = 8 << 20;
-        constexpr int rotations = 4;
+        constexpr int64_t most = 4 << 20;
+        const int rotations = std::clamp(64 / ranks, 1, 8);
         std::vector<Buffer> ins, outs;
         for (int i = 0; i != rotations; ++i) {
           ins.emplace_back(most);

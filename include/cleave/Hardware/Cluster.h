@@ -34,7 +34,8 @@ struct Cluster {
 
   /// Ranks; 0: as many as the layout needs.
   int64_t getNumRanks() const;
-  /// Compute threads of each of `ranks` ranks on this machine's cores.
+  /// Compute threads of each of `ranks` ranks on a CPU node's cores, or on this
+  /// machine's where nothing is said of them.
   int64_t getThreads(int64_t ranks) const;
   /// Fails, with the name, on what code cannot be generated for.
   llvm::Error checkCompiles() const;

@@ -261,7 +261,12 @@ TEST_F(ClusterTest, ProgramsAreCompiledForEqualCpus) {
   std::string mixed = write("mixed.json", R"({"version": 1, "groups":
       [{"device": "a100-80"}, {"device": "h100-sxm"}]})");
   EXPECT_NE(getProblem(mixed).find("a100-80 is no CPU"), std::string::npos);
-  EXPECT_EQ(getProblem(write("cpu.json", makeCpu(true))), "");
+  std::string cpu = write("cpu.json", makeCpu(true));
+  EXPECT_EQ(getProblem(cpu), "");
+  Cluster four = llvm::cantFail(parseCluster(cpu)); // cores of one node
+  EXPECT_EQ(four.getThreads(1), 4);
+  EXPECT_EQ(four.getThreads(2), 2);
+  EXPECT_EQ(four.getThreads(8), 1);
 }
 
 TEST_F(ClusterTest, ErrorsNameFileKeyValueAndLegalValues) {
