@@ -131,6 +131,20 @@ class SchemaTest(ToolTest):
                 definitions[part + "_change"]["properties"]["base"]["enum"],
                 names)
 
+    def test_fields_of_a_layout_are_those_of_estimate(self):
+        layout = load(ROOT, "docs", "schemas",
+                      "plan.schema.json")["$defs"]["layout"]["properties"]
+        help_text = self.run_tool("cleave", "estimate", "--help")
+        fields = re.findall(r"--(\S+) TEXT +(.*)",
+                            help_text[help_text.index("\nLayout"):])
+        self.assertEqual({name.replace("-", "_") for name, _ in fields}
+                         - {"batch", "trace"}, set(layout))
+        for name, meaning in fields:
+            names = re.search("one of (.*)", meaning)
+            if names and name != "sp":
+                self.assertEqual(layout[name.replace("-", "_")]["enum"],
+                                 names[1].split(", "))
+
     def test_schema_and_reader_of_clusters_agree(self):
         validator = get_schema("cluster")
         device = load(HARDWARE, "devices", "h100-sxm.json")
@@ -189,6 +203,8 @@ class SchemaTest(ToolTest):
         for flags in [["--cluster", "h100-sxm:8"],
                       ["--cluster", "gb200-nvl72:144", "--top", "3", "--pin",
                        "tp<=2", "--forbid", "pp>4", "--memory", "20"],
+                      ["--cluster", "h100-sxm:8", "--pin",
+                       "recompute=selective"],
                       ["--cluster", "b200:8", "--objective", "cost"],
                       ["--cluster", "b200:8", "--objective", "memory"]]:
             shape = ["--seq-len", "64", "--global-batch", "144"]
