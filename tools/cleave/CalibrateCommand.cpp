@@ -7,6 +7,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
+#include <chrono>
 #include <unistd.h>
 
 using namespace cleave;
@@ -120,6 +121,8 @@ static int runCalibrate(const CalibrateFlags &flags) {
       llvm::errs() << line << '\n';
   };
 
+  auto start = std::chrono::steady_clock::now();
+  double foreign = tool::getForeignSeconds();
   int cores = runtime::getAvailableCpus();
   Device device;
   device.name = "local";
@@ -204,6 +207,15 @@ static int runCalibrate(const CalibrateFlags &flags) {
   std::string text = llvm::formatv("{0:2}\n", json::Value(std::move(root)));
   if (llvm::Error error = tool::writeFile(output, text))
     return tool::fail(std::move(error));
+  std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - start;
+  foreign = (tool::getForeignSeconds() - foreign) / taken.count() / cores;
+  constexpr double noticed = 0.03;
+  if (foreign > noticed)
+    llvm::errs() << llvm::formatv(
+        "cleave: note: other processes used {0:F0} % of the cores meanwhile; "
+        "calibrate again when they do not\n",
+        100 * foreign);
   if (output != "-")
     say("wrote " + output + ", which --cluster local:N of the planner reads");
   return 0;

@@ -9,9 +9,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 using namespace cleave;
 using namespace cleave::cpu;
@@ -83,6 +86,28 @@ private:
 };
 
 } // namespace
+
+double tool::getForeignSeconds() {
+  std::ifstream file("/proc/stat");
+  std::string name;
+  // user nice system idle iowait irq softirq steal, in ticks
+  double ticks[8] = {};
+  file >> name;
+  for (double &each : ticks)
+    file >> each;
+  if (!file)
+    return 0;
+  double busy = 0;
+  for (int i : {0, 1, 2, 5, 6, 7})
+    busy += ticks[i];
+  rusage own;
+  ::getrusage(RUSAGE_SELF, &own);
+  auto toSeconds = [](const timeval &time) {
+    return double(time.tv_sec) + 1e-6 * double(time.tv_usec);
+  };
+  return busy / double(::sysconf(_SC_CLK_TCK)) - toSeconds(own.ru_utime) -
+         toSeconds(own.ru_stime);
+}
 
 std::vector<MatmulSample> tool::measureMatmuls(DType dtype, int threads) {
   // Tokens, outputs and inputs of layers, as small and middle-sized models have

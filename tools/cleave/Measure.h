@@ -16,6 +16,10 @@ std::vector<AttentionSample> measureAttention(int threads);
 /// threads together.
 double measureStream(int threads);
 
+/// Seconds that cores of this machine were busy with other processes, or that a
+/// hypervisor took, since it started; 0 where the system does not say.
+double getForeignSeconds();
+
 /// Seconds of every collective between `ranks` threads of this process.
 runtime::Status measureCollectives(int ranks,
                                    std::vector<CollectiveSample> &samples);
