@@ -477,22 +477,28 @@ double CostModel::getScheduleBound(const TrainLayout &layout) {
 
 template <typename Visit>
 void CostModel::visitMemory(const TrainLayout &layout, Visit visit) const {
-  double sharded = layout.zero >= 1 ? double(getShards(layout)) : 1;
-  double expertSharded = layout.zero >= 1 ? double(getExpertRanks(layout)) : 1;
+  double shards = double(getShards(layout));
+  double expertShards = double(getExpertRanks(layout));
+  // Bytes of a parameter, of dense weights and of experts.
+  auto split = [&](int zero, double bytes) {
+    bool cuts = layout.zero >= zero;
+    return std::pair(bytes / (cuts ? shards : 1),
+                     bytes / (cuts ? expertShards : 1));
+  };
+  auto parameters = split(3, work.getParameterBytes());
+  auto gradients = split(2, profile.gradientBytes);
+  auto optimizer = split(1, work.getStateBytes());
   for (size_t i = 0; i != stages.size(); ++i) {
     const StageCost &each = stages[i];
-    auto split = [&](int stageOfZero, double bytes) {
-      double parts = layout.zero >= stageOfZero ? sharded : 1;
-      double expertParts = layout.zero >= stageOfZero ? expertSharded : 1;
-      return bytes * (each.denseParameters / parts +
-                      each.expertParameters / expertParts);
+    auto sum = [&](std::pair<double, double> bytes) {
+      return bytes.first * each.denseParameters +
+             bytes.second * each.expertParameters;
     };
-    MemoryUse use;
-    use.parameters = split(3, work.getParameterBytes());
-    use.gradients = split(2, profile.gradientBytes);
-    use.optimizer = split(1, work.getStateBytes());
-    use.activations = inFlight[i];
-    use.temporaries = each.workingSet;
+    MemoryUse use{.parameters = sum(parameters),
+                  .gradients = sum(gradients),
+                  .optimizer = sum(optimizer),
+                  .activations = inFlight[i],
+                  .temporaries = each.workingSet};
     // This block's parameters, those of the next, and a whole gradient.
     if (layout.zero == 3)
       use.temporaries +=
