@@ -63,11 +63,11 @@ static std::vector<TrainLayout> getSample(const Input &input, int64_t step) {
   std::vector<TrainLayout> layouts;
   int64_t number = 0;
   SearchRequest request = input.request;
-  // Enumerating all of a sparse model's space would take longer than the rest.
-  request.constraints.push_back(check(parseConstraint("cp<=8", false)));
-  request.constraints.push_back(
-      check(parseConstraint("micro-batch<=4", false)));
-  request.constraints.push_back(check(parseConstraint("sp=true", false)));
+  // Enumerating all of the space would take longer than the rest.
+  for (const char *text :
+       {"cp<=8", "micro-batch<=4", "sp=true", "order=tp-cp-dp-pp",
+        "first-blocks=even", "last-blocks=even", "recompute-blocks=0"})
+    request.constraints.push_back(check(parseConstraint(text, false)));
   enumerateLayouts(input.model, input.machine, request,
                    [&](const TrainLayout &layout) {
                      if (number++ % step == 0)
