@@ -245,6 +245,11 @@ void Page::printLayout() {
         .Case("sp", "sequence parallel")
         .Case("zero", "ZeRO stage")
         .Case("recompute", "recomputation")
+        .Case("recompute-modules", "of a block, recomputed")
+        .Case("recompute-blocks", "blocks of a chunk that recompute")
+        .Case("first-blocks", "blocks beside the embedding")
+        .Case("last-blocks", "blocks beside the head")
+        .Case("order", "axes, innermost first")
         .Case("shard-group", "ranks of a ZeRO copy")
         .Case("micro-batch", "micro-batch, sequences")
         .Default(field);
