@@ -112,10 +112,7 @@ llvm::Expected<SavedPlan> cleave::readPlan(llvm::StringRef text,
                readType(reader, *object)};
   plan.step = reader.getPositive(*object, "step_time_s");
   const json::Object &search = reader.getObject(*object, "search");
-  std::string objective = reader.getString(search, "objective");
-  if (objective != getName(Objective::Time))
-    reader.fail("objective", "expects \"time\" but got \"" + objective +
-                                 "\"; only plans for time are explained");
+  plan.objective = reader.getString(search, "objective");
   if (search.get("memory_limit"))
     plan.memoryLimit = reader.getPositive(search, "memory_limit");
   for (bool forbids : {false, true})
@@ -133,27 +130,32 @@ llvm::Expected<SavedPlan> cleave::readPlan(llvm::StringRef text,
   return plan;
 }
 
+static llvm::Error differ(const SavedPlan &plan, const llvm::Twine &what,
+                          const llvm::Twine &theirs, const llvm::Twine &ours) {
+  return llvm::createStringError(plan.file + ": the plan is for " + what + " " +
+                                 theirs + ", not " + ours);
+}
+
 llvm::Expected<Candidate> cleave::priceAgain(const SavedPlan &plan,
                                              const PlanContext &context) {
   const SearchRequest &request = context.request;
   const Device &device = context.machine.device;
-  auto differ = [&](const llvm::Twine &what, const llvm::Twine &theirs,
-                    const llvm::Twine &ours) {
-    return llvm::createStringError(plan.file + ": the plan is for " + what +
-                                   " " + theirs + ", not " + ours);
-  };
+  if (plan.objective != getName(Objective::Time))
+    return llvm::createStringError(
+        plan.file + ": key \"objective\": expects \"time\" but got \"" +
+        plan.objective + "\"; only plans for time are explained");
   if (plan.model != context.model.name)
-    return differ("a model of type", "\"" + plan.model + "\"",
+    return differ(plan, "a model of type", "\"" + plan.model + "\"",
                   "\"" + context.model.name + "\"");
   if (plan.device != device.name)
-    return differ("devices", "\"" + plan.device + "\"",
+    return differ(plan, "devices", "\"" + plan.device + "\"",
                   "\"" + device.name + "\"");
   if (plan.devices != context.machine.devices)
     return llvm::createStringError(
         llvm::formatv("{0}: the plan is for {1} devices, not {2}", plan.file,
                       plan.devices, context.machine.devices));
   if (plan.profile != request.profile.name)
-    return differ("profile", "\"" + plan.profile + "\"",
+    return differ(plan, "profile", "\"" + plan.profile + "\"",
                   "\"" + request.profile.name + "\"");
   std::string wrong =
       checkLayout(context.model, context.machine, request.work, plan.layout);
@@ -169,4 +171,59 @@ llvm::Expected<Candidate> cleave::priceAgain(const SavedPlan &plan,
         ", this model on this cluster " + formatSeconds(candidate.value) +
         "; it is of other sizes, or of another version of cleave");
   return candidate;
+}
+
+//===----------------------------------------------------------------------===//
+// What can be compiled
+//===----------------------------------------------------------------------===//
+
+std::vector<Constraint> cleave::getRunnable() {
+  std::vector<Constraint> constraints;
+  for (const char *text :
+       {"cp=1", "pp=1", "ep=1", "shard-group=0", "recompute=none"})
+    constraints.push_back(
+        llvm::cantFail(parseConstraint(text, /*forbids=*/false)));
+  return constraints;
+}
+
+llvm::Expected<Plan> cleave::getRunnablePlan(const SavedPlan &plan,
+                                             llvm::StringRef model,
+                                             const BatchShape &batch,
+                                             DType dtype) {
+  const TrainLayout &from = plan.layout;
+  if (plan.model != model)
+    return differ(plan, "a model of type", "\"" + plan.model + "\"",
+                  "\"" + model + "\"");
+  if (llvm::Expected<Device> device = getDevice(plan.device))
+    return llvm::createStringError(
+        plan.file + ": the plan is for devices \"" + plan.device +
+        "\"; programs are compiled for CPUs so far: expects a plan for "
+        "--cluster local:N or a cluster.json of CPUs");
+  else
+    llvm::consumeError(device.takeError());
+  if (plan.work.dtype != dtype)
+    return differ(plan, "--dtype", getName(plan.work.dtype), getName(dtype));
+  auto differ = [&](llvm::StringRef flag, int64_t theirs, int64_t ours) {
+    return ::differ(plan, flag, llvm::Twine(theirs), llvm::Twine(ours));
+  };
+  if (plan.work.seqLen != batch.seqLen)
+    return differ("--seq-len", plan.work.seqLen, batch.seqLen);
+  if (plan.work.globalBatch != batch.globalBatch)
+    return differ("--global-batch", plan.work.globalBatch, batch.globalBatch);
+  if (batch.microBatch > 0 && batch.microBatch != from.microBatch)
+    return differ("--micro-batch", from.microBatch, batch.microBatch);
+  for (const Constraint &constraint : getRunnable())
+    if (!constraint.allows(getField(from, constraint.field)))
+      return llvm::createStringError(
+          llvm::formatv("{0}: key \"layout\": {1} {2}: what is compiled has "
+                        "{3} so far; cleave plan --runnable plans for it",
+                        plan.file, constraint.field,
+                        getFieldText(from, constraint.field), constraint.text));
+  BatchShape shape = batch;
+  shape.microBatch = from.microBatch;
+  return makePlan({.dp = from.dp,
+                   .tp = from.tp,
+                   .zero = from.zero,
+                   .sequenceParallel = from.sequenceParallel},
+                  shape);
 }

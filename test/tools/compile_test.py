@@ -50,6 +50,25 @@ class CompileTest(ToolTest):
         self.compile("again", "--plan", self.write("shown.json", plan))
         self.assertEqual(self.read("flags"), self.read("again"))
 
+    def test_what_the_planner_found_compiles(self):
+        self.run_tool("cleave", "plan", LLAMA, "--cluster", "h100-sxm:4",
+                      *SHAPE, "--runnable", "--pin", "tp=2", "--pin", "zero=2",
+                      "--pin", "sp=true", "-o", "found.json")
+        with open(self.path("found.json")) as file:
+            found = json.load(file)
+        flags = ["--plan", "found.json", "--dtype", "bf16"]
+        done = self.start("cleave", "compile", LLAMA, *SHAPE, *flags,
+                          "-o", "train")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('for devices "h100-sxm"; programs are compiled for CPUs',
+                      done.stderr)
+        self.write("found.json", dict(found, device="a-cpu"))
+        self.compile("found", *flags)
+        self.compile("same", "--dp", "2", "--tp", "2", "--zero", "2",
+                     "--sequence-parallel", "--micro-batch",
+                     str(found["layout"]["micro_batch"]), "--dtype", "bf16")
+        self.assertEqual(self.read("found"), self.read("same"))
+
     def test_a_plan_may_leave_out_what_is_optional(self):
         plan = {"version": 1, "mesh": [{"name": "dp", "size": 2}],
                 "dims": {"batch": ["dp"]}}

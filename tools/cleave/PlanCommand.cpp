@@ -3,6 +3,7 @@
 #include "Files.h"
 #include "PlanFlags.h"
 #include "cleave/Report/Report.h"
+#include "cleave/Search/ReadPlan.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 
@@ -14,7 +15,7 @@ struct PlanCommandFlags {
   std::vector<std::string> pins, forbids;
   std::string objective = "time", output, report;
   int64_t top = 1, front = 0;
-  bool json = false;
+  bool json = false, runnable = false;
 };
 } // namespace
 
@@ -52,6 +53,8 @@ static int runPlan(const PlanCommandFlags &flags) {
                           llvm::toString(constraint.takeError()));
       request.constraints.push_back(*constraint);
     }
+  if (flags.runnable)
+    llvm::append_range(request.constraints, getRunnable());
   PlanContext context{planned->model, planned->machine, request};
   if (flags.front > 0) {
     llvm::Expected<std::vector<Candidate>> front =
@@ -126,6 +129,8 @@ void tool::addPlanCommand(CLI::App &app, std::function<int()> &run) {
                    "what the layout must not be: pp>1")
       ->type_name("FIELD=VALUE")
       ->allow_extra_args(false);
+  command->add_flag("--runnable", flags->runnable,
+                    "only what cleave compile --plan can run");
   command->add_option("--top", flags->top, "how many of the best layouts")
       ->check(CLI::Range(int64_t(1), int64_t(10000)))
       ->capture_default_str();

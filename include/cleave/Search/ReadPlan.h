@@ -2,6 +2,7 @@
 #ifndef CLEAVE_SEARCH_READPLAN_H
 #define CLEAVE_SEARCH_READPLAN_H
 
+#include "cleave/Plan/Plan.h"
 #include "cleave/Search/Print.h"
 
 namespace cleave {
@@ -12,6 +13,7 @@ struct SavedPlan {
   std::string file; ///< for messages
   std::string model, device, profile;
   int64_t devices = 0;
+  std::string objective;
   Workload work;
   double memoryLimit = 0; ///< bytes of a device; 0: all of it
   std::vector<Constraint> constraints;
@@ -19,15 +21,23 @@ struct SavedPlan {
   double step = 0; ///< s
 };
 
-/// Reads a plan of version 1 whose objective is time. Errors name the file and
-/// the key.
+/// Reads a plan of version 1. Errors name the file and the key.
 llvm::Expected<SavedPlan> readPlan(llvm::StringRef text, llvm::StringRef file);
 
-/// Prices the plan's layout again. An error says what differs if the plan is
-/// not of this model, machine and request, or if its step time is not what they
-/// cost.
+/// Prices the layout of a plan for time again. An error says what differs if
+/// the plan is not of this model, machine and request, or if its step time is
+/// not what they cost.
 llvm::Expected<Candidate> priceAgain(const SavedPlan &plan,
                                      const PlanContext &context);
+
+/// What a layout is, if `cleave compile` can run it.
+std::vector<Constraint> getRunnable();
+
+/// The plan of the layout, for a compilation of this model type, batch and type
+/// of products. An error says what differs, or what cannot be run.
+llvm::Expected<Plan> getRunnablePlan(const SavedPlan &plan,
+                                     llvm::StringRef model,
+                                     const BatchShape &batch, DType dtype);
 
 } // namespace cleave
 
