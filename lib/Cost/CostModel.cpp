@@ -208,19 +208,37 @@ const CostModel::Floor &CostModel::getFloor(const TrainLayout &layout,
   return floors.emplace_back(key, floor).second;
 }
 
+double CostModel::addData(double own, double data) const {
+  // What runs beside compute slows it down.
+  return own + data -
+         (1 - profile.overlapSlowdown) *
+             std::min(data * profile.dataOverlap, own);
+}
+
 double CostModel::getTimeBound(const TrainLayout &layout) {
+  return getTimeBound(layout, DataFloor());
+}
+
+double CostModel::getTimeBound(const TrainLayout &layout,
+                               llvm::ArrayRef<DataFloor> floors) {
   StageCost sum = getWholeModel(layout, Recompute::None);
-  // Some device computes as much as the mean does, and as the most blocks do.
-  double share = std::ceil(double(kindOf.size()) / double(layout.pp));
-  double slowest = std::max(sum.getTime() / double(layout.pp),
-                            share * getFloor(layout, Recompute::None).time);
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
+  // Some device computes as much as the mean does, and the one with the most
+  // blocks as much as these.
+  double mean = sum.getTime() / double(layout.pp);
+  double most = std::ceil(double(kindOf.size()) / double(layout.pp)) *
+                getFloor(layout, Recompute::None).time;
+  double least = infinity;
+  for (const DataFloor &data : floors)
+    least = std::min(least, addData(most, data.each) * microBatches +
+                                addData(most, data.once) - most);
+  least = std::max(least, mean * microBatches);
   double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
                     sum.expertParameters / double(getExpertRanks(layout))) /
                    double(layout.pp);
   return (1 - 1e-9) *
-         (slowest * microBatches + profile.hostPerStep +
+         (least + profile.hostPerStep +
           getStreamTime(machine.device, updated * getOptimizerBytes(work)));
 }
 
@@ -345,25 +363,33 @@ static std::pair<int64_t, int64_t> getMostBlocks(const TrainLayout &layout,
   return {most, last + (layout.virtualStages - 1) * fewest};
 }
 
-double CostModel::getDataFloor(const TrainLayout &layout) {
-  bool reducesOften =
-      layout.zero == 3 || (layout.zero == 2 && getMicroBatches(layout) > 1);
-  if (!reducesOften)
-    return 0;
+DataFloor CostModel::getDataFloor(const TrainLayout &layout) {
   const Floor &floor = getFloor(layout, Recompute::None);
   double most = std::ceil(double(kindOf.size()) / double(layout.pp));
   StageCost stage;
   stage.denseParameters = most * floor.denseParameters;
   stage.expertParameters = most * floor.expertParameters;
-  double gradients = getDataTime(layout, stage, CollectiveKind::ReduceScatter,
-                                 profile.gradientBytes);
-  if (layout.zero == 2)
-    return gradients;
-  return gradients + 2 * getDataTime(layout, stage, CollectiveKind::AllGather,
-                                     work.getParameterBytes());
+  double gradients =
+      getDataTime(layout, stage,
+                  layout.zero >= 1 ? CollectiveKind::ReduceScatter
+                                   : CollectiveKind::AllReduce,
+                  profile.gradientBytes);
+  double parameters =
+      layout.zero >= 1 ? getDataTime(layout, stage, CollectiveKind::AllGather,
+                                     work.getParameterBytes())
+                       : 0;
+  DataFloor data;
+  if (layout.zero == 3)
+    data.each = gradients + 2 * parameters;
+  else if (layout.zero == 2 && getMicroBatches(layout) > 1)
+    data = {gradients, parameters};
+  else
+    data.once = gradients + parameters;
+  data.once += getCopyTime(layout, stage);
+  return data;
 }
 
-double CostModel::getBusyBound(const TrainLayout &layout, double data) {
+double CostModel::getBusyBound(const TrainLayout &layout, DataFloor data) {
   int64_t blocks = int64_t(kindOf.size());
   auto [most, last] = getMostBlocks(layout, blocks);
   double block = getFloor(layout, Recompute::None).time;
@@ -376,13 +402,12 @@ double CostModel::getBusyBound(const TrainLayout &layout, double data) {
     block += again * (getFloor(layout, layout.recompute).time - block);
   }
   double own = double(most) * block;
-  // What runs beside compute slows it down.
-  own += data - (1 - profile.overlapSlowdown) *
-                    std::min(data * profile.dataOverlap, own);
   double end = double(last) * block + headTime;
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
-  double seconds = std::max(own, end) * microBatches;
+  double seconds = std::max(addData(own, data.each) * microBatches +
+                                addData(own, data.once) - own,
+                            end * microBatches);
   // The last stage waits for a micro-batch to come, and the others for it to
   // come back.
   if (layout.pp > 1 &&
@@ -568,6 +593,18 @@ double CostModel::getDataTime(const TrainLayout &layout, const StageCost &stage,
                            stage.expertParameters * bytes);
 }
 
+double CostModel::getCopyTime(const TrainLayout &layout,
+                              const StageCost &stage) const {
+  int64_t ranks = layout.dp * layout.cp;
+  if (layout.zeroGroup == 0 || layout.zeroGroup >= ranks)
+    return 0;
+  return getCollectiveTime(machine, CollectiveKind::AllReduce,
+                           layout.getRankGroup(ranks / layout.zeroGroup,
+                                               layout.tp * layout.zeroGroup),
+                           stage.denseParameters * profile.gradientBytes /
+                               double(layout.zeroGroup));
+}
+
 std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
                                             double seconds) {
   PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
@@ -642,18 +679,8 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
       result.data = std::max(result.data, each * microBatches);
       dataExposed[i] = ends;
     }
-    // Copies between groups of ZeRO still reduce over all ranks.
-    if (layout.zeroGroup > 0 && layout.zeroGroup < layout.dp * layout.cp) {
-      Group copies =
-          layout.getRankGroup(layout.dp * layout.cp / layout.zeroGroup,
-                              layout.tp * layout.zeroGroup);
-      double among =
-          getCollectiveTime(machine, CollectiveKind::AllReduce, copies,
-                            stage.denseParameters * profile.gradientBytes /
-                                double(layout.zeroGroup));
-      Overlapped rest = overlap(among, left, share, slow);
-      dataExposed[i] += rest.exposed + rest.slowdown;
-    }
+    Overlapped rest = overlap(getCopyTime(layout, stage), left, share, slow);
+    dataExposed[i] += rest.exposed + rest.slowdown;
   }
 
   // The pipeline.

@@ -162,10 +162,11 @@ void cleave::printCandidate(llvm::raw_ostream &os, const PlanContext &context,
 
 void cleave::printCandidates(llvm::raw_ostream &os, const PlanContext &context,
                              llvm::ArrayRef<Candidate> candidates) {
-  os << "step\ttokens/s/device\tMFU\tmemory\tlayout\n";
+  os << "step\tdevices\ttokens/s/device\tMFU\tmemory\tlayout\n";
   for (const Candidate &candidate : candidates)
-    os << llvm::formatv("{0}\t{1}\t{2}\t{3}\t{4}\n",
+    os << llvm::formatv("{0}\t{1}\t{2}\t{3}\t{4}\t{5}\n",
                         formatSeconds(candidate.estimate.step),
+                        candidate.layout.getDevices(),
                         std::llround(context.getTokensPerSecond(candidate)),
                         formatShare(context.getMFU(candidate), 1),
                         formatBytes(candidate.estimate.memory.getTotal()),

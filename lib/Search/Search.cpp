@@ -54,8 +54,12 @@ public:
     while (!branches.empty() && branches.top().bound <= getWorst()) {
       Branch branch = branches.top();
       branches.pop();
-      if (!branch.isExact) {
+      if (branch.kind == Branch::Orders) {
         addOrders(space, costs, branch);
+        continue;
+      }
+      if (branch.kind == Branch::Bounded && !seeksMemory()) {
+        refine(space, costs, branch);
         continue;
       }
       promising.push_back(branch);
@@ -79,7 +83,11 @@ private:
     double bound;
     int64_t index; ///< in the order of enumeration
     size_t layout; ///< in `layouts`: with the first of all below it
-    bool isExact;  ///< false: stands for all but the first of its orders
+    enum Kind {
+      Orders,  ///< stands for all but the first of its orders
+      Bounded, ///< by compute
+      Refined  ///< by communication as well
+    } kind;
     AxisOrder order;
 
     bool operator<(const Branch &other) const {
@@ -142,14 +150,14 @@ private:
       space.getHeads(heads, layout);
       int64_t index = number * numAxisOrders;
       layouts.push_back(layout);
-      Branch branch{getBound(costs, layout), index, layouts.size() - 1, true,
-                    layout.order};
+      Branch branch{getBound(costs, layout), index, layouts.size() - 1,
+                    Branch::Bounded, layout.order};
       all.push_back(branch);
       // Memory is the same in all orders, and the first is the best.
       if (heads.size() == 1 || seeksMemory())
         return;
       ++branch.index;
-      branch.isExact = false;
+      branch.kind = Branch::Orders;
       TrainLayout usual = layout;
       usual.order = AxisOrder();
       branch.bound = getBound(costs, usual);
@@ -161,13 +169,40 @@ private:
   void addOrders(const Space &space, CostModel &costs, Branch branch) {
     TrainLayout layout = layouts[branch.layout];
     space.getHeads(heads, layout);
-    branch.isExact = true;
+    branch.kind = Branch::Bounded;
     for (size_t i = 1; i != heads.size(); ++i) {
       branch.order = layout.order = heads[i];
       branch.bound = getBound(costs, layout);
       branches.push(branch);
       ++branch.index;
     }
+  }
+
+  /// Communication over data-parallel ranks bounds some branches further.
+  void refine(const Space &space, CostModel &costs, Branch branch) {
+    TrainLayout layout = layouts[branch.layout];
+    layout.order = branch.order;
+    space.getZeros(zeros, layout);
+    space.getOrders(orders, layout);
+    dataFloors.clear();
+    for (const TrainLayout &zero : zeros)
+      dataFloors.push_back(getDataFloor(costs, zero));
+    branch.bound =
+        std::max(branch.bound, costs.getTimeBound(layout, dataFloors) * price);
+    branch.kind = Branch::Refined;
+    branches.push(branch);
+  }
+
+  /// In the best order of axes.
+  DataFloor getDataFloor(CostModel &costs, TrainLayout layout) const {
+    DataFloor least{infinity, infinity};
+    for (AxisOrder order : orders) {
+      layout.order = order;
+      DataFloor floor = costs.getDataFloor(layout);
+      least.each = std::min(least.each, floor.each);
+      least.once = std::min(least.once, floor.once);
+    }
+    return least;
   }
 
   double getBound(CostModel &costs, const TrainLayout &layout) const {
@@ -186,7 +221,7 @@ private:
     space.getOrders(orders, branch);
     if (seeksMemory())
       orders.resize(1);
-    dataFloors.assign(zeros.size(), -1);
+    dataFloors.assign(zeros.size(), {.each = -1});
     states.clear();
     for (const TrainLayout &zero : zeros)
       states.push_back(costs.getStateFloor(zero));
@@ -210,28 +245,28 @@ private:
     return seeksMemory() ? std::min(limit, getWorst()) : limit;
   }
 
-  /// The few pipelines below most branches that something good is among.
+  /// The few pipelines below most branches that something good is among, and
+  /// ZeRO with them.
   static bool isUsual(const TrainLayout &pipeline) {
     return pipeline.firstBlocks == TrainLayout::even &&
            (pipeline.pp == 1 || pipeline.schedule == Schedule::ZeroBubbleH1 ||
             pipeline.schedule == Schedule::ZeroBubbleV);
   }
 
+  static bool isUsualZero(const TrainLayout &zero) {
+    return zero.zeroGroup == 0 && zero.zero != 2;
+  }
+
   bool isTooLarge(CostModel &costs, const TrainLayout &layout) const {
     return costs.getMemory(layout).getTotal() > getMostBytes();
   }
 
-  bool isTooBusy(CostModel &costs, TrainLayout layout, size_t zero) {
-    if (seeksMemory() || layout.zero < 2)
+  bool isTooBusy(CostModel &costs, const TrainLayout &layout, size_t zero) {
+    if (seeksMemory())
       return false;
-    double &data = dataFloors[zero];
-    if (data < 0) {
-      data = infinity;
-      for (AxisOrder order : orders) {
-        layout.order = order;
-        data = std::min(data, costs.getDataFloor(layout));
-      }
-    }
+    DataFloor &data = dataFloors[zero];
+    if (data.each < 0)
+      data = getDataFloor(costs, layout);
     return costs.getBusyBound(layout, data) > getMostSeconds();
   }
 
@@ -257,10 +292,11 @@ private:
                            zero);
     if (hopeless)
       return;
+    // What the first round did need not be done again.
     fits.assign(zeros.size(), false);
-    if (usualOnly)
+    if (isUsual(pipeline))
       for (size_t zero = 0; zero != zeros.size(); ++zero)
-        fits[zero] = zeros[zero].zeroGroup > 0 || zeros[zero].zero == 2;
+        fits[zero] = isUsualZero(zeros[zero]) != usualOnly;
     for (size_t way = 0; way != space.getWays().size(); ++way) {
       place[4] = int64_t(way);
       getCounts(space, pipeline, space.getWays()[way]);
@@ -358,8 +394,6 @@ private:
     double value =
         seeksMemory() ? estimate->memory.getTotal() : estimate->step * price;
     Key key{value, place};
-    if (found.count(key))
-      return true;
     if (int64_t(found.size()) >= request.top) {
       if (!(key < found.rbegin()->first))
         return false;
@@ -383,9 +417,9 @@ private:
   std::vector<TrainLayout> zeros;
   std::vector<int64_t> counts;
   std::vector<AxisOrder> orders, heads;
-  std::vector<char> done, fits;   ///< by ZeRO
-  std::vector<StateFloor> states; ///< the same
-  std::vector<double> dataFloors; ///< the same, -1: not known yet
+  std::vector<char> done, fits;      ///< by ZeRO
+  std::vector<StateFloor> states;    ///< the same
+  std::vector<DataFloor> dataFloors; ///< the same, -1: not known yet
 
 public:
   std::map<Key, Candidate> found;
@@ -585,26 +619,64 @@ llvm::Expected<SearchResult> cleave::search(const Architecture &model,
                                      : explainMemory(model, machine, request));
 }
 
-llvm::Expected<std::vector<Candidate>>
-cleave::computeFront(const Architecture &model, const Machine &machine,
-                     const SearchRequest &request, int64_t count) {
-  SearchRequest next = request;
-  next.objective = Objective::Time;
-  next.top = 1;
-  llvm::Expected<SearchResult> first = search(model, machine, next);
-  if (!first)
-    return first.takeError();
-  std::vector<Candidate> front = std::move(first->best);
+/// Adds the fastest layouts of less and less memory on one machine.
+static void addFront(const Architecture &model, const Machine &machine,
+                     SearchRequest request, int64_t count,
+                     std::vector<Candidate> &front) {
   double limit =
       request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
-  for (int64_t i = count - 1; i > 0; --i) {
-    next.memoryLimit = limit * double(i) / double(count);
-    if (front.back().estimate.memory.getTotal() <= next.memoryLimit)
+  CostModel costs(model, machine, request.work, request.profile);
+  double last = infinity;
+  for (int64_t i = count; i > 0; --i) {
+    request.memoryLimit = limit * double(i) / double(count);
+    if (last <= request.memoryLimit)
       continue;
-    SearchResult result = find(model, machine, next);
+    SearchResult result = find(model, machine, request);
     if (result.best.empty())
-      break;
-    front.push_back(std::move(result.best.front()));
+      return;
+    Candidate &best = result.best.front();
+    best.estimate = costs.price(best.layout);
+    last = best.estimate.memory.getTotal();
+    front.push_back(std::move(best));
   }
+}
+
+llvm::Expected<std::vector<Candidate>>
+cleave::computeFront(const Architecture &model, const Machine &machine,
+                     const SearchRequest &request, int64_t count,
+                     llvm::ArrayRef<int64_t> devices) {
+  SearchRequest fastest = request;
+  fastest.objective = Objective::Time;
+  fastest.top = 1;
+  std::vector<Candidate> all;
+  for (int64_t number :
+       devices.empty() ? llvm::ArrayRef(machine.devices) : devices)
+    addFront(model, resize(machine, number), fastest, count, all);
+  if (all.empty()) {
+    llvm::Expected<SearchResult> why = search(model, machine, fastest);
+    return why ? llvm::createStringError("nothing fits on so few devices")
+               : why.takeError();
+  }
+  std::vector<Candidate> front;
+  auto noBetter = [](const Candidate &a, const Candidate &b) {
+    return a.estimate.step >= b.estimate.step &&
+           a.estimate.memory.getTotal() >= b.estimate.memory.getTotal() &&
+           a.layout.getDevices() >= b.layout.getDevices();
+  };
+  for (size_t i = 0; i != all.size(); ++i) {
+    bool dominated = false;
+    for (size_t j = 0; j != all.size() && !dominated; ++j)
+      dominated = i != j && noBetter(all[i], all[j]) &&
+                  (j < i || !noBetter(all[j], all[i]));
+    if (!dominated)
+      front.push_back(all[i]);
+  }
+  llvm::sort(front, [](const Candidate &a, const Candidate &b) {
+    auto getKey = [](const Candidate &each) {
+      return std::tuple(each.estimate.step, each.layout.getDevices(),
+                        each.estimate.memory.getTotal());
+    };
+    return getKey(a) < getKey(b);
+  });
   return front;
 }

@@ -238,6 +238,10 @@ Space::Space(const Architecture &model, const Machine &machine,
     layout.order = AxisOrder(i);
     allowedOrders[size_t(i)] = allows(layout, {"order"});
   }
+  // A fused kernel keeps nothing of attention that could be dropped.
+  auto kernel = machine.device.attention.find(request.profile.attention);
+  bool isFused =
+      kernel != machine.device.attention.end() && kernel->second.kept == 0;
   for (auto [recompute, modules] :
        {std::pair(Recompute::None, unsigned(recomputeAttention)),
         {Recompute::Selective, recomputeAttention},
@@ -246,6 +250,9 @@ Space::Space(const Architecture &model, const Machine &machine,
         {Recompute::Full, recomputeAttention}}) {
     layout.recompute = recompute;
     layout.recomputedModules = modules;
+    if (recompute == Recompute::Selective && isFused &&
+        (modules & recomputeAttention))
+      continue;
     if (!allows(layout, {"recompute"}) ||
         (recompute == Recompute::Selective &&
          !allows(layout, {"recompute-modules"})))

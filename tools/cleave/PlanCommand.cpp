@@ -15,6 +15,7 @@ struct PlanCommandFlags {
   std::vector<std::string> pins, forbids;
   std::string objective = "time", output, report;
   int64_t top = 1, front = 0;
+  std::vector<int64_t> sweep;
   bool json = false, runnable = false;
 };
 } // namespace
@@ -56,9 +57,18 @@ static int runPlan(const PlanCommandFlags &flags) {
   if (flags.runnable)
     llvm::append_range(request.constraints, getRunnable());
   PlanContext context{planned->model, planned->machine, request};
+  const Machine &machine = planned->machine;
+  for (int64_t devices : flags.sweep)
+    if (devices > machine.devices)
+      return tool::fail(llvm::formatv(
+          "--sweep-devices {0}: expects numbers from 1 to the cluster's {1}",
+          devices, machine.devices));
+  if (!flags.sweep.empty() && machine.device.cores > 0)
+    return tool::fail("--sweep-devices: ranks share a CPU; expects a plan for "
+                      "each --cluster local:N");
   if (flags.front > 0) {
-    llvm::Expected<std::vector<Candidate>> front =
-        computeFront(planned->model, planned->machine, request, flags.front);
+    llvm::Expected<std::vector<Candidate>> front = computeFront(
+        planned->model, planned->machine, request, flags.front, flags.sweep);
     if (!front)
       return tool::fail(front.takeError());
     if (flags.json) {
@@ -143,9 +153,18 @@ void tool::addPlanCommand(CLI::App &app, std::function<int()> &run) {
       ->capture_default_str();
   auto *front =
       command
-          ->add_option("--front", flags->front,
-                       "the fastest layouts at this many equal steps of memory")
+          ->add_option(
+              "--front", flags->front,
+              "the front of time against memory: the fastest layouts at "
+              "this many equal steps of it")
           ->check(CLI::Range(int64_t(1), int64_t(1000)));
+  command
+      ->add_option("--sweep-devices", flags->sweep,
+                   "the front over these numbers of devices as well, with "
+                   "commas between them")
+      ->delimiter(',')
+      ->check(makePositiveCheck())
+      ->needs(front);
   command->add_option("-o", flags->output,
                       "write the plan as JSON; the same bytes each time");
   command

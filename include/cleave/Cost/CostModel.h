@@ -66,6 +66,12 @@ struct MemoryUse {
   }
 };
 
+/// Seconds that the weights of the device with the most blocks travel over
+/// data-parallel ranks at least: for each micro-batch, and once a step.
+struct DataFloor {
+  double each = 0, once = 0;
+};
+
 /// Bytes of parameters, gradients and optimizer state.
 struct StateFloor {
   double block = 0, embedding = 0;
@@ -123,13 +129,14 @@ public:
   /// schedule and stages, ZeRO or recomputation takes less than; in the usual
   /// order, of other orders as well.
   double getTimeBound(const TrainLayout &layout);
+  /// The same with one of the ZeROs of which these are the floors.
+  double getTimeBound(const TrainLayout &layout,
+                      llvm::ArrayRef<DataFloor> floors);
   /// The same for all that differ from this one in schedule, ZeRO and order
   /// only, or, with what getDataFloor says of them, in schedule; nothing is
   /// built for it.
-  double getBusyBound(const TrainLayout &layout, double data = 0);
-  /// Seconds that the busiest device's gradients and parameters travel for each
-  /// micro-batch at least.
-  double getDataFloor(const TrainLayout &layout);
+  double getBusyBound(const TrainLayout &layout, DataFloor data = {});
+  DataFloor getDataFloor(const TrainLayout &layout);
   /// The same for those which differ in ZeRO only.
   double getScheduleBound(const TrainLayout &layout);
   /// What a device keeps at least, whatever ZeRO does; nothing is built for it.
@@ -197,6 +204,9 @@ private:
     void add(const StageCost &other, double times);
   };
 
+  /// Seconds that a device's own time for a micro-batch and its communication
+  /// take together.
+  double addData(double own, double data) const;
   Cut getCut(const Block &block, const TrainLayout &layout,
              Recompute recompute) const;
   const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,
@@ -218,6 +228,9 @@ private:
   /// the data-parallel ranks.
   double getDataTime(const TrainLayout &layout, const StageCost &stage,
                      CollectiveKind kind, double bytes) const;
+  /// Seconds of a sum of gradients over the groups of ZeRO, whose copies they
+  /// are.
+  double getCopyTime(const TrainLayout &layout, const StageCost &stage) const;
   int64_t getMicroBatches(const TrainLayout &layout) const;
   BlockCost computeBlock(const Cut &cut) const;
   BlockCost computeEmbedding(const Cut &cut) const;

@@ -79,11 +79,14 @@ void enumerateLayouts(const Architecture &model, const Machine &machine,
                       const SearchRequest &request,
                       llvm::function_ref<void(const TrainLayout &)> visit);
 
-/// Fastest layouts of less and less memory: the first is the fastest that fits,
-/// each next one fits into `count` equal steps of the limit, if there is one.
+/// The front of time against memory and number of devices: of layouts that are
+/// the fastest within `count` equal steps of the limit, on each of some numbers
+/// of devices (all of the machine's, if there are none), those that no other
+/// one is at least as good as in all three. The fastest comes first.
 llvm::Expected<std::vector<Candidate>>
 computeFront(const Architecture &model, const Machine &machine,
-             const SearchRequest &request, int64_t count);
+             const SearchRequest &request, int64_t count,
+             llvm::ArrayRef<int64_t> devices = {});
 
 /// A layout in one line, what is 1 or off left out.
 std::string toString(const TrainLayout &layout);

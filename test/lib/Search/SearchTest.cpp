@@ -131,11 +131,12 @@ TEST(Search, EqualsBruteForce) {
 /// The space itself against every combination of degrees that is legal. Ends
 /// have at most as many blocks fewer as the head is worth; of orders that
 /// differ in axes of one device there is the first.
-TEST(Search, SpaceIsWhatIsLegal) {
+static void checkSpace(const char *kernel, bool isFused) {
   Architecture model = makeModel(6, 512, 8, 2, 4096);
   model.vocab = 9000; // less than a block's weights
   Machine machine = makeMachine("h100-sxm:8");
   SearchRequest request = makeRequest(machine, 512, 8);
+  request.profile.attention = kernel;
   std::set<std::string> seen;
   int64_t space = 0;
   auto getKey = [](const TrainLayout &layout) {
@@ -165,7 +166,9 @@ TEST(Search, SpaceIsWhatIsLegal) {
                  ++at.recomputeBlocks) {
               at.recompute = Recompute(recompute);
               at.recomputedModules = modules;
-              if (recompute != 1 && modules != recomputeAttention)
+              // A fused kernel keeps nothing of attention.
+              if (recompute == 1 ? modules != recomputePointwise && isFused
+                                 : modules != recomputeAttention)
                 continue;
               at.firstBlocks = at.lastBlocks = TrainLayout::even;
               int64_t all = at.pp * at.virtualStages;
@@ -229,6 +232,11 @@ TEST(Search, SpaceIsWhatIsLegal) {
   EXPECT_GT(legal, 10000);
 }
 
+TEST(Search, SpaceIsWhatIsLegal) {
+  checkSpace("flash2", true);
+  checkSpace("unfused", false);
+}
+
 TEST(Search, SameAnswerTwice) {
   Architecture model = makeModel(32, 4096, 32, 8, 14336);
   Machine machine = makeMachine("h100-sxm:64");
@@ -278,6 +286,25 @@ TEST(Search, FrontFallsAndRises) {
               (*front)[i - 1].estimate.memory.getTotal());
     EXPECT_GE((*front)[i].estimate.step, (*front)[i - 1].estimate.step);
   }
+}
+
+TEST(Search, FrontHasNothingThatIsWorseInAll) {
+  Architecture model = makeModel(16, 2048, 16, 8, 8192);
+  Machine machine = makeMachine("h100-sxm:32");
+  SearchRequest request = makeRequest(machine, 4096, 64);
+  llvm::Expected<std::vector<Candidate>> front =
+      computeFront(model, machine, request, 4, {32, 16, 8, 1});
+  ASSERT_TRUE(bool(front));
+  std::set<int64_t> devices;
+  for (const Candidate &a : *front) {
+    devices.insert(a.layout.getDevices());
+    for (const Candidate &b : *front)
+      EXPECT_TRUE(&a == &b || a.estimate.step < b.estimate.step ||
+                  a.estimate.memory.getTotal() < b.estimate.memory.getTotal() ||
+                  a.layout.getDevices() < b.layout.getDevices());
+  }
+  EXPECT_EQ(devices, (std::set<int64_t>{1, 8, 16, 32}));
+  EXPECT_EQ(front->front().layout.getDevices(), 32);
 }
 
 static std::string getError(const Architecture &model, const char *preset,
