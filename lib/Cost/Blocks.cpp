@@ -60,22 +60,29 @@ private:
 };
 } // namespace
 
+double CostModel::getJointTime(CollectiveKind kind, Group group,
+                               double bytes) const {
+  return group.getSize() > 1
+             ? profile.rankSkew + getCollectiveTime(machine, kind, group, bytes)
+             : 0;
+}
+
 /// Seconds to send `bytes` of tokens to the ranks that own their experts. A
 /// token crosses the network once for each node that has some of its `copies`
 /// experts and is forwarded inside (DeepSeek-V3, section 3.2.2); of n nodes it
 /// meets n (1 - (1 - 1/n)^copies).
-static double getExchangeTime(const Machine &machine, Group group, double bytes,
-                              double copies) {
+double CostModel::getExchangeTime(Group group, double bytes,
+                                  double copies) const {
   int64_t inside = getRanksInside(group, machine.getDevicesPerNode());
   double nodes = double(group.getSize()) / double(inside);
   if (nodes <= 1)
-    return getCollectiveTime(machine, CollectiveKind::AllToAll, group, bytes);
+    return getJointTime(CollectiveKind::AllToAll, group, bytes);
   double met = nodes * (1 - std::pow(1 - 1 / nodes, copies));
   double forwarded = getCollectiveTime(machine, CollectiveKind::AllToAll,
                                        {inside, group.stride}, bytes);
   double crossing = getCollectiveTime(machine, CollectiveKind::AllToAll, group,
                                       bytes / copies * met);
-  return std::max(forwarded, crossing);
+  return profile.rankSkew + std::max(forwarded, crossing);
 }
 
 /// Seconds of a group, but no less than of as many devices as near to each
@@ -104,6 +111,8 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   BlockCost cost;
   bool selective = cut.recompute == Recompute::Selective;
   double traffic = profile.pointwiseTraffic;
+  // Of an input that only products need: kept as they read it.
+  double inputBytes = std::min(activationBytes, getBytes(work.dtype));
   // Adds what a module repeats; says whether its results are dropped.
   auto drops = [&](unsigned module, double seconds) {
     if (!selective || !(cut.recomputedModules & module))
@@ -148,14 +157,18 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
         device, profile.attention, direction, samples * heads, rows, pairs,
         double(block.headDim), double(block.valueDim));
   double kept = device.attention.find(profile.attention)->second.kept;
+  // The host takes as long for a collective as for several kernels.
+  if (cut.tp > 1)
+    cost.launches += 0.2;
   // Megatron's fused softmax needs a multiple of 4 of samples times heads; its
   // absence is 8 kernels in a block of about 30, forward and backward.
   if (kept > 0 && std::fmod(samples * heads, 4) != 0)
-    cost.launches = 1.4;
+    cost.launches += 0.4;
   kernels.forward += attention[0];
   kernels.backwardInput += attention[1];
   bool dropsScores = drops(recomputeAttention, attention[0]);
-  drops(recomputeOutput, kernels.addLinear(tokens, h, mixed));
+  bool dropsOutput =
+      drops(recomputeOutput, kernels.addLinear(tokens, h, mixed));
   outputs += outer * h;
 
   // MLP.
@@ -172,7 +185,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     if (!drops(recomputeUp, up))
       cost.activations += matrices * activated;
     if (!drops(recomputeActivation, activation))
-      cost.activations += activated;
+      cost.activations += tokens * width * inputBytes;
     drops(recomputeDown, down);
   }
   double expertWeights = 0;
@@ -206,19 +219,18 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     double exchange =
         2 *
         getScattered(cut.expertGroup, {cut.ep, cut.expertTp}, [&](Group group) {
-          return getExchangeTime(machine, group, moved,
-                                 double(block.expertsPerToken));
+          return getExchangeTime(group, moved, double(block.expertsPerToken));
         });
     // Routing, permutation and the exchange launch several times the kernels
     // of a dense block.
-    cost.launches = 6;
+    cost.launches *= 6;
     cost.expertForward = cost.expertBackward = exchange;
     if (drops(recomputeExperts, experts)) {
       repeatedExchange = exchange;
     } else {
-      cost.activations += matrices * inner + 2 * moved;
+      cost.activations += matrices * inner + moved + routed * h * inputBytes;
       if (!drops(recomputeExpertActivation, activation))
-        cost.activations += inner;
+        cost.activations += routed * expertWidth * inputBytes;
     }
   }
   cost.expertBackward += repeatedExchange;
@@ -228,10 +240,16 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   double norms = kernels.addStream(8 * stream * traffic, 10 * stream * traffic);
 
   // Kept for backward: inputs of norms and products, what attention needs.
-  cost.activations +=
-      2 * stream + tokens * (queries + keysAndValues + mixed) * activationBytes;
+  // The second residual sum is repeated with the projection before it.
+  cost.activations += (dropsOutput ? 1 : 2) * stream +
+                      tokens * (queries + keysAndValues) * activationBytes;
   if (!drops(recomputeNorms, norms / 2))
-    cost.activations += 2 * stream;
+    cost.activations += 2 * outer * h * inputBytes;
+  // Attention's output is kept as attention and as its projection need it.
+  if (!dropsScores || !dropsOutput)
+    cost.activations +=
+        tokens * mixed *
+        (activationBytes + (inputBytes < activationBytes ? inputBytes : 0));
   if (model.dropout)
     cost.activations += 2 * outer * h; // a byte for each element of a mask
   // What attention keeps of the whole square, the masked half included; fused
@@ -255,7 +273,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   double full = tokens * h * activationBytes;
   Group tensor{cut.tp, 1};
   auto collective = [&](CollectiveKind kind, double bytes) {
-    return getCollectiveTime(machine, kind, tensor, bytes);
+    return getJointTime(kind, tensor, bytes);
   };
   double region = cut.sequenceParallel
                       ? collective(CollectiveKind::AllGather, full) +
@@ -267,7 +285,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   if (cut.cp > 1) {
     auto collective = [&](CollectiveKind kind, double bytes) {
       return getScattered(cut.contextGroup, {cut.cp, cut.tp}, [&](Group group) {
-        return getCollectiveTime(machine, kind, group, bytes);
+        return getJointTime(kind, group, bytes);
       });
     };
     double keys = full / h * keysAndValues * double(cut.cp);
@@ -328,32 +346,39 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   return cost;
 }
 
+double CostModel::getVocabShard(int64_t tp) const {
+  if (profile.vocabMultiple == 0)
+    return std::floor(divide(model.vocab, tp));
+  return std::ceil(double(model.vocab) / double(tp) / profile.vocabMultiple) *
+         profile.vocabMultiple;
+}
+
 CostModel::BlockCost CostModel::computeEmbedding(const Cut &cut) const {
   double h = double(model.hidden);
   double tokens = double(cut.microBatch) * work.seqLen / double(cut.cp);
   double full = tokens * h * getBytes(work.getActivationType());
   BlockCost cost;
+  cost.launches = 0.5;
   cost.forward = getStreamTime(machine.device, 2 * full);
   cost.backwardWeight = getStreamTime(machine.device, 4 * full);
   Group tensor{cut.tp, 1};
   cost.tensorForward =
-      getCollectiveTime(machine,
-                        cut.sequenceParallel ? CollectiveKind::ReduceScatter
-                                             : CollectiveKind::AllReduce,
-                        tensor, full);
+      getJointTime(cut.sequenceParallel ? CollectiveKind::ReduceScatter
+                                        : CollectiveKind::AllReduce,
+                   tensor, full);
   if (cut.sequenceParallel)
-    cost.tensorBackward =
-        getCollectiveTime(machine, CollectiveKind::AllGather, tensor, full);
-  cost.denseParameters =
-      (double(model.vocab) / double(cut.tp) + double(model.positions)) * h;
+    cost.tensorBackward = getJointTime(CollectiveKind::AllGather, tensor, full);
+  cost.denseParameters = (getVocabShard(cut.tp) + double(model.positions)) * h;
   return cost;
 }
 
 CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
   double h = double(model.hidden);
   double tokens = double(cut.microBatch) * work.seqLen / double(cut.cp);
-  double vocab = double(model.vocab) / double(cut.tp);
-  Kernels kernels{machine.device, work.getActivationType(), profile.matrixRate};
+  double vocab = getVocabShard(cut.tp);
+  DType type = work.getActivationType();
+  double slow = type == DType::BF16 ? getMisalignment(vocab) : 1;
+  Kernels kernels{machine.device, type, profile.matrixRate / slow};
   kernels.addLinear(tokens, vocab, h);
   // Logits in f32: the product's output is read for the row maximum, the sum
   // and the gradient.
@@ -361,21 +386,24 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
   kernels.addStream(8 * logits * profile.pointwiseTraffic,
                     6 * logits * profile.pointwiseTraffic);
   BlockCost cost;
+  cost.launches = 0.5;
   cost.forward = kernels.forward;
   cost.backwardInput = kernels.backwardInput;
   cost.backwardWeight = kernels.backwardWeight;
   Group tensor{cut.tp, 1};
   double full = tokens * h * getBytes(work.getActivationType());
   if (cut.sequenceParallel)
-    cost.tensorForward =
-        getCollectiveTime(machine, CollectiveKind::AllGather, tensor, full);
+    cost.tensorForward = getJointTime(CollectiveKind::AllGather, tensor, full);
   cost.tensorBackward =
-      getCollectiveTime(machine,
-                        cut.sequenceParallel ? CollectiveKind::ReduceScatter
-                                             : CollectiveKind::AllReduce,
-                        tensor, full);
-  cost.denseParameters = model.tied ? 0 : double(model.vocab) / cut.tp * h;
-  cost.activations = getLogitBytes() * logits + 2 * full;
-  cost.workingSet = getLogitBytes() * logits;
+      getJointTime(cut.sequenceParallel ? CollectiveKind::ReduceScatter
+                                        : CollectiveKind::AllReduce,
+                   tensor, full);
+  cost.denseParameters = model.tied ? 0 : vocab * h;
+  // Logits, or later their gradient, are kept; the rest is of the loss. In f32
+  // that is another array of the same size.
+  double each = getBytes(work.getActivationType());
+  double most = work.dtype == DType::F32 ? 2 * each : profile.logitBytes;
+  cost.activations = each * logits + 2 * full;
+  cost.workingSet = (most - each) * logits;
   return cost;
 }

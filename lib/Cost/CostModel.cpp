@@ -146,6 +146,7 @@ void CostModel::StageCost::add(const StageCost &other, double times) {
   tensor += times * other.tensor;
   context += times * other.context;
   expert += times * other.expert;
+  held += times * other.held;
   host += times * other.host;
   denseParameters += times * other.denseParameters;
   expertParameters += times * other.expertParameters;
@@ -246,7 +247,8 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
   // State is cut over all ranks. Of a micro-batch each block keeps its input,
   // and the head its logits.
   double h = double(model.hidden), tp = double(layout.tp);
-  double dense = double(model.vocab) * (model.tied ? 1 : 2) * h / tp;
+  double vocab = getVocabShard(layout.tp);
+  double dense = vocab * (model.tied ? 1 : 2) * h;
   double experts = 0, least = infinity, most = 0;
   double weight = work.getParameterBytes(), pp = double(layout.pp);
   double bytes = weight + profile.gradientBytes + work.getStateBytes();
@@ -268,7 +270,7 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
       double(layout.microBatch) * double(work.seqLen) / double(layout.cp);
   double inputs = double(kindOf.size()) * h * work.getParameterBytes() /
                   (layout.sequenceParallel ? tp : 1);
-  double logits = getLogitBytes() * double(model.vocab) / tp;
+  double logits = getBytes(work.getActivationType()) * vocab;
   double mean = (cut * bytes + tokens * (inputs + logits)) / pp;
   // Below ZeRO 3 parameters are whole; with it a block's are, and its gradient,
   // but at ends without a block.
@@ -300,6 +302,8 @@ void CostModel::buildStages(const TrainLayout &layout) {
   counts.assign(size_t(layout.pp), 0);
 
   int64_t number = 0;
+  // A send that does not run beside compute holds both of its stages.
+  double hold = getSend(layout) * (1 - profile.dataOverlap);
   std::vector<const StageCost *> costs(kinds.size() * 2, nullptr);
   std::vector<int64_t> times(kinds.size() * 2);
   int64_t again = layout.recompute == Recompute::None ? 0
@@ -323,6 +327,14 @@ void CostModel::buildStages(const TrainLayout &layout) {
     }
     if (at == all - 1)
       chunk.add(getBlockCost(head, layout, Recompute::None), 1);
+    if (at != all - 1) {
+      chunk.forward += hold;
+      chunk.held += hold;
+    }
+    if (at != 0) {
+      chunk.backward += hold;
+      chunk.held += hold;
+    }
     size_t stage = size_t(shape.getStage(at));
     counts[stage] += count;
     stages[stage].add(chunk, 1);
@@ -330,7 +342,7 @@ void CostModel::buildStages(const TrainLayout &layout) {
   // A tied head on another stage than the embedding has a copy of it.
   if (model.tied && shape.getStage(all - 1) != 0)
     stages[size_t(shape.getStage(all - 1))].denseParameters +=
-        double(model.vocab) / double(layout.tp) * double(model.hidden);
+        getVocabShard(layout.tp) * double(model.hidden);
   kept.resize(chunks.size());
   for (size_t i = 0; i != chunks.size(); ++i)
     kept[i] = chunks[i].activations;
@@ -341,9 +353,11 @@ void CostModel::buildStages(const TrainLayout &layout) {
 double CostModel::getSend(const TrainLayout &layout) const {
   if (layout.pp == 1)
     return 0;
+  // Each rank of a tp group sends its part, which is gathered inside the node
+  // (Narayanan et al. 2021, section 4.1).
   double sent = double(layout.microBatch) * work.seqLen / double(layout.cp) *
                 double(model.hidden) * getBytes(work.getActivationType()) /
-                double(layout.sequenceParallel ? layout.tp : 1);
+                double(layout.tp);
   return getSendTime(machine, {layout.pp, layout.getPipelineStride()}, sent);
 }
 
@@ -491,7 +505,7 @@ double CostModel::getScheduleBound(const TrainLayout &layout) {
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
   bool splits = PipelineShape{.schedule = layout.schedule}.splitsBackward();
-  double hop = getSend(layout), around = 0, least = 0;
+  double hop = getSend(layout) * profile.dataOverlap, around = 0, least = 0;
   for (size_t i = 0; i != stages.size(); ++i) {
     least = std::max(least, stages[i].getTime() * microBatches +
                                 (splits ? 0 : around));
@@ -558,8 +572,9 @@ Estimate CostModel::price(const TrainLayout &layout) {
     std::vector<double> starts, ends;
     double with = pipeline.getSeconds(shape, times, send, starts, ends);
     double without = pipeline.getSeconds(shape, times, 0, starts, ends);
-    result.pipeline = std::min(result.bubble, with - without);
-    result.bubble -= result.pipeline;
+    double sends = std::min(result.bubble, with - without);
+    result.pipeline += sends;
+    result.bubble -= sends;
   }
   return result;
 }
@@ -708,7 +723,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
     times[i].backwardInput = chunk.backward - chunk.weight + more;
     times[i].backwardWeight = chunk.weight;
   }
-  double hop = getSend(layout);
+  double hop = getSend(layout) * profile.dataOverlap;
   played &= hop == send;
   send = hop;
 
@@ -761,8 +776,10 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   result.context = stage.context * microBatches;
   result.expert = stage.expert * microBatches;
   result.host = stage.host * microBatches + profile.hostPerStep;
+  result.pipeline = stage.held * microBatches;
   result.compute = slowest * microBatches - result.tensor - result.context -
-                   result.expert - stage.host * microBatches - result.data;
+                   result.pipeline - result.expert - stage.host * microBatches -
+                   result.data;
   result.bubble = std::max(0., busy - slowest * microBatches);
   result.data += end - slowest * microBatches - result.bubble;
   result.step = end + result.optimizer + profile.hostPerStep;

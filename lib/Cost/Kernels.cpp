@@ -35,6 +35,14 @@ double cleave::getMatmulTime(const Device &device, DType dtype, double m,
   return unit.launch + both;
 }
 
+double cleave::getMisalignment(double elements) {
+  double slow = 1;
+  for (int64_t bytes = 16; bytes > 2; bytes /= 2)
+    if (std::fmod(2 * elements, double(bytes)) != 0)
+      slow += 0.6;
+  return slow;
+}
+
 double cleave::getStreamTime(const Device &device, double bytes) {
   return bytes / (device.memoryBandwidth * device.memoryEfficiency);
 }

@@ -2,6 +2,7 @@
 #include "cleave/Catalog/Catalog.h"
 #include "cleave/Json/Json.h"
 #include "cleave/Ledger/Ledger.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace cleave;
@@ -27,7 +28,10 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
                                 {"tensor_overlap", profile.tensorOverlap},
                                 {"host_per_block", profile.hostPerBlock},
                                 {"gradient_bytes", profile.gradientBytes},
-                                {"expert_overlap", profile.expertOverlap}};
+                                {"expert_overlap", profile.expertOverlap},
+                                {"vocab_multiple", profile.vocabMultiple},
+                                {"logit_bytes", profile.logitBytes},
+                                {"rank_skew", profile.rankSkew}};
   for (const Constant &constant : constants)
     if (const json::Value *value = object.get(constant.key)) {
       std::optional<double> number = value->getAsNumber();
@@ -50,7 +54,8 @@ static std::string getSoftwareText(const json::Object &row) {
 }
 
 /// Whether each key of `match` is in the row with one of its texts; the key
-/// "any" stands for all that says something of the software.
+/// "any" stands for all that says something of the software, the text "" for a
+/// key that the row does not have.
 static bool matches(const json::Object &match, const json::Object &row) {
   for (const auto &entry : match) {
     llvm::StringRef key = entry.first;
@@ -61,8 +66,10 @@ static bool matches(const json::Object &match, const json::Object &row) {
       text.erase(off, 6);
     const json::Array *any = entry.second.getAsArray();
     if (!any || llvm::none_of(*any, [&](const json::Value &each) {
-          return llvm::StringRef(text).contains_insensitive(
-              *each.getAsString());
+          llvm::StringRef wanted = *each.getAsString();
+          return wanted.empty()
+                     ? text.empty()
+                     : llvm::StringRef(text).contains_insensitive(wanted);
         }))
       return false;
   }
@@ -88,17 +95,47 @@ static llvm::ArrayRef<ProfileFile> getProfileFiles() {
   return files;
 }
 
-llvm::Expected<Profile> cleave::findProfile(const json::Object &row) {
-  // The most particular match: that with the most keys; then the first.
-  const ProfileFile *best = nullptr;
-  size_t bestKeys = 0;
-  for (const ProfileFile &file : getProfileFiles()) {
-    const json::Object *match = file.object.getObject("match");
-    if (match && matches(*match, row) && (!best || match->size() > bestKeys)) {
-      best = &file;
-      bestKeys = match->size();
-    }
+/// How particular a match is: a key that names the software says more than
+/// what it ran on and when, and one that is absent says nothing.
+static int getWeight(const json::Object &match) {
+  int weight = 1;
+  for (const auto &[key, texts] : match) {
+    bool names = llvm::is_contained(
+        {"any", "source", "source_ref", "software", "framework", "notes"},
+        llvm::StringRef(key));
+    bool absent = llvm::all_of(*texts.getAsArray(), [](const auto &text) {
+      return text.getAsString()->empty();
+    });
+    weight += absent ? 0 : names ? 4 : 1;
   }
+  return weight;
+}
+
+/// The weight of the most particular of a profile's matches that the row fits;
+/// 0 if none does.
+static int getFit(const json::Object &profile, const json::Object &row) {
+  int fit = 0;
+  auto consider = [&](const json::Object &match) {
+    if (matches(match, row))
+      fit = std::max(fit, getWeight(match));
+  };
+  if (const json::Object *match = profile.getObject("match"))
+    consider(*match);
+  if (const json::Array *list = profile.getArray("match"))
+    for (const json::Value &match : *list)
+      consider(*match.getAsObject());
+  return fit;
+}
+
+llvm::Expected<Profile> cleave::findProfile(const json::Object &row) {
+  // The most particular match; of equals the first.
+  const ProfileFile *best = nullptr;
+  int most = 0;
+  for (const ProfileFile &file : getProfileFiles())
+    if (int fit = getFit(file.object, row); fit > most) {
+      best = &file;
+      most = fit;
+    }
   if (!best)
     return llvm::createStringError("no profile for rows that say nothing");
   return readProfile(best->object, best->name);

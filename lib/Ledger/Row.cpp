@@ -169,7 +169,7 @@ static void readModel(RowReader &reader, LedgerRow &row) {
   Architecture &model = row.model;
   model.name = reader.getText("model");
   model.hidden = reader.getCount("hidden", 0);
-  model.vocab = reader.getCount("vocab", 51200);
+  model.vocab = reader.getCount("vocab", 50257);
   int64_t layers = reader.getCount("layers", 0, 1 << 14);
   std::string notes = reader.getText("arch_notes");
 

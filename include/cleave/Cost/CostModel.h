@@ -25,7 +25,7 @@ struct Profile {
   /// and backward: 1 with compiled fusion, 4 for one kernel per operation.
   double pointwiseTraffic = 1.3;
   /// Share of the gradient's and parameters' communication over data-parallel
-  /// ranks that may run beside compute.
+  /// ranks, and of messages between stages, that may run beside compute.
   double dataOverlap = 1;
   /// The same of tensor-parallel communication.
   double tensorOverlap = 0;
@@ -34,11 +34,23 @@ struct Profile {
   /// Share by which compute slows down while a collective runs beside it: the
   /// multiprocessors and the memory bandwidth that the collective takes.
   double overlapSlowdown = 0.12;
+  /// Seconds by which a collective inside a block begins later than in a
+  /// benchmark's loop: it waits for the last of its ranks, whose kernels and
+  /// hosts do not keep step. From vTrain's runs on one node, tp 2 to 8 against
+  /// 1; other sources agree.
+  double rankSkew = 1e-4;
   /// Host seconds for one block, forward, which the device waits for when its
   /// kernels are shorter.
   double hostPerBlock = 0;
   /// Bytes of a gradient element on the network.
   double gradientBytes = 4;
+  /// Rows of the embedding that a tensor-parallel rank has are padded to a
+  /// multiple of this (Megatron's 128); 0: not padded.
+  double vocabMultiple = 128;
+  /// Bytes of a logit where the loss needs most: 12 if each operation leaves
+  /// its result (bf16 and f32 logits, probabilities and gradient half each),
+  /// 6 in place, 4 in one kernel.
+  double logitBytes = 12;
   /// Seconds of a step outside of the model: data, logging, barriers.
   double hostPerStep = 0;
 };
@@ -152,10 +164,6 @@ public:
   const Machine &getMachine() const { return machine; }
 
 private:
-  /// Bytes that the head keeps for a logit: in f32, and in bf16 if that is what
-  /// the product writes. Its probability and gradient meet them.
-  double getLogitBytes() const { return work.dtype == DType::F32 ? 4 : 6; }
-
   /// Seconds of one block (or of embedding and head) on one device for one
   /// micro-batch, and what it keeps for the backward pass.
   struct BlockCost {
@@ -189,6 +197,7 @@ private:
   struct StageCost {
     double forward = 0, backward = 0, weight = 0; ///< weight: part of backward
     double tensor = 0, context = 0, expert = 0;   ///< exposed, both ways
+    double held = 0; ///< by sends that nothing runs beside
     double host = 0;
     double denseParameters = 0, expertParameters = 0;
     double activations = 0, workingSet = 0;
@@ -223,6 +232,7 @@ private:
   /// Calls `visit` with the memory of each stage of what was built.
   template <typename Visit>
   void visitMemory(const TrainLayout &layout, Visit visit) const;
+  /// Seconds of a message to the next stage.
   double getSend(const TrainLayout &layout) const;
   /// Seconds of a collective of a stage's weights, of so many bytes each, over
   /// the data-parallel ranks.
@@ -235,6 +245,12 @@ private:
   BlockCost computeBlock(const Cut &cut) const;
   BlockCost computeEmbedding(const Cut &cut) const;
   BlockCost computeHead(const Cut &cut) const;
+  /// Seconds of a collective that ranks out of step begin, and of an exchange
+  /// of tokens.
+  double getJointTime(CollectiveKind kind, Group group, double bytes) const;
+  double getExchangeTime(Group group, double bytes, double copies) const;
+  /// Rows of the embedding that one of `tp` ranks has.
+  double getVocabShard(int64_t tp) const;
 
   const Architecture &model;
   const Machine &machine;

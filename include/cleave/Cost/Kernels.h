@@ -14,6 +14,13 @@ namespace cleave {
 double getMatmulTime(const Device &device, DType dtype, double m, double n,
                      double k);
 
+/// How much longer a product takes whose operands have rows of `elements` bf16
+/// elements that are no multiple of 16 bytes, since these cannot be loaded as
+/// vectors: 0.6 for each halving of what they are a multiple of. From vTrain's
+/// runs (data/ground_truth_single.csv), whose 50,257 words are not padded: the
+/// head takes 2.9 times as long on 1 rank as on 2, 2.3 on 8, 1.6 on 4.
+double getMisalignment(double elements);
+
 /// Seconds of a kernel that streams `bytes` through memory.
 double getStreamTime(const Device &device, double bytes);
 

@@ -168,4 +168,13 @@ TEST(KernelsTest, AttentionNearPublished) {
   }
 }
 
+TEST(KernelsTest, RowsThatAreNoVectorsAreSlow) {
+  // GPT-2's vocabulary on 1, 2, 4 and 8 ranks; 25,128 is a multiple of 8.
+  EXPECT_NEAR(getMisalignment(50257), 2.9, 0.2);
+  EXPECT_EQ(getMisalignment(25128), 1);
+  EXPECT_NEAR(getMisalignment(12564), 1.6, 0.1);
+  EXPECT_NEAR(getMisalignment(6282), 2.3, 0.2);
+  EXPECT_EQ(getMisalignment(50304), 1);
+}
+
 } // namespace

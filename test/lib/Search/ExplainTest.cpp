@@ -126,7 +126,7 @@ TEST(Explain, KeepingALayoutCanLose) {
   // Some plan changes once a link is slower, and is then worth changing.
   int changes = 0;
   for (int64_t batch : {8, 16, 32, 64})
-    for (int64_t hidden : {1024, 2048, 4096}) {
+    for (int64_t hidden : {1024, 2048, 4096, 8192}) {
       Problem problem("h100-sxm:16", 8, hidden, batch);
       Candidate plan = problem.solve().best.front();
       for (const SlowerLink &slower :
