@@ -281,17 +281,21 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
 }
 
 void CostModel::buildStages(const TrainLayout &layout) {
-  // The order of axes matters to blocks by their groups only.
+  // A send that does not run beside compute holds both of its stages.
+  double hold = getSend(layout) * (1 - profile.dataOverlap);
+  // The order of axes matters to stages by their groups and sends only.
   TrainLayout key = layout;
   key.zero = 0;
   key.zeroGroup = 0;
   key.order = AxisOrder();
   Group context = layout.getContextGroup();
   Group experts = layout.getRankGroup(layout.ep, layout.expertTp);
-  if (key == built && context == builtContext && experts == builtExperts)
+  if (key == built && context == builtContext && experts == builtExperts &&
+      hold == builtHold)
     return;
   built = key;
   builtContext = context;
+  builtHold = hold;
   builtExperts = experts;
   played = false;
   PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
@@ -302,8 +306,6 @@ void CostModel::buildStages(const TrainLayout &layout) {
   counts.assign(size_t(layout.pp), 0);
 
   int64_t number = 0;
-  // A send that does not run beside compute holds both of its stages.
-  double hold = getSend(layout) * (1 - profile.dataOverlap);
   std::vector<const StageCost *> costs(kinds.size() * 2, nullptr);
   std::vector<int64_t> times(kinds.size() * 2);
   int64_t again = layout.recompute == Recompute::None ? 0

@@ -274,6 +274,7 @@ private:
   // Of the layout that was priced last.
   TrainLayout built{.tp = 0};
   Group builtContext, builtExperts;
+  double builtHold = 0;
   std::vector<StageCost> stages, chunks; ///< devices', virtual stages'
   std::vector<int64_t> counts;           ///< blocks of a device
   std::vector<StageTimes> times;
