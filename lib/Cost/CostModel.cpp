@@ -184,6 +184,7 @@ const CostModel::Floor &CostModel::getFloor(const TrainLayout &layout,
             floorLayout.getRankGroup(layout.ep, layout.expertTp)))) {
     floorLayout = layout;
     floors.clear();
+    whole = getWholeModel(layout, Recompute::None);
     headTime = getBlockCost(head, layout, Recompute::None).getTime();
     embeddingWeights =
         getBlockCost(embedding, layout, Recompute::None).denseParameters;
@@ -195,10 +196,11 @@ const CostModel::Floor &CostModel::getFloor(const TrainLayout &layout,
   for (const auto &[known, floor] : floors)
     if (known == key)
       return floor;
-  Floor floor{infinity, infinity, infinity, infinity, infinity};
+  Floor floor{infinity, infinity, infinity, infinity, infinity, infinity};
   for (const Block *kind : kinds) {
     const StageCost &cost = getBlockCost(*kind, layout, recompute);
     floor.time = std::min(floor.time, cost.getTime());
+    floor.forward = std::min(floor.forward, cost.forward);
     floor.activations = std::min(floor.activations, cost.activations);
     floor.workingSet = std::min(floor.workingSet, cost.workingSet);
     floor.denseParameters =
@@ -207,6 +209,14 @@ const CostModel::Floor &CostModel::getFloor(const TrainLayout &layout,
         std::min(floor.expertParameters, cost.expertParameters);
   }
   return floors.emplace_back(key, floor).second;
+}
+
+double CostModel::getRoundTrip(const TrainLayout &layout, bool splits,
+                               double send) const {
+  // The turn of a V-shaped pipeline sends nothing.
+  double sends = double((layout.pp - 1) * layout.virtualStages);
+  return whole.forward + whole.backward - (splits ? whole.weight : 0) +
+         2 * sends * send;
 }
 
 double CostModel::addData(double own, double data) const {
@@ -222,18 +232,20 @@ double CostModel::getTimeBound(const TrainLayout &layout) {
 
 double CostModel::getTimeBound(const TrainLayout &layout,
                                llvm::ArrayRef<DataFloor> floors) {
-  StageCost sum = getWholeModel(layout, Recompute::None);
+  double block = getFloor(layout, Recompute::None).time;
+  const StageCost &sum = whole;
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
   // Some device computes as much as the mean does, and the one with the most
   // blocks as much as these.
   double mean = sum.getTime() / double(layout.pp);
-  double most = std::ceil(double(kindOf.size()) / double(layout.pp)) *
-                getFloor(layout, Recompute::None).time;
+  double most = std::ceil(double(kindOf.size()) / double(layout.pp)) * block;
   double least = infinity;
   for (const DataFloor &data : floors)
-    least = std::min(least, addData(most, data.each) * microBatches +
-                                addData(most, data.once) - most);
+    least = std::min(
+        least, std::max(addData(most, data.each) * microBatches +
+                            addData(most, data.once) - most,
+                        getRoundTrip(layout, /*splits=*/true, data.send)));
   least = std::max(least, mean * microBatches);
   double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
                     sum.expertParameters / double(getExpertRanks(layout))) /
@@ -402,6 +414,7 @@ DataFloor CostModel::getDataFloor(const TrainLayout &layout) {
   else
     data.once = gradients + parameters;
   data.once += getCopyTime(layout, stage);
+  data.send = getSend(layout) * profile.dataOverlap;
   return data;
 }
 
@@ -424,10 +437,15 @@ double CostModel::getBusyBound(const TrainLayout &layout, DataFloor data) {
   double seconds = std::max(addData(own, data.each) * microBatches +
                                 addData(own, data.once) - own,
                             end * microBatches);
+  // The first stage waits for its last micro-batch to come back.
+  bool splits = PipelineShape{.schedule = layout.schedule}.splitsBackward();
+  double ahead = double(layout.getNumBlocks(0, blocks)) *
+                 getFloor(layout, Recompute::None).forward;
+  seconds = std::max(seconds, (std::ceil(microBatches) - 1) * ahead +
+                                  getRoundTrip(layout, splits, data.send));
   // The last stage waits for a micro-batch to come, and the others for it to
   // come back.
-  if (layout.pp > 1 &&
-      !PipelineShape{.schedule = layout.schedule}.splitsBackward()) {
+  if (layout.pp > 1 && !splits) {
     int64_t all = layout.pp * layout.virtualStages;
     int64_t first = layout.getNumBlocks(0, blocks);
     int64_t inner = blocks - first - layout.getNumBlocks(all - 1, blocks);

@@ -195,12 +195,13 @@ private:
 
   /// In the best order of axes.
   DataFloor getDataFloor(CostModel &costs, TrainLayout layout) const {
-    DataFloor least{infinity, infinity};
+    DataFloor least{infinity, infinity, infinity};
     for (AxisOrder order : orders) {
       layout.order = order;
       DataFloor floor = costs.getDataFloor(layout);
       least.each = std::min(least.each, floor.each);
       least.once = std::min(least.once, floor.once);
+      least.send = std::min(least.send, floor.send);
     }
     return least;
   }

@@ -79,9 +79,10 @@ struct MemoryUse {
 };
 
 /// Seconds that the weights of the device with the most blocks travel over
-/// data-parallel ranks at least: for each micro-batch, and once a step.
+/// data-parallel ranks at least, for each micro-batch and once a step; and
+/// activations from a stage to the next.
 struct DataFloor {
-  double each = 0, once = 0;
+  double each = 0, once = 0, send = 0;
 };
 
 /// Bytes of parameters, gradients and optimizer state.
@@ -213,6 +214,9 @@ private:
     void add(const StageCost &other, double times);
   };
 
+  /// Seconds that one micro-batch takes through all stages and back.
+  double getRoundTrip(const TrainLayout &layout, bool splits,
+                      double send) const;
   /// Seconds that a device's own time for a micro-batch and its communication
   /// take together.
   double addData(double own, double data) const;
@@ -224,7 +228,8 @@ private:
   StageCost getWholeModel(const TrainLayout &layout, Recompute recompute);
   /// Least that any block of the model takes, keeps and has of weights.
   struct Floor {
-    double time, activations, workingSet, denseParameters, expertParameters;
+    double time, forward, activations, workingSet, denseParameters,
+        expertParameters;
   };
   const Floor &getFloor(const TrainLayout &layout, Recompute recompute);
   /// Fills `stages`, `chunks` and `counts`.
@@ -267,6 +272,7 @@ private:
   TrainLayout floorLayout{.tp = 0};
   std::vector<std::pair<unsigned, Floor>> floors;
   double headTime = 0, embeddingWeights = 0;
+  StageCost whole; ///< without recomputation
   // Most chunks that the first two stages of a pipeline keep.
   PipelineShape peakShape{.stages = 0};
   std::array<double, 2> peaks;
