@@ -87,7 +87,7 @@ def run_alone(command, lock, **options):
         others -= (now.children_user + now.children_system
                    - own.children_user - own.children_system)
         share = others / cores / seconds
-        if share < 0.03:
+        if share < 0.06:
             return
         print(f"others used {100 * share:.0f} % of the cores: again",
               file=sys.stderr)

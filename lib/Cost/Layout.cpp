@@ -28,6 +28,15 @@ llvm::StringRef cleave::getName(AxisOrder order) {
   return names[size_t(order)];
 }
 
+int64_t TrainLayout::getShards() const {
+  int64_t ranks = dp * cp;
+  return zeroGroup > 0 ? std::min(ranks, zeroGroup) : ranks;
+}
+
+int64_t TrainLayout::getExpertRanks() const {
+  return std::max<int64_t>(dp * cp * tp / (ep * expertTp), 1);
+}
+
 int64_t TrainLayout::getPipelineStride() const {
   switch (order) {
   case AxisOrder::ContextDataPipeline:

@@ -67,6 +67,12 @@ struct Workload {
   /// two moments and, unless parameters are in f32 themselves, a copy that is.
   double getParameterBytes() const { return getBytes(getActivationType()); }
   double getStateBytes() const { return dtype == DType::F32 ? 8 : 12; }
+  /// Bytes that the optimizer moves for a parameter: its gradient, once more
+  /// for the norm; master weight and moments both ways; the weight in the type
+  /// of products, where that is another.
+  double getOptimizerTraffic() const {
+    return 4 + 4 + 24 + (dtype == DType::F32 ? 0 : 2);
+  }
 };
 
 /// Bytes of one device, by category.
@@ -224,8 +230,9 @@ private:
              Recompute recompute) const;
   const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,
                                 Recompute recompute);
-  /// All blocks, embedding and head, as if one device had them.
-  StageCost getWholeModel(const TrainLayout &layout, Recompute recompute);
+  /// All blocks, embedding and head, without recomputation, as if one device had
+  /// them.
+  StageCost getWholeModel(const TrainLayout &layout);
   /// Least that any block of the model takes, keeps and has of weights.
   struct Floor {
     double time, forward, activations, workingSet, denseParameters,

@@ -93,6 +93,10 @@ struct TrainLayout {
   AxisOrder order = AxisOrder::ContextDataPipeline;
 
   int64_t getDevices() const { return tp * cp * dp * pp; }
+  /// The devices that share a copy of dense weights under ZeRO, and those of an
+  /// expert's.
+  int64_t getShards() const;
+  int64_t getExpertRanks() const;
   /// The ranks of a cp group.
   Group getContextGroup() const;
   /// Of the ranks of tp, cp and dp in their order: `ranks`, each `step` after
