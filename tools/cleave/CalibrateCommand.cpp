@@ -99,6 +99,55 @@ measureRanks(llvm::ArrayRef<int> counts) {
   return samples;
 }
 
+namespace {
+/// Rounds of the same measurements, some seconds apart: what disturbs a machine
+/// for a while is in few of them.
+constexpr int numRounds = 3;
+
+template <class Sample>
+class Rounds {
+public:
+  void add(std::vector<Sample> samples) {
+    rounds.push_back(std::move(samples));
+  }
+
+  /// Each sample with the median of its seconds.
+  std::vector<Sample> getMedians() const {
+    std::vector<Sample> medians = rounds.front();
+    for (size_t i = 0; i != medians.size(); ++i) {
+      std::vector<double> seconds;
+      for (const std::vector<Sample> &round : rounds)
+        seconds.push_back(round[i].seconds);
+      llvm::sort(seconds);
+      medians[i].seconds = seconds[seconds.size() / 2];
+    }
+    return medians;
+  }
+
+private:
+  std::vector<std::vector<Sample>> rounds;
+};
+
+/// What kernels take on all cores.
+struct KernelRounds {
+  std::vector<double> streams; ///< byte/s
+  Rounds<MatmulSample> products[2];
+  Rounds<AttentionSample> attention;
+
+  void measure(int cores) {
+    streams.push_back(tool::measureStream(cores));
+    products[0].add(tool::measureMatmuls(DType::F32, cores));
+    products[1].add(tool::measureMatmuls(DType::BF16, cores));
+    attention.add(tool::measureAttention(cores));
+  }
+  double getStream() const {
+    std::vector<double> sorted = streams;
+    llvm::sort(sorted);
+    return sorted[sorted.size() / 2];
+  }
+};
+} // namespace
+
 static double getMemoryBytes() {
   return double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE));
 }
@@ -128,13 +177,19 @@ static int runCalibrate(const CalibrateFlags &flags) {
   device.name = "local";
   device.cores = device.multiprocessors = cores;
   device.memory = getMemoryBytes();
-  device.memoryBandwidth = tool::measureStream(cores);
+  KernelRounds kernels;
+  for (int round = 1; round <= numRounds; ++round) {
+    say(llvm::formatv("round       {0} of {1}", round, numRounds));
+    kernels.measure(cores);
+  }
+  device.memoryBandwidth = kernels.getStream();
   say(llvm::formatv("memory      {0:F1} GB/s", device.memoryBandwidth / 1e9));
   double peak = double(cores) * runtime::measureCorePeakGflops() * 1e9;
   json::Object matrix;
   for (DType dtype : {DType::F32, DType::BF16}) {
     MatrixUnit &unit = device.matrix[size_t(dtype)];
-    std::vector<MatmulSample> samples = tool::measureMatmuls(dtype, cores);
+    std::vector<MatmulSample> samples =
+        kernels.products[dtype == DType::BF16].getMedians();
     double best = 0;
     for (const MatmulSample &each : samples)
       best = std::max(best, 2. * double(each.m) * double(each.n) *
@@ -148,7 +203,8 @@ static int runCalibrate(const CalibrateFlags &flags) {
     say(llvm::formatv("{0,-11} {1:F1} GFLOP/s of {2:F1}", getName(dtype),
                       unit.peak * unit.efficiency / 1e9, unit.peak / 1e9));
   }
-  AttentionUnit attention = fitAttention(device, tool::measureAttention(cores));
+  AttentionUnit attention =
+      fitAttention(device, kernels.attention.getMedians());
   say(llvm::formatv(
       "attention   {0:F1} GFLOP/s forward, {1:F1} backward",
       attention.forward * device.getMatrix(DType::BF16).peak / 1e9,
