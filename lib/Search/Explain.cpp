@@ -135,9 +135,17 @@ static std::string checkPinned(const PlanContext &context,
         !setField(layout, constraint.field, text.split('=').second))
       return "";
   }
+  // The plan's other degrees, unless they leave too few devices.
+  int64_t devices = context.machine.devices;
+  for (int64_t *degree : {&layout.pp, &layout.cp})
+    if (layout.tp * layout.cp * layout.pp > devices &&
+        llvm::none_of(constraints, [&](const Constraint &constraint) {
+          return constraint.field == (degree == &layout.pp ? "pp" : "cp");
+        }))
+      *degree = 1;
   if (layout.dp == 0)
-    layout.dp = std::max<int64_t>(
-        context.machine.devices / layout.tp / layout.cp / layout.pp, 1);
+    layout.dp =
+        std::max<int64_t>(devices / layout.tp / layout.cp / layout.pp, 1);
   return checkLayout(context.model, context.machine, context.request.work,
                      layout);
 }
