@@ -161,15 +161,7 @@ DataFloor CostModel::getDataFloor(const TrainLayout &layout) {
   StageCost stage;
   stage.denseParameters = most * floor.denseParameters;
   stage.expertParameters = most * floor.expertParameters;
-  double gradients =
-      getDataTime(layout, stage,
-                  layout.zero >= 1 ? CollectiveKind::ReduceScatter
-                                   : CollectiveKind::AllReduce,
-                  profile.gradientBytes);
-  double parameters =
-      layout.zero >= 1 ? getDataTime(layout, stage, CollectiveKind::AllGather,
-                                     work.getParameterBytes())
-                       : 0;
+  auto [gradients, parameters] = getDataTimes(layout, stage);
   DataFloor data;
   if (layout.zero == 3)
     data.each = gradients + 2 * parameters;
@@ -246,8 +238,7 @@ StateFloor CostModel::getStateFloor(const TrainLayout &layout) {
 }
 
 MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
-  PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
-                      getMicroBatches(layout)};
+  PipelineShape shape = getShape(layout);
   if (!(shape == peakShape)) {
     peakShape = shape;
     kept.assign(size_t(shape.getVirtualStages()), 1);

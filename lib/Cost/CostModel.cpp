@@ -164,8 +164,7 @@ void CostModel::buildStages(const TrainLayout &layout) {
   builtHold = hold;
   builtExperts = experts;
   played = false;
-  PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
-                      getMicroBatches(layout)};
+  PipelineShape shape = getShape(layout);
   int64_t blocks = int64_t(kindOf.size()), all = shape.getVirtualStages();
   stages.assign(size_t(layout.pp), StageCost());
   chunks.assign(size_t(all), StageCost());
@@ -282,8 +281,7 @@ Estimate CostModel::price(const TrainLayout &layout) {
   Estimate result = *tryPrice(layout, std::numeric_limits<double>::infinity());
   if (layout.pp > 1) {
     // What sends add is what the step is shorter by without them.
-    PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
-                        getMicroBatches(layout)};
+    PipelineShape shape = getShape(layout);
     std::vector<double> starts, ends;
     double with = pipeline.getSeconds(shape, times, send, starts, ends);
     double without = pipeline.getSeconds(shape, times, 0, starts, ends);
@@ -297,8 +295,7 @@ Estimate CostModel::price(const TrainLayout &layout) {
 PipelineStep CostModel::getPipelineStep(const TrainLayout &layout) {
   PipelineStep step;
   step.optimizer = price(layout).optimizer;
-  step.shape = {layout.schedule, layout.pp, layout.virtualStages,
-                getMicroBatches(layout)};
+  step.shape = getShape(layout);
   step.times = times;
   step.send = send;
   step.data = dataExposed;
@@ -307,20 +304,31 @@ PipelineStep CostModel::getPipelineStep(const TrainLayout &layout) {
   return step;
 }
 
+PipelineShape CostModel::getShape(const TrainLayout &layout) const {
+  return {layout.schedule, layout.pp, layout.virtualStages,
+          getMicroBatches(layout)};
+}
+
 int64_t CostModel::getMicroBatches(const TrainLayout &layout) const {
   return std::max<int64_t>(work.globalBatch / (layout.dp * layout.microBatch),
                            1);
 }
 
-double CostModel::getDataTime(const TrainLayout &layout, const StageCost &stage,
-                              CollectiveKind kind, double bytes) const {
+CostModel::DataTimes CostModel::getDataTimes(const TrainLayout &layout,
+                                             const StageCost &stage) const {
   Group dense = layout.getRankGroup(layout.getShards(), layout.tp);
   Group experts =
       layout.getRankGroup(layout.getExpertRanks(), layout.ep * layout.expertTp);
-  return getCollectiveTime(machine, kind, dense,
-                           stage.denseParameters * bytes) +
-         getCollectiveTime(machine, kind, experts,
-                           stage.expertParameters * bytes);
+  auto getTime = [&](CollectiveKind kind, double bytes) {
+    return getCollectiveTime(machine, kind, dense,
+                             stage.denseParameters * bytes) +
+           getCollectiveTime(machine, kind, experts,
+                             stage.expertParameters * bytes);
+  };
+  if (layout.zero == 0)
+    return {getTime(CollectiveKind::AllReduce, profile.gradientBytes), 0};
+  return {getTime(CollectiveKind::ReduceScatter, profile.gradientBytes),
+          getTime(CollectiveKind::AllGather, work.getParameterBytes())};
 }
 
 double CostModel::getCopyTime(const TrainLayout &layout,
@@ -337,8 +345,7 @@ double CostModel::getCopyTime(const TrainLayout &layout,
 
 std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
                                             double seconds) {
-  PipelineShape shape{layout.schedule, layout.pp, layout.virtualStages,
-                      getMicroBatches(layout)};
+  PipelineShape shape = getShape(layout);
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
   buildStages(layout);
@@ -360,15 +367,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
     }
     double share = profile.dataOverlap, slow = profile.overlapSlowdown;
     double buckets = double(std::max<int64_t>(counts[i], 1));
-    double gradients =
-        getDataTime(layout, stage,
-                    layout.zero >= 1 ? CollectiveKind::ReduceScatter
-                                     : CollectiveKind::AllReduce,
-                    profile.gradientBytes);
-    double parameters =
-        layout.zero >= 1 ? getDataTime(layout, stage, CollectiveKind::AllGather,
-                                       work.getParameterBytes())
-                         : 0;
+    auto [gradients, parameters] = getDataTimes(layout, stage);
     double left = 0; // of the last backward pass, with nothing beside it
     if (layout.zero == 2 && shape.microBatches > 1) {
       // To stay split, gradients are reduced after each micro-batch.

@@ -29,6 +29,14 @@ void tool::PlanFlags::add(CLI::App &app) {
       ->check(CLI::PositiveNumber);
 }
 
+llvm::Expected<Machine> tool::getNotedMachine(const Cluster &cluster) {
+  std::string note;
+  llvm::Expected<Machine> machine = getMachine(cluster, note);
+  if (machine && !note.empty())
+    llvm::errs() << "cleave: note: " << note << '\n';
+  return machine;
+}
+
 llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   llvm::Expected<Architecture> architecture =
       loadArchitecture(getConfigPath(model));
@@ -37,12 +45,9 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   llvm::Expected<Cluster> where = parseCluster(cluster);
   if (!where)
     return where.takeError();
-  std::string note;
-  llvm::Expected<Machine> machine = getMachine(*where, note);
+  llvm::Expected<Machine> machine = getNotedMachine(*where);
   if (!machine)
     return machine.takeError();
-  if (!note.empty())
-    llvm::errs() << "cleave: note: " << note << '\n';
   Planned planned{std::move(*architecture), std::move(*machine), {}};
   SearchRequest &request = planned.request;
   request.work = {seqLen, globalBatch, DType::BF16};

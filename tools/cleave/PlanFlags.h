@@ -7,6 +7,10 @@
 
 namespace cleave::tool {
 
+/// What a cluster is planned as; if that is not all of it, a note on stderr says
+/// so.
+llvm::Expected<Machine> getNotedMachine(const Cluster &cluster);
+
 /// What is planned, read.
 struct Planned {
   Architecture model;

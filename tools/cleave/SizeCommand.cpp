@@ -1,5 +1,6 @@
 //===- SizeCommand.cpp - cleave size --------------------------------------===//
 #include "CommandLine.h"
+#include "PlanFlags.h"
 #include "cleave/Hardware/Cluster.h"
 #include "cleave/Sizing/Sizing.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -67,12 +68,9 @@ static llvm::Error fillFleet(const SizeFlags &flags, Fleet &fleet) {
   llvm::Expected<Cluster> cluster = parseCluster(flags.cluster);
   if (!cluster)
     return cluster.takeError();
-  std::string note;
-  llvm::Expected<Machine> machine = getMachine(*cluster, note);
+  llvm::Expected<Machine> machine = tool::getNotedMachine(*cluster);
   if (!machine)
     return machine.takeError();
-  if (!note.empty())
-    llvm::errs() << "cleave: note: " << note << '\n';
   const Device &device = machine->device;
   auto isGiven = [&](const char *name) {
     return flags.options.at(name)->count() > 0;

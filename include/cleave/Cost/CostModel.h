@@ -230,8 +230,8 @@ private:
              Recompute recompute) const;
   const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,
                                 Recompute recompute);
-  /// All blocks, embedding and head, without recomputation, as if one device had
-  /// them.
+  /// All blocks, embedding and head, without recomputation, as if one device
+  /// had them.
   StageCost getWholeModel(const TrainLayout &layout);
   /// Least that any block of the model takes, keeps and has of weights.
   struct Floor {
@@ -246,14 +246,17 @@ private:
   void visitMemory(const TrainLayout &layout, Visit visit) const;
   /// Seconds of a message to the next stage.
   double getSend(const TrainLayout &layout) const;
-  /// Seconds of a collective of a stage's weights, of so many bytes each, over
-  /// the data-parallel ranks.
-  double getDataTime(const TrainLayout &layout, const StageCost &stage,
-                     CollectiveKind kind, double bytes) const;
+  /// Seconds of collectives of a stage's weights over the data-parallel ranks.
+  struct DataTimes {
+    double gradients = 0, parameters = 0; ///< parameters: without ZeRO, none
+  };
+  DataTimes getDataTimes(const TrainLayout &layout,
+                         const StageCost &stage) const;
   /// Seconds of a sum of gradients over the groups of ZeRO, whose copies they
   /// are.
   double getCopyTime(const TrainLayout &layout, const StageCost &stage) const;
   int64_t getMicroBatches(const TrainLayout &layout) const;
+  PipelineShape getShape(const TrainLayout &layout) const;
   BlockCost computeBlock(const Cut &cut) const;
   BlockCost computeEmbedding(const Cut &cut) const;
   BlockCost computeHead(const Cut &cut) const;
