@@ -74,16 +74,12 @@ int64_t cleave::getRanksInside(Group group, int64_t devices) {
          std::clamp<int64_t>(devices / group.outerStride, 1, group.outerRanks);
 }
 
-double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
-                                 Group group, double bytes) {
+/// Seconds of a collective of which each rank sends `sent` bytes, as a ring or,
+/// where a level has one, as a tree.
+static double getTimeOf(const Machine &machine, CollectiveKind kind,
+                        Group group, double sent, bool asTree) {
   int64_t size = group.getSize();
-  if (size <= 1 || bytes <= 0)
-    return 0;
   double n = double(size);
-  double sent = bytes * (n - 1) / n;
-  if (kind == CollectiveKind::AllReduce)
-    sent *= 2;
-
   // Ranks of the group inside one unit of each level, inner to outer; the
   // slowest link on the way sets the rate.
   double startup = 0, pipeline = 0, rate = std::numeric_limits<double>::max();
@@ -96,20 +92,40 @@ double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
       continue;
     const CollectiveCurve &curve = level.link.getCurve(kind);
     int64_t units = (here + inside - 1) / inside;
+    bool isTree = asTree && curve.hasTree();
     startup = std::max(startup, curve.startup) +
-              curve.startupPerRank * double(units - 1);
+              (isTree ? curve.treeStartup * std::ceil(std::log2(double(units)))
+                      : curve.startupPerRank * double(units - 1));
     pipeline = std::max(pipeline, curve.pipeline);
     // All-to-all sends only what leaves the unit over this level's link.
     double share = kind == CollectiveKind::AllToAll
                        ? (n - double(inside)) / (n - 1)
                        : 1. / double(inside);
-    rate = std::min(rate, curve.getBandwidth(units) / share);
+    rate = std::min(rate, curve.getBandwidth(units) *
+                              (isTree ? curve.treeShare : 1) / share);
     inside = here;
     if (inside == size)
       break;
   }
   double root = std::sqrt(pipeline) + std::sqrt(sent / rate);
   return startup + root * root;
+}
+
+double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
+                                 Group group, double bytes) {
+  int64_t size = group.getSize();
+  if (size <= 1 || bytes <= 0)
+    return 0;
+  double sent = bytes * double(size - 1) / double(size);
+  if (kind == CollectiveKind::AllReduce)
+    sent *= 2;
+  double time = getTimeOf(machine, kind, group, sent, /*asTree=*/false);
+  bool hasTree = false;
+  for (const Level &level : machine.levels)
+    hasTree |= level.link.getCurve(kind).hasTree();
+  return hasTree ? std::min(time, getTimeOf(machine, kind, group, sent,
+                                            /*asTree=*/true))
+                 : time;
 }
 
 double cleave::getSendTime(const Machine &machine, Group group, double bytes) {

@@ -123,12 +123,16 @@ static Link readLinkKeys(JsonReader &reader, const json::Object &in,
     const json::Object &each = reader.getObject(curves, name, inside);
     std::string at = inside + name.str() + ".";
     reader.checkKeys(each, at,
-                     {"startup", "startup_per_rank", "pipeline", "bandwidth"});
+                     {"startup", "startup_per_rank", "pipeline", "bandwidth",
+                      "tree_startup", "tree_share"});
     CollectiveCurve &curve = link.collectives[kind];
     curve.startup = reader.getConstant(each, "startup", "s", at);
     curve.startupPerRank =
         reader.getConstant(each, "startup_per_rank", "s", at);
     curve.pipeline = reader.getConstant(each, "pipeline", "s", at);
+    curve.treeStartup =
+        reader.getConstant(each, "tree_startup", "s", at, 0, 1e30, 0);
+    curve.treeShare = reader.getConstant(each, "tree_share", "1", at, 0, 1, 0);
     curve.bandwidth = reader.getTable(each, "bandwidth", "byte/s by ranks", at);
   }
   return link;

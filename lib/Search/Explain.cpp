@@ -27,7 +27,8 @@ static void removeCosts(Link &link) {
   scaleLink(link, 1e30);
   link.latency = 0;
   for (CollectiveCurve &curve : link.collectives)
-    curve.startup = curve.startupPerRank = curve.pipeline = 0;
+    curve.startup = curve.startupPerRank = curve.treeStartup = curve.pipeline =
+        0;
 }
 
 /// Levels that join more devices than the one inside them, by their index.

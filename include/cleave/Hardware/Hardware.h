@@ -63,9 +63,15 @@ struct Device {
 /// How one kind of collective runs on a level of the network among n ranks:
 ///   t = startup + startupPerRank (n - 1) + (sqrt(pipeline) + sqrt(x / B))^2
 /// with x the bytes that a rank sends: the time of a message that is cut into
-/// the number of chunks that is best for its size.
+/// the number of chunks that is best for its size. That is a ring, or what
+/// inside of a switch was measured. Where there is a tree as well, it takes
+/// treeStartup for each doubling of n instead of startupPerRank, and x / B over
+/// treeShare; the faster runs, as NCCL chooses.
 struct CollectiveCurve {
   double startup = 0, startupPerRank = 0, pipeline = 0; ///< s
+  double treeStartup = 0;                               ///< s
+  double treeShare = 0; ///< of the bandwidth; 0: there is no tree
+  bool hasTree() const { return treeShare > 0; }
   /// byte/s by number of ranks, ascending; between them linear in 1/n.
   std::vector<std::pair<int64_t, double>> bandwidth;
 

@@ -116,6 +116,28 @@ TEST(KernelsTest, RingsMoveWhatTheyMust) {
             0);
 }
 
+/// 1,024 ranks: 1,023 steps of a ring against 10 doublings of a tree, whose
+/// bandwidth is half of the ring's.
+TEST(KernelsTest, TheFasterOfRingAndTreeRuns) {
+  Machine machine = llvm::cantFail(getMachine("h100-sxm:1024"));
+  machine.levels = {{1024, machine.levels.front().link}};
+  CollectiveCurve &curve =
+      machine.levels[0].link.collectives[size_t(CollectiveKind::AllReduce)];
+  curve = CollectiveCurve();
+  curve.bandwidth = {{2, 100e9}};
+  curve.startupPerRank = 8e-6;
+  auto get = [&](double bytes) {
+    return getCollectiveTime(machine, CollectiveKind::AllReduce, {1024, 1},
+                             bytes);
+  };
+  double share = 2 * 1023. / 1024;
+  EXPECT_NEAR(get(1e3), 1023 * 8e-6 + share * 1e-8, 1e-12);
+  curve.treeStartup = 17e-6;
+  curve.treeShare = 0.5;
+  EXPECT_NEAR(get(1e3), 10 * 17e-6 + share * 2e-8, 1e-12);
+  EXPECT_NEAR(get(1e11), 1023 * 8e-6 + share, 1e-9);
+}
+
 TEST(KernelsTest, NodesAreSlowerThanTheirInside) {
   Machine machine = llvm::cantFail(getMachine("h100-sxm:64"));
   for (size_t kind = 0; kind != numCollectiveKinds; ++kind) {
