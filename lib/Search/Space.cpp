@@ -8,8 +8,9 @@
 
 using namespace cleave;
 
-/// More chunks of a device only add sends to what is left of the bubble.
-static constexpr int64_t maxVirtualStages = 8;
+/// More chunks of a device mostly add sends to what is left of the bubble, so
+/// beyond these the space has only what cuts the blocks evenly.
+static constexpr int64_t mostUnevenChunks = 8;
 
 /// Divisors of n, ascending.
 static std::vector<int64_t> getDivisors(int64_t n) {
@@ -120,9 +121,6 @@ static bool checkSchedule(const TrainLayout &layout, int64_t blocks,
                                      getName(layout.schedule), chunks));
   if (layout.schedule == Schedule::ZeroBubbleV && chunks != 2)
     return refuse(why, llvm::formatv("zb-v has 2 virtual stages"));
-  if (chunks > maxVirtualStages)
-    return refuse(why, llvm::formatv("{0} virtual stages are more than {1}",
-                                     chunks, maxVirtualStages));
   if (layout.pp * chunks > blocks)
     return refuse(
         why, llvm::formatv("{0} stages of {1} chunks are more than {2} blocks",
@@ -428,7 +426,9 @@ void Space::getPipelines(std::vector<TrainLayout> &options,
   for (Schedule schedule :
        {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
         Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV})
-    for (int64_t chunks = 1; chunks <= maxVirtualStages; ++chunks) {
+    for (int64_t chunks = 1; chunks * layout.pp <= blocks; ++chunks) {
+      if (chunks > mostUnevenChunks && blocks % (layout.pp * chunks) != 0)
+        continue;
       layout.schedule = schedule;
       layout.virtualStages = chunks;
       if (checkSchedule(layout, blocks, microBatches, nullptr) &&

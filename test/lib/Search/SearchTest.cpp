@@ -237,6 +237,26 @@ TEST(Search, SpaceIsWhatIsLegal) {
   checkSpace("unfused", false);
 }
 
+TEST(Search, ManyChunksAreOfEqualSize) {
+  Architecture model = makeModel(36, 512, 8, 2, 1024);
+  Machine machine = makeMachine("h100-sxm:2");
+  SearchRequest request = makeRequest(machine, 512, 8);
+  request.constraints = {parse("pp=2", false),
+                         parse("schedule=interleaved", false)};
+  std::set<int64_t> chunks;
+  enumerateLayouts(model, machine, request, [&](const TrainLayout &layout) {
+    chunks.insert(layout.virtualStages);
+  });
+  EXPECT_EQ(chunks, (std::set<int64_t>{2, 3, 4, 5, 6, 7, 8, 9, 18}));
+  TrainLayout uneven;
+  uneven.pp = 2;
+  uneven.schedule = Schedule::Interleaved;
+  uneven.virtualStages = 10;
+  EXPECT_EQ(checkLayout(model, machine, request.work, uneven), "");
+  uneven.virtualStages = 19;
+  EXPECT_NE(checkLayout(model, machine, request.work, uneven), "");
+}
+
 TEST(Search, SameAnswerTwice) {
   Architecture model = makeModel(32, 4096, 32, 8, 14336);
   Machine machine = makeMachine("h100-sxm:64");
