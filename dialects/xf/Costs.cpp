@@ -1,11 +1,25 @@
 //===- Costs.cpp - FLOPs and bytes of each op -----------------------------===//
+//
+// Shapes go in, the formulas are Cost/Work.h's. Ops without one there move each
+// tensor once.
+//
+//===----------------------------------------------------------------------===//
 #include "dialects/xf/Xf.h"
 
 using namespace mlir;
+using namespace cleave;
 using namespace cleave::xf;
 
 static double getElements(Value value) {
   return double(cast<RankedTensorType>(value.getType()).getNumElements());
+}
+
+static double getElementBytes(Value value) {
+  return cast<RankedTensorType>(value.getType()).getElementTypeBitWidth() / 8.;
+}
+
+static double getBytesOf(Value value) {
+  return getElements(value) * getElementBytes(value);
 }
 
 double cleave::xf::getTensorBytes(Operation *op) {
@@ -21,36 +35,90 @@ double cleave::xf::getTensorBytes(Operation *op) {
   return bytes;
 }
 
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// Product of a tensor's leading dims.
+static double getRows(TypedValue<RankedTensorType> x, int64_t leading) {
+  double rows = 1;
+  for (int64_t size : x.getType().getShape().take_front(leading))
+    rows *= double(size);
+  return rows;
+}
+
 /// Each element of the weight meets each leading row once.
-double LinearOp::getFlops() {
-  double rows = 1;
-  for (int64_t size : getX().getType().getShape().take_front(getNumLeading()))
-    rows *= double(size);
-  return 2 * rows * getElements(getWeight());
+Flops LinearOp::getFlops() {
+  return getMatmulFlops(getRows(getX(), getNumLeading()),
+                        getElements(getWeight()), 1);
 }
 
-double LinearWeightGradOp::getFlops() {
-  double rows = 1;
-  for (int64_t size : getX().getType().getShape().take_front(getLeading()))
-    rows *= double(size);
-  return 2 * rows * getElements(getResult());
+Flops LinearWeightGradOp::getFlops() {
+  return getMatmulFlops(getRows(getX(), getLeading()), getElements(getResult()),
+                        1);
 }
 
-/// Query-key pairs of one head that a causal mask with a window leaves.
-static double getPairs(double seq, double window) {
-  if (window <= 0 || window >= seq)
-    return seq * (seq + 1) / 2;
-  return window * (window + 1) / 2 + (seq - window) * window;
+static Flops getFlopsOf(Direction direction, TypedValue<RankedTensorType> q,
+                        TypedValue<RankedTensorType> v, int64_t window) {
+  ArrayRef<int64_t> shape = q.getType().getShape();
+  double heads = double(shape[0]) * double(shape[2]);
+  double pairs = getCausalPairs(double(shape[1]), double(window));
+  return getAttentionFlops(direction, heads * pairs, double(shape[3]),
+                           double(v.getType().getShape().back()));
 }
 
-/// Two products (q k^T and p v) of 2 d FLOPs for each pair.
-double AttentionOp::getFlops() {
-  auto q = getQ().getType().getShape();
-  return 4. * q[0] * q[2] * q[3] * getPairs(q[1], getWindow());
+Flops AttentionOp::getFlops() {
+  return getFlopsOf(Direction::Forward, getQ(), getV(), getWindow());
 }
 
-/// Five products: scores again, dp, dv, dq, dk.
-double AttentionGradOp::getFlops() {
-  auto q = getQ().getType().getShape();
-  return 10. * q[0] * q[2] * q[3] * getPairs(q[1], getWindow());
+Flops AttentionGradOp::getFlops() {
+  return getFlopsOf(Direction::Backward, getQ(), getV(), getWindow());
 }
+
+//===----------------------------------------------------------------------===//
+// Memory-bound ops
+//===----------------------------------------------------------------------===//
+
+double EmbeddingOp::getBytes() {
+  return embeddingPasses.forward * getBytesOf(getResult());
+}
+
+double EmbeddingGradOp::getBytes() {
+  return embeddingPasses.backward * getBytesOf(getDy());
+}
+
+double RopeOp::getBytes() { return ropePasses.forward * getBytesOf(getX()); }
+
+double ActivationOp::getBytes() {
+  return getActivationPasses(false).forward * getBytesOf(getX());
+}
+
+double ActivationGradOp::getBytes() {
+  return getActivationPasses(false).backward * getBytesOf(getX());
+}
+
+double GluOp::getBytes() {
+  return getActivationPasses(true).forward * getBytesOf(getUp());
+}
+
+double GluGradOp::getBytes() {
+  return getActivationPasses(true).backward * getBytesOf(getUp());
+}
+
+double CrossEntropyOp::getBytes() {
+  double bytes = getElementBytes(getLogits());
+  return getLossBytes(Direction::Forward, getElements(getLogits()), bytes,
+                      bytes);
+}
+
+double CrossEntropyGradOp::getBytes() {
+  return getLossBytes(Direction::Backward, getElements(getLogits()),
+                      getElementBytes(getLogits()),
+                      getElementBytes(getResult()));
+}
+
+double SquareSumOp::getBytes() {
+  return gradientNormBytes * getElements(getX());
+}
+
+double AdamWOp::getBytes() { return adamWBytes * getElements(getW()); }

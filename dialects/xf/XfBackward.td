@@ -7,7 +7,7 @@ include "dialects/xf/XfForward.td"
 // Gradients
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Library, Xf_Cost, Xf_ShardIndex]> {
+def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Library, Xf_Bytes, Xf_ShardIndex]> {
   let summary = "sum the gradients of the tokens into the rows of a table";
   let description = [{
     ```mlir
@@ -164,7 +164,7 @@ def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Library, Xf_
   let hasVerifier = 1;
 }
 
-def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Kernel, Xf_Cost,
+def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes,
                                                           SameOperandsAndResultType]> {
   let summary = "dy act'(x)";
   let description = [{
@@ -177,7 +177,7 @@ def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Kernel, Xf
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Kernel, Xf_Cost,
+def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes,
                                             SameOperandsAndResultType]> {
   let summary = "dy up act'(gate) and dy act(gate)";
   let description = [{
@@ -210,7 +210,7 @@ def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
+def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes, Xf_ShardIndex]> {
   let summary = "gradient of xf.cross_entropy with respect to the logits";
   let description = [{
     `dloss (exp(x - lse) - [column = target])`, zero where the target is
@@ -265,7 +265,7 @@ def Xf_MulOp : Xf_TensorOp<"mul", [Xf_Rule, Xf_Kernel, Xf_Cost,
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_SquareSumOp : Xf_TensorOp<"square_sum", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_SquareSumOp : Xf_TensorOp<"square_sum", [Xf_Rule, Xf_Kernel, Xf_Bytes]> {
   let summary = "sum of squares of all elements";
   let description = [{
     Partial over the axes that split the operand.
@@ -334,7 +334,7 @@ def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Library]> {
   let hasVerifier = 1;
 }
 
-def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Kernel, Xf_Bytes]> {
   let summary = "one AdamW update";
   let description = [{
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, as

@@ -36,6 +36,7 @@ def Xf_ShardIndex : DeclareOpInterfaceMethods<ShardIndexOpInterface>;
 def Xf_Library : DeclareOpInterfaceMethods<LibraryOpInterface>;
 def Xf_Cost : DeclareOpInterfaceMethods<CostOpInterface>;
 def Xf_Flops : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
+def Xf_Bytes : DeclareOpInterfaceMethods<CostOpInterface, ["getBytes"]>;
 
 def Xf_Tensor : AnyTypeOf<[RankedTensorOf<[F32, BF16]>], "f32 or bf16 tensor",
                           "::mlir::RankedTensorType">;

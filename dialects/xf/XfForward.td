@@ -7,7 +7,7 @@ include "dialects/xf/XfBase.td"
 // Forward
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Library, Xf_Gradient, Xf_Cost, Xf_ShardIndex]> {
+def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Library, Xf_Gradient, Xf_Bytes, Xf_ShardIndex]> {
   let summary = "rows of a table, by id";
   let description = [{
     `[b, s], [v, h] -> [b, s, h]`; an id whose row another rank holds gives
@@ -105,7 +105,7 @@ def Xf_LayerNormOp : Xf_TensorOp<"layer_norm", [Xf_Rule, Xf_Gradient, Xf_Kernel,
   let hasVerifier = 1;
 }
 
-def Xf_RopeOp : Xf_TensorOp<"rope", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost]> {
+def Xf_RopeOp : Xf_TensorOp<"rope", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Bytes]> {
   let summary = "rotate pairs of channels by a position-dependent angle";
   let description = [{
     Su et al., "RoFormer", 2021, in half-split form: with n columns of the
@@ -166,7 +166,7 @@ def Xf_ActivationKind : I32EnumAttr<"ActivationKind", "a pointwise function", [
 }
 
 def Xf_ActivationOp : Xf_TensorOp<"activation", [Xf_Rule, Xf_Gradient, Xf_Kernel,
-    Xf_Cost, SameOperandsAndResultType]> {
+    Xf_Bytes, SameOperandsAndResultType]> {
   let summary = "a pointwise function";
   let description = [{
     gelu_erf `x/2 (1 + erf(x/sqrt 2))`; gelu_tanh
@@ -183,7 +183,7 @@ def Xf_ActivationOp : Xf_TensorOp<"activation", [Xf_Rule, Xf_Gradient, Xf_Kernel
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_GluOp : Xf_TensorOp<"glu", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost,
+def Xf_GluOp : Xf_TensorOp<"glu", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Bytes,
                                    SameOperandsAndResultType]> {
   let summary = "act(gate) * up";
   let description = [{
@@ -264,7 +264,7 @@ def Xf_SliceRowsOp : Xf_TensorOp<"slice_rows", [Xf_Rule, Xf_Gradient, Xf_Kernel,
   let hasVerifier = 1;
 }
 
-def Xf_CrossEntropyOp : Xf_TensorOp<"cross_entropy", [Xf_Rule, Xf_Gradient, Xf_Cost]> {
+def Xf_CrossEntropyOp : Xf_TensorOp<"cross_entropy", [Xf_Rule, Xf_Gradient, Xf_Bytes]> {
   let summary = "sum over tokens of -log softmax(logits)[target]";
   let description = [{
     Tokens whose target is `ignore` (-100) add nothing. Only the first `vocab`

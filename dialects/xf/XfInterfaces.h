@@ -2,6 +2,7 @@
 #ifndef CLEAVE_DIALECTS_XF_XFINTERFACES_H
 #define CLEAVE_DIALECTS_XF_XFINTERFACES_H
 
+#include "cleave/Cost/Work.h"
 #include "cleave/Placement/ShardingRule.h"
 #include "dialects/exec/Exec.h"
 #include "mlir/IR/Builders.h"

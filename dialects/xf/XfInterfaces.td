@@ -35,12 +35,15 @@ def GradientOpInterface : OpInterface<"GradientOpInterface"> {
 
 def CostOpInterface : OpInterface<"CostOpInterface"> {
   let cppNamespace = "::cleave::xf";
-  let description = "What an op costs, from shapes alone.";
+  let description = [{
+    What an op costs, from shapes alone, by the formulas that the planner prices
+    layouts with; see cleave/Cost/Work.h.
+  }];
   let methods = [
     InterfaceMethod<[{
-        Floating-point operations of the matrix products, a multiply-add being
-        two; 0 for ops that are bound by memory.
-      }], "double", "getFlops", (ins), "", "return 0;">,
+        Floating-point operations of the matrix products, those of the model and
+        those that are executed; none for ops that are bound by memory.
+      }], "::cleave::Flops", "getFlops", (ins), "", "return {};">,
     InterfaceMethod<"Bytes read and written, each tensor once.",
       "double", "getBytes", (ins), "", [{
         return ::cleave::xf::getTensorBytes($_op);

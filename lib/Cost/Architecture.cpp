@@ -1,5 +1,6 @@
 //===- Architecture.cpp - Weights and FLOPs from sizes --------------------===//
 #include "cleave/Cost/Architecture.h"
+#include "cleave/Cost/Work.h"
 
 using namespace cleave;
 
@@ -32,7 +33,7 @@ double Block::getRouterParameters(int64_t hidden) const {
 double Block::getParameters(int64_t hidden) const {
   return getAttentionParameters(hidden) + getDenseParameters(hidden) +
          getExpertParameters(hidden) + getRouterParameters(hidden) +
-         2. * hidden;
+         2. * hidden + double(vectors);
 }
 
 int64_t Architecture::getNumBlocks() const {
@@ -43,21 +44,18 @@ int64_t Architecture::getNumBlocks() const {
 }
 
 double Architecture::getParameters() const {
-  double sum = double(vocab) * hidden * (tied ? 1 : 2) +
-               double(positions) * hidden + hidden;
+  double sum = double(vocab) * double(getEmbeddingWidth()) * (tied ? 1 : 2) +
+               2 * getProjectionParameters() + double(positions) * hidden +
+               hidden + double(vectors);
   for (const BlockRun &run : blocks)
     sum += run.count * run.block.getParameters(hidden);
   return sum;
 }
 
-double cleave::getCausalPairs(double seqLen, double window) {
-  if (window <= 0 || window >= seqLen)
-    return seqLen * (seqLen + 1) / 2;
-  return window * (window + 1) / 2 + (seqLen - window) * window;
-}
-
 double Architecture::getFlopsPerToken(int64_t seqLen) const {
-  double weights = double(vocab) * hidden, pairs = 0;
+  double weights = double(vocab) * double(getEmbeddingWidth()) +
+                   2 * getProjectionParameters();
+  double attention = 0;
   for (const auto &[block, count] : blocks) {
     double routed = block.isSparse() ? block.getExpertParameters(hidden) *
                                            block.expertsPerToken / block.experts
@@ -65,9 +63,15 @@ double Architecture::getFlopsPerToken(int64_t seqLen) const {
     weights += count * (block.getAttentionParameters(hidden) +
                         block.getDenseParameters(hidden) + routed +
                         block.getRouterParameters(hidden));
-    pairs += count * getCausalPairs(double(seqLen), double(block.window)) /
-             double(seqLen) * block.heads * (block.headDim + block.valueDim) /
-             2;
+    double pairs = double(block.heads) *
+                   getCausalPairs(double(seqLen), double(block.window)) /
+                   double(seqLen);
+    for (Direction direction : {Direction::Forward, Direction::Backward})
+      attention +=
+          count * getAttentionFlops(direction, pairs, double(block.headDim),
+                                    double(block.valueDim))
+                      .model;
   }
-  return 6 * weights + 12 * pairs;
+  // A product and the gradients of both of its operands.
+  return 3 * getMatmulFlops(1, weights, 1).model + attention;
 }

@@ -45,6 +45,10 @@ struct Kernels {
     backwardInput += launch + getStreamTime(device, backwardBytes);
     return time;
   }
+  /// The same, of a tensor of so many bytes.
+  double addPasses(Passes passes, double bytes) {
+    return addStream(passes.forward * bytes, passes.backward * bytes);
+  }
 
 private:
   /// Below bf16, operands are quantized in two layouts, since products for
@@ -144,7 +148,7 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   }
   outputs += tokens * (queries + keysAndValues);
   double rotated = tokens * (queries + keysAndValues / 2) * activationBytes;
-  kernels.addStream(2 * rotated * traffic, 2 * rotated * traffic);
+  kernels.addPasses(ropePasses, rotated * traffic);
   double samples = double(cut.microBatch);
   double pairs =
       getCausalPairs(double(work.seqLen), double(block.window)) / cut.cp;
@@ -177,9 +181,8 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   double activated = tokens * width * activationBytes;
   if (block.ffn > 0 || block.sharedFfn > 0) {
     double up = kernels.addLinear(tokens, matrices * width, h);
-    double activation =
-        kernels.addStream((matrices + 1) * activated * traffic,
-                          (2 * matrices + 1) * activated * traffic);
+    double activation = kernels.addPasses(getActivationPasses(block.gated),
+                                          activated * traffic);
     double down = kernels.addLinear(tokens, h, width);
     outputs += tokens * matrices * width + outer * h;
     if (!drops(recomputeUp, up))
@@ -203,10 +206,9 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
     kernels.addLinear(each * local, h, expertWidth);
     double inner = routed * expertWidth * activationBytes;
     double moved = routed * h * activationBytes;
-    double activation = kernels.addStream((matrices + 1) * inner * traffic,
-                                          (2 * matrices + 1) * inner * traffic);
-    // Permute and unpermute, each one read and one write.
-    kernels.addStream(4 * moved, 4 * moved);
+    double activation =
+        kernels.addPasses(getActivationPasses(block.gated), inner * traffic);
+    kernels.addPasses(permutationPasses, moved);
     double experts = kernels.forward - before;
     kernels.forward += getMatmulTime(device, activationType, tokens / tp,
                                      double(block.experts), h);
@@ -235,9 +237,8 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
   }
   cost.expertBackward += repeatedExchange;
 
-  // Norms and residual adds: read x and the branch, write both.
   double stream = outer * h * activationBytes;
-  double norms = kernels.addStream(8 * stream * traffic, 10 * stream * traffic);
+  double norms = kernels.addPasses(sumAndNormPasses, 2 * stream * traffic);
 
   // Kept for backward: inputs of norms and products, what attention needs.
   // The second residual sum is repeated with the projection before it.
@@ -359,8 +360,19 @@ CostModel::BlockCost CostModel::computeEmbedding(const Cut &cut) const {
   double full = tokens * h * getBytes(work.getActivationType());
   BlockCost cost;
   cost.launches = 0.5;
-  cost.forward = getStreamTime(machine.device, 2 * full);
-  cost.backwardWeight = getStreamTime(machine.device, 4 * full);
+  double width = double(model.getEmbeddingWidth());
+  double rows = full / h * width;
+  cost.forward = getStreamTime(machine.device, embeddingPasses.forward * rows);
+  cost.backwardWeight =
+      getStreamTime(machine.device, embeddingPasses.backward * rows);
+  if (model.embeddingWidth > 0) {
+    Kernels kernels{machine.device, work.getActivationType(),
+                    profile.matrixRate};
+    kernels.addLinear(tokens, h, width);
+    cost.forward += kernels.forward;
+    cost.backwardInput = kernels.backwardInput;
+    cost.backwardWeight += kernels.backwardWeight;
+  }
   Group tensor{cut.tp, 1};
   cost.tensorForward =
       getJointTime(cut.sequenceParallel ? CollectiveKind::ReduceScatter
@@ -368,7 +380,9 @@ CostModel::BlockCost CostModel::computeEmbedding(const Cut &cut) const {
                    tensor, full);
   if (cut.sequenceParallel)
     cost.tensorBackward = getJointTime(CollectiveKind::AllGather, tensor, full);
-  cost.denseParameters = (getVocabShard(cut.tp) + double(model.positions)) * h;
+  cost.denseParameters = getVocabShard(cut.tp) * width +
+                         double(model.positions) * h +
+                         model.getProjectionParameters();
   return cost;
 }
 
@@ -379,12 +393,17 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
   DType type = work.getActivationType();
   double slow = type == DType::BF16 ? getMisalignment(vocab) : 1;
   Kernels kernels{machine.device, type, profile.matrixRate / slow};
-  kernels.addLinear(tokens, vocab, h);
-  // Logits in f32: the product's output is read for the row maximum, the sum
-  // and the gradient.
+  double width = double(model.getEmbeddingWidth());
+  if (model.embeddingWidth > 0)
+    kernels.addLinear(tokens, width, h);
+  kernels.addLinear(tokens, vocab, width);
   double logits = tokens * vocab;
-  kernels.addStream(8 * logits * profile.pointwiseTraffic,
-                    6 * logits * profile.pointwiseTraffic);
+  auto getLoss = [&](Direction direction) {
+    return profile.pointwiseTraffic * getLossBytes(direction, logits,
+                                                   getBytes(DType::F32),
+                                                   getBytes(type));
+  };
+  kernels.addStream(getLoss(Direction::Forward), getLoss(Direction::Backward));
   BlockCost cost;
   cost.launches = 0.5;
   cost.forward = kernels.forward;
@@ -398,7 +417,9 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
       getJointTime(cut.sequenceParallel ? CollectiveKind::ReduceScatter
                                         : CollectiveKind::AllReduce,
                    tensor, full);
-  cost.denseParameters = model.tied ? 0 : vocab * h;
+  cost.denseParameters = (model.tied ? 0 : vocab * width) +
+                         model.getProjectionParameters() + h +
+                         double(model.vectors);
   // Logits, or later their gradient, are kept; the rest is of the loss. In f32
   // that is another array of the same size.
   double each = getBytes(work.getActivationType());

@@ -107,7 +107,8 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
   // and the head its logits.
   double h = double(model.hidden), tp = double(layout.tp);
   double vocab = getVocabShard(layout.tp);
-  double dense = vocab * (model.tied ? 1 : 2) * h;
+  double dense =
+      vocab * (model.tied ? 1 : 2) * double(model.getEmbeddingWidth());
   double experts = 0, least = infinity, most = 0;
   double weight = work.getParameterBytes(), pp = double(layout.pp);
   double bytes = weight + profile.gradientBytes + work.getStateBytes();

@@ -209,7 +209,7 @@ void CostModel::buildStages(const TrainLayout &layout) {
   // A tied head on another stage than the embedding has a copy of it.
   if (model.tied && shape.getStage(all - 1) != 0)
     stages[size_t(shape.getStage(all - 1))].denseParameters +=
-        getVocabShard(layout.tp) * double(model.hidden);
+        getVocabShard(layout.tp) * double(model.getEmbeddingWidth());
   kept.resize(chunks.size());
   for (size_t i = 0; i != chunks.size(); ++i)
     kept[i] = chunks[i].activations;

@@ -27,7 +27,7 @@ double cleave::getMatmulTime(const Device &device, DType dtype, double m,
   // Long products heat the device until its clock falls.
   best *= 1 + unit.throttle * best / (best + 1e-3);
   double bytes =
-      (m * k + n * k) * getBytes(dtype) + m * n * std::max(getBytes(dtype), 2.);
+      getMatmulBytes(m, n, k, getBytes(dtype), std::max(getBytes(dtype), 2.));
   double memory = bytes / (device.memoryBandwidth * unit.memoryEfficiency);
   double ratio = std::min(best, memory) / std::max(best, memory);
   double both = std::max(best, memory) *
@@ -55,15 +55,15 @@ double cleave::getAttentionTime(const Device &device, llvm::StringRef kernel,
   assert(found != device.attention.end() && "the device has the kernel");
   const AttentionUnit &unit = found->second;
   bool forward = direction == Direction::Forward;
-  // Forward q k^T and p v; backward q k^T again, dp, dv, dq, dk.
   double flops =
-      forward ? 2 * (headDim + valueDim) : 2 * (3 * headDim + 2 * valueDim);
+      getAttentionFlops(direction, headsTotal * pairs, headDim, valueDim)
+          .executed;
   // Narrow heads fill less of the matrix unit.
   double narrow = std::pow(unit.narrow, std::max(0., std::log2(128 / headDim)));
   double share = (forward ? unit.forward : unit.backward) * narrow * rows /
                  (rows + unit.ramp);
   const MatrixUnit &matrix = device.getMatrix(DType::BF16);
-  return matrix.launch + headsTotal * pairs * flops / (matrix.peak * share);
+  return matrix.launch + flops / (matrix.peak * share);
 }
 
 int64_t cleave::getRanksInside(Group group, int64_t devices) {

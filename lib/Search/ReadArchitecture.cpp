@@ -17,7 +17,29 @@ static void addBlock(Architecture &model, const Block &block) {
     model.blocks.push_back({block, 1});
 }
 
-static Architecture convert(const Model &model) {
+static int64_t getSize(const Piece &piece) {
+  int64_t size = 1;
+  for (int64_t each : piece.sizes)
+    size *= each;
+  return size;
+}
+
+static int64_t getSize(const NormWeights &norm) {
+  return getSize(norm.weight) + (norm.bias ? getSize(*norm.bias) : 0);
+}
+
+static int64_t getBiases(std::initializer_list<const LinearSpec *> linears) {
+  int64_t sum = 0;
+  for (const LinearSpec *linear : linears)
+    if (linear && linear->bias)
+      sum += getSize(*linear->bias);
+  return sum;
+}
+
+Architecture cleave::getArchitecture(const Model &model) {
+  auto at = [](const auto &optional) {
+    return optional ? &*optional : nullptr;
+  };
   Architecture result;
   result.name = model.modelType;
   result.hidden = model.hidden;
@@ -25,6 +47,11 @@ static Architecture convert(const Model &model) {
   result.tied = model.tied;
   if (model.positions)
     result.positions = model.positions->getShape().front();
+  if (model.projectIn)
+    result.embeddingWidth = model.embedding.getShape().back();
+  result.vectors = getBiases({at(model.head)}) - model.hidden;
+  if (model.finalNorm)
+    result.vectors += getSize(*model.finalNorm);
   for (const LayerSpec &layer : model.layers) {
     Block block;
     block.heads = model.heads;
@@ -33,6 +60,13 @@ static Architecture convert(const Model &model) {
     block.window = layer.window;
     block.gated = layer.gate.has_value();
     block.ffn = model.intermediate;
+    block.vectors = getSize(layer.norm1) + getSize(layer.norm2) +
+                    getBiases({&layer.q, &layer.k, &layer.v, &layer.o,
+                               at(layer.gate), &layer.up, &layer.down}) -
+                    2 * model.hidden;
+    for (const auto &norm : {layer.qNorm, layer.kNorm})
+      if (norm)
+        block.vectors += getSize(*norm);
     addBlock(result, block);
   }
   return result;
@@ -236,7 +270,7 @@ llvm::Expected<Architecture> cleave::readArchitecture(llvm::StringRef text,
   llvm::Expected<Model> model = parseModel(text, file);
   if (!model)
     return model.takeError();
-  return convert(*model);
+  return getArchitecture(*model);
 }
 
 llvm::Expected<Architecture> cleave::loadArchitecture(llvm::StringRef path) {

@@ -228,8 +228,8 @@ Space::Space(const Architecture &model, const Machine &machine,
              double(block.expertsPerToken) / double(block.experts);
     least = std::min(least, met);
   }
-  mostFewer =
-      int64_t(std::ceil(double(model.vocab) * double(model.hidden) / least));
+  mostFewer = int64_t(std::ceil(double(model.vocab) *
+                                double(model.getEmbeddingWidth()) / least));
 
   TrainLayout layout;
   for (int i = 0; i != numAxisOrders; ++i) {

@@ -50,7 +50,6 @@ private:
   exec::ProgramOp source;
   fb::ProgramT program;
   llvm::StringMap<int> kernels;
-  int64_t repeat = 1; ///< executions of the current instruction in a step
   bool failed_ = false;
 };
 } // namespace
@@ -99,6 +98,7 @@ void ProgramWriter::writeHeader() {
   program.seq_len = info.batch.seqLen;
   program.global_batch = info.batch.globalBatch;
   program.micro_batches = info.plan.microBatches;
+  program.flops_per_step = info.modelFlops;
   program.threads = source.getThreads();
   program.isa = info.cpu.isa;
   program.cpu = info.cpu.name;
@@ -234,10 +234,8 @@ LogicalResult ProgramWriter::writeInstruction(Operation &op) {
     begin->name = "micro-batches";
     begin->ints = {int64_t(loop.getCount())};
     program.instructions.push_back(std::move(begin));
-    repeat = loop.getCount();
     if (failed(writeBlock(loop.getBody().front())))
       return failure();
-    repeat = 1;
     auto end = std::make_unique<fb::InstructionT>();
     end->opcode = fb::Opcode::LoopEnd;
     end->name = "micro-batches";
@@ -268,11 +266,8 @@ LogicalResult ProgramWriter::writeInstruction(Operation &op) {
   out->floats.assign(floats.begin(), floats.end());
   if (ArrayAttr group = instruction.getGroup())
     out->group = getAxes(group);
-  if (auto flops = op.getAttrOfType<FloatAttr>("flops")) {
+  if (auto flops = op.getAttrOfType<FloatAttr>("flops"))
     out->flops = flops.getValueAsDouble();
-    program.flops_per_step +=
-        out->flops * double(repeat) * double(mesh.getNumRanks());
-  }
   program.instructions.push_back(std::move(out));
   return success();
 }

@@ -15,6 +15,7 @@ struct ProgramInfo {
   const Plan &plan;
   BatchShape batch;
   TargetCpu cpu;
+  double modelFlops; ///< of a step, as MFU counts them
 };
 
 /// Writes the `exec.program` of `module`, whose memory is planned, in the

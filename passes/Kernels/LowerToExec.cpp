@@ -88,7 +88,7 @@ private:
     if (Attribute phase = from->getAttr("phase"))
       built->setAttr("phase", phase);
     if (auto cost = dyn_cast<xf::CostOpInterface>(from))
-      if (double flops = cost.getFlops())
+      if (double flops = cost.getFlops().executed)
         built->setAttr("flops", b.getF64FloatAttr(flops));
     built->setLoc(from->getLoc());
     return built;

@@ -1,5 +1,6 @@
 //===- Compile.cpp - From a model and a plan to an object file ------------===//
 #include "passes/Pipelines/Compile.h"
+#include "cleave/Search/ReadArchitecture.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/Emit/EmitObject.h"
 #include "passes/Emit/EmitProgram.h"
@@ -91,7 +92,13 @@ llvm::Expected<Compiled> cleave::compileModel(const Model &model,
   FailureOr<emit::TargetCpu> cpu = emit::getTargetCpu(**module, options.cpu);
   if (failed(cpu))
     return collector.getError("choice of the CPU");
-  emit::ProgramInfo info{model, options.plan, options.batch, *cpu};
+  // What MFU counts is of the model, however its products are cut, padded or
+  // repeated over ranks.
+  double tokens =
+      double(options.batch.globalBatch) * double(options.batch.seqLen);
+  double flops =
+      tokens * getArchitecture(model).getFlopsPerToken(options.batch.seqLen);
+  emit::ProgramInfo info{model, options.plan, options.batch, *cpu, flops};
   FailureOr<std::vector<uint8_t>> program = emit::emitProgram(**module, info);
   if (failed(program))
     return collector.getError("emission of the program");

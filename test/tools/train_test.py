@@ -54,6 +54,40 @@ class TrainTest(ToolTest):
         for a, b in zip(losses[0], exact):
             self.assertLess(abs(a - b), 2e-2 * b)
 
+    def test_mfu_is_the_planners(self):
+        """The same model FLOPs, whatever a layout pads or repeats: of equal
+        step time and peak, a run and an estimate have one MFU."""
+        self.write_dataset()
+        peak = 3e9  # of the one core that each rank has
+
+        def constant(value, unit):
+            return {"value": value, "unit": unit, "source": "made up"}
+
+        self.write("cluster.json", {
+            "version": 1, "devices_per_node": 2,
+            "levels": [{"size": 0, "link": "nvlink4"}],
+            "device": {"base": "h100-sxm", "matrix": {
+                name: {"peak": constant(peak, "FLOP/s"),
+                       **{key: constant(value, unit) for key, value, unit in [
+                           ("efficiency", 1, "1"), ("tile_startup", 0, "s"),
+                           ("tile_slope", 0, "1"), ("throttle", 0, "1"),
+                           ("launch", 0, "s"), ("memory_efficiency", 1, "1")]}}
+                for name in ["f32", "bf16"]}}})
+        for flags in [["--dp", "2"], ["--tp", "2"]]:
+            estimate = json.loads(self.run_tool(
+                "cleave", "estimate", LLAMA, *SHAPE, "--cluster",
+                "cluster.json", "--dtype", "f32", "--json",
+                *flags))
+            expected = estimate["mfu"] * estimate["step_time_s"] * 2 * peak
+            self.compile("train", "--micro-batch", "1", *flags)
+            self.run_tool("./train", *DATASET, "--threads", "1", "--metrics",
+                          "out.jsonl", "--peak-gflops", str(peak / 1e9))
+            cores = min(2, len(os.sched_getaffinity(0)))
+            with open(self.path("out.jsonl")) as file:
+                for row in map(json.loads, file):
+                    flops = row["mfu"] * row["seconds"] * cores * peak
+                    self.assertAlmostEqual(flops / expected, 1, places=5)
+
     def test_a_dataset_is_named_in_three_ways(self):
         self.write_dataset()
         self.compile("train")

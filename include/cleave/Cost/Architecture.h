@@ -22,6 +22,7 @@ struct Block {
   int64_t ffn = 0;    ///< width of the dense MLP; 0 in a block of experts
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
   int64_t sharedFfn = 0; ///< total width of the experts that see every token
+  int64_t vectors = 0;   ///< elements of biases and norms, two norms left out
 
   bool isSparse() const { return experts > 0; }
   /// Weights of one token's path: attention; dense MLP or shared experts.
@@ -30,7 +31,7 @@ struct Block {
   /// Weights of all routed experts, the router not included.
   double getExpertParameters(int64_t hidden) const;
   double getRouterParameters(int64_t hidden) const;
-  /// All weights of the block, its two norms included.
+  /// All weights of the block, norms and biases included.
   double getParameters(int64_t hidden) const;
 
   bool operator==(const Block &) const = default;
@@ -45,22 +46,30 @@ struct BlockRun {
 struct Architecture {
   std::string name;
   int64_t hidden = 0, vocab = 0;
-  bool tied = false;     ///< the head is the embedding
+  bool tied = false; ///< the head is the embedding
+  /// Width of embedding and head where products without bias lead from it to
+  /// the hidden size and back (OPT-350m); 0: the hidden size.
+  int64_t embeddingWidth = 0;
   int64_t positions = 0; ///< rows of learned positions
-  bool dropout = false;  ///< of both branches and the probabilities
+  /// Elements of biases and norms outside of blocks, less those of one norm.
+  int64_t vectors = 0;
+  bool dropout = false; ///< of both branches and the probabilities
   std::vector<BlockRun> blocks;
 
   int64_t getNumBlocks() const;
+  int64_t getEmbeddingWidth() const {
+    return embeddingWidth > 0 ? embeddingWidth : hidden;
+  }
+  /// Weights that lead between that and the hidden size, one way.
+  double getProjectionParameters() const {
+    return embeddingWidth > 0 ? double(embeddingWidth) * hidden : 0;
+  }
   double getParameters() const;
-  /// Model FLOPs of one token, forward and backward, without recomputation:
-  /// 6 for each weight that a token meets (embedding lookups are none) and 12
-  /// for each query-key pair and channel, pairs counted as the causal mask
-  /// leaves them; (Chowdhery et al. 2022, appendix B, with causal pairs).
+  /// Model FLOPs of one token, forward and backward (see Work.h): 6 for each
+  /// weight that a token meets (embedding lookups are none) and 12 for each
+  /// query-key pair and channel, pairs counted as the causal mask leaves them.
   double getFlopsPerToken(int64_t seqLen) const;
 };
-
-/// Query-key pairs of a sequence that a causal mask with a window leaves.
-double getCausalPairs(double seqLen, double window);
 
 } // namespace cleave
 

@@ -67,11 +67,10 @@ struct Workload {
   /// two moments and, unless parameters are in f32 themselves, a copy that is.
   double getParameterBytes() const { return getBytes(getActivationType()); }
   double getStateBytes() const { return dtype == DType::F32 ? 8 : 12; }
-  /// Bytes that the optimizer moves for a parameter: its gradient, once more
-  /// for the norm; master weight and moments both ways; the weight in the type
-  /// of products, where that is another.
+  /// Bytes that the optimizer moves for a parameter: the update's, and the
+  /// weight in the type of products, where that is another.
   double getOptimizerTraffic() const {
-    return 4 + 4 + 24 + (dtype == DType::F32 ? 0 : 2);
+    return gradientNormBytes + adamWBytes + (dtype == DType::F32 ? 0 : 2);
   }
 };
 

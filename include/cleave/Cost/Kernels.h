@@ -3,6 +3,7 @@
 #define CLEAVE_COST_KERNELS_H
 
 #include "cleave/Cost/Layout.h"
+#include "cleave/Cost/Work.h"
 #include "cleave/Hardware/Hardware.h"
 
 namespace cleave {
@@ -23,8 +24,6 @@ double getMisalignment(double elements);
 
 /// Seconds of a kernel that streams `bytes` through memory.
 double getStreamTime(const Device &device, double bytes);
-
-enum class Direction { Forward, Backward };
 
 /// Seconds of causal attention of `batch` x `heads` heads with dims q and v,
 /// `rows` queries and, for the mask, `pairs` query-key pairs a head.

@@ -7,10 +7,17 @@
 
 namespace cleave {
 
+struct Model;
+
+/// What the cost of a model that Frontend has read depends on: all of its
+/// weights, and each product.
+Architecture getArchitecture(const Model &model);
+
 /// Reads what cost depends on from a HuggingFace config.json: of every model
 /// that Frontend reads, and the sizes of further families, mixtures of experts
-/// and latent attention among them. Biases, norms of heads and multi-token
-/// prediction are left out. Errors name the file, the key and what is legal.
+/// and latent attention among them; of these, biases, norms of heads and
+/// multi-token prediction are left out. Errors name the file, the key and what
+/// is legal.
 llvm::Expected<Architecture> readArchitecture(llvm::StringRef text,
                                               llvm::StringRef file);
 

@@ -1,4 +1,5 @@
 //===- ArchitectureTest.cpp - Weights and FLOPs of published models -------===//
+#include "cleave/Cost/Work.h"
 #include "test/lib/Cost/Llama8B.h"
 #include "gtest/gtest.h"
 
