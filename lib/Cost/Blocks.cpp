@@ -7,6 +7,7 @@
 // sequence parallelism); "inner" ones on what the weights' cut leaves.
 //
 //===----------------------------------------------------------------------===//
+#include "KernelSum.h"
 #include "cleave/Cost/CostModel.h"
 #include <algorithm>
 #include <cmath>
@@ -16,53 +17,6 @@ using namespace cleave;
 static double divide(int64_t size, int64_t parts) {
   return std::max(1., double(size) / double(parts));
 }
-
-namespace {
-/// Adds up kernels; forward and backward of one op at a time. Each call returns
-/// the seconds of its forward kernels, for what recomputation repeats.
-struct Kernels {
-  const Device &device;
-  DType dtype;
-  double rate; ///< of matrix products, see Profile::matrixRate
-  double launch = device.getMatrix(dtype).launch;
-  double forward = 0, backwardInput = 0, backwardWeight = 0;
-  double linear = 0; ///< forward seconds of all products
-
-  /// x [rows, in] -> [rows, out] and its two gradients.
-  double addLinear(double rows, double out, double in) {
-    double time = getMatmulTime(device, dtype, rows, out, in) / rate;
-    forward += time;
-    linear += time;
-    backwardInput += getMatmulTime(device, dtype, rows, in, out) / rate;
-    backwardWeight += getMatmulTime(device, dtype, out, in, rows) / rate;
-    addCasts(rows * in, rows * out);
-    return time;
-  }
-  /// Pointwise or row kernels that move these bytes.
-  double addStream(double forwardBytes, double backwardBytes) {
-    double time = launch + getStreamTime(device, forwardBytes);
-    forward += time;
-    backwardInput += launch + getStreamTime(device, backwardBytes);
-    return time;
-  }
-  /// The same, of a tensor of so many bytes.
-  double addPasses(Passes passes, double bytes) {
-    return addStream(passes.forward * bytes, passes.backward * bytes);
-  }
-
-private:
-  /// Below bf16, operands are quantized in two layouts, since products for
-  /// gradients read them transposed. Kernels that write an input anyway write
-  /// these; output gradients are read and cast. Weights are once a step.
-  void addCasts(double input, double output) {
-    if (dtype != DType::FP8 && dtype != DType::FP4)
-      return;
-    forward += getStreamTime(device, input * getBytes(dtype));
-    backwardInput += getStreamTime(
-        device, output * (getBytes(DType::BF16) + 2 * getBytes(dtype)));
-  }
-};
-} // namespace
 
 double CostModel::getJointTime(CollectiveKind kind, Group group,
                                double bytes) const {
@@ -96,90 +50,123 @@ static double getScattered(Group group, Group near, Time time) {
   return group == near ? time(near) : std::max(time(near), time(group));
 }
 
-CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
-  const Block &block = *cut.block;
-  const Device &device = machine.device;
-  const DType activationType = work.getActivationType();
-  const double activationBytes = getBytes(activationType);
-  double h = double(model.hidden);
-  double tokens = double(cut.microBatch) * work.seqLen / double(cut.cp);
-  double tp = double(cut.tp);
-  double outer = tokens / (cut.sequenceParallel ? tp : 1); // rows outside of tp
-  double heads = divide(block.heads, cut.tp);
-  double kvHeads = divide(block.kvHeads, cut.tp);
-  double queries = heads * block.headDim;
-  double keysAndValues = kvHeads * (block.headDim + block.valueDim);
-  double mixed = heads * block.valueDim;
+/// One block under one cut: each part adds its kernels, what they keep for the
+/// backward pass and what selective recomputation repeats of them.
+class CostModel::BlockPricer {
+public:
+  BlockPricer(const CostModel &costs, const Cut &cut) : costs(costs), cut(cut) {
+    if (block.latentRank > 0)
+      keysAndValues =
+          heads * (block.headDim - block.sharedKeyDim + block.valueDim);
+  }
 
-  Kernels kernels{device, work.dtype, profile.matrixRate};
-  BlockCost cost;
-  bool selective = cut.recompute == Recompute::Selective;
-  double traffic = profile.pointwiseTraffic;
-  // Of an input that only products need: kept as they read it.
-  double inputBytes = std::min(activationBytes, getBytes(work.dtype));
-  // Adds what a module repeats; says whether its results are dropped.
-  auto drops = [&](unsigned module, double seconds) {
-    if (!selective || !(cut.recomputedModules & module))
+  BlockCost price() {
+    addProjections();
+    addAttention();
+    addDenseMLP();
+    if (block.isSparse())
+      addExperts();
+    addNorms();
+    cost.workingSet = cost.activations;
+    cost.forward = kernels.forward;
+    cost.backwardInput = kernels.backwardInput;
+    cost.backwardWeight = kernels.backwardWeight;
+    addTensorExchange();
+    if (cut.cp > 1)
+      addContextExchange();
+    recompute();
+    cost.expertForward *= 1 - profile.expertOverlap;
+    cost.expertBackward *= 1 - profile.expertOverlap;
+    addWeights();
+    return cost;
+  }
+
+private:
+  /// Whether results of a module are dropped, which takes as long again.
+  bool drops(unsigned module, double seconds) {
+    if (!isRecomputed(module))
       return false;
     cost.recompute += seconds;
     return true;
-  };
-
-  // Attention.
-  double outputs = 0; // elements that this block's products write
-  if (block.latentRank > 0) {
-    double latent = double(block.latentRank + block.sharedKeyDim);
-    keysAndValues =
-        heads * (block.headDim - block.sharedKeyDim + block.valueDim);
-    if (block.queryRank > 0)
-      kernels.addLinear(tokens, double(block.queryRank), h);
-    kernels.addLinear(tokens, latent, h);
-    double up = kernels.addLinear(
-        tokens, queries, block.queryRank > 0 ? double(block.queryRank) : h);
-    up += kernels.addLinear(tokens, keysAndValues, double(block.latentRank));
-    double ranks = double(block.queryRank) + latent;
-    kernels.addStream(2 * tokens * ranks * activationBytes,
-                      4 * tokens * ranks * activationBytes);
-    cost.activations += 2 * tokens * ranks * activationBytes;
-    if (drops(recomputeLatent, up))
-      cost.activations -= tokens * (queries + keysAndValues) * activationBytes;
-  } else {
-    kernels.addLinear(tokens, queries + keysAndValues, h);
   }
-  outputs += tokens * (queries + keysAndValues);
-  double rotated = tokens * (queries + keysAndValues / 2) * activationBytes;
-  kernels.addPasses(ropePasses, rotated * traffic);
-  double samples = double(cut.microBatch);
-  double pairs =
-      getCausalPairs(double(work.seqLen), double(block.window)) / cut.cp;
-  // A ring meets keys block by block.
-  double rows = double(work.seqLen) /
-                (cut.contextKind == ContextKind::Ring ? double(cut.cp) : 1);
-  double attention[2];
-  for (Direction direction : {Direction::Forward, Direction::Backward})
-    attention[int(direction)] = getAttentionTime(
-        device, profile.attention, direction, samples * heads, rows, pairs,
-        double(block.headDim), double(block.valueDim));
-  double kept = device.attention.find(profile.attention)->second.kept;
-  // The host takes as long for a collective as for several kernels.
-  if (cut.tp > 1)
-    cost.launches += 0.2;
-  // Megatron's fused softmax needs a multiple of 4 of samples times heads; its
-  // absence is 8 kernels in a block of about 30, forward and backward.
-  if (kept > 0 && std::fmod(samples * heads, 4) != 0)
-    cost.launches += 0.4;
-  kernels.forward += attention[0];
-  kernels.backwardInput += attention[1];
-  bool dropsScores = drops(recomputeAttention, attention[0]);
-  bool dropsOutput =
-      drops(recomputeOutput, kernels.addLinear(tokens, h, mixed));
-  outputs += outer * h;
+  bool isRecomputed(unsigned module) const {
+    return cut.recompute == Recompute::Selective &&
+           cut.recomputedModules & module;
+  }
 
-  // MLP.
-  double matrices = block.gated ? 2 : 1;
-  double width = divide(block.isSparse() ? block.sharedFfn : block.ffn, cut.tp);
-  double activated = tokens * width * activationBytes;
-  if (block.ffn > 0 || block.sharedFfn > 0) {
+  /// Queries, keys and values, of latent ranks or straight from the stream,
+  /// and their rotation.
+  void addProjections() {
+    if (block.latentRank > 0) {
+      double latent = double(block.latentRank + block.sharedKeyDim);
+      if (block.queryRank > 0)
+        kernels.addLinear(tokens, double(block.queryRank), h);
+      kernels.addLinear(tokens, latent, h);
+      double up = kernels.addLinear(
+          tokens, queries, block.queryRank > 0 ? double(block.queryRank) : h);
+      up += kernels.addLinear(tokens, keysAndValues, double(block.latentRank));
+      double ranks = double(block.queryRank) + latent;
+      kernels.addStream(2 * tokens * ranks * activationBytes,
+                        4 * tokens * ranks * activationBytes);
+      cost.activations += 2 * tokens * ranks * activationBytes;
+      if (drops(recomputeLatent, up))
+        cost.activations -=
+            tokens * (queries + keysAndValues) * activationBytes;
+    } else {
+      kernels.addLinear(tokens, queries + keysAndValues, h);
+    }
+    cost.activations += tokens * (queries + keysAndValues) * activationBytes;
+    outputs += tokens * (queries + keysAndValues);
+    double rotated = tokens * (queries + keysAndValues / 2) * activationBytes;
+    kernels.addPasses(ropePasses, rotated * traffic);
+  }
+
+  /// Attention and the projection of its output.
+  void addAttention() {
+    double samples = double(cut.microBatch), seqLen = double(costs.work.seqLen);
+    double pairs = getCausalPairs(seqLen, double(block.window)) / cut.cp;
+    // A ring meets keys block by block.
+    double rows =
+        seqLen / (cut.contextKind == ContextKind::Ring ? double(cut.cp) : 1);
+    for (Direction direction : {Direction::Forward, Direction::Backward})
+      attention[int(direction)] = getAttentionTime(
+          device, profile.attention, direction, samples * heads, rows, pairs,
+          double(block.headDim), double(block.valueDim));
+    double kept = device.attention.find(profile.attention)->second.kept;
+    // The host takes as long for a collective as for several kernels.
+    if (cut.tp > 1)
+      cost.launches += 0.2;
+    // Megatron's fused softmax needs a multiple of 4 of samples times heads;
+    // its absence is 8 kernels in a block of about 30, forward and backward.
+    if (kept > 0 && std::fmod(samples * heads, 4) != 0)
+      cost.launches += 0.4;
+    kernels.forward += attention[0];
+    kernels.backwardInput += attention[1];
+    bool dropsScores = drops(recomputeAttention, attention[0]);
+    bool dropsOutput =
+        drops(recomputeOutput, kernels.addLinear(tokens, h, mixed));
+    outputs += outer * h;
+    // The second residual sum is repeated with the projection before it.
+    cost.activations += (dropsOutput ? 1 : 2) * stream;
+    // Attention's output is kept as attention and as its projection need it.
+    if (!dropsScores || !dropsOutput)
+      cost.activations +=
+          tokens * mixed *
+          (activationBytes + (inputBytes < activationBytes ? inputBytes : 0));
+    // What attention keeps of the whole square, the masked half included;
+    // fused kernels keep a row's sum.
+    double scores = tokens * seqLen * heads * kept;
+    if (!dropsScores)
+      cost.activations += kept > 0 ? scores : tokens * heads * 4;
+  }
+
+  /// The MLP, or in a block of experts those that see every token.
+  void addDenseMLP() {
+    if (block.ffn == 0 && block.sharedFfn == 0)
+      return;
+    double width =
+        divide(block.isSparse() ? block.sharedFfn : block.ffn, cut.tp);
+    double activated = tokens * width * activationBytes;
     double up = kernels.addLinear(tokens, matrices * width, h);
     double activation = kernels.addPasses(getActivationPasses(block.gated),
                                           activated * traffic);
@@ -191,240 +178,173 @@ CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
       cost.activations += tokens * width * inputBytes;
     drops(recomputeDown, down);
   }
-  double expertWeights = 0;
-  double repeatedExchange = 0;
-  if (block.isSparse()) {
+
+  /// Router, exchange of tokens both ways, and this rank's experts.
+  void addExperts() {
     // The ranks of a tp group dispatch different tokens unless experts are cut
     // over them.
-    double routed =
-        tokens * double(cut.expertTp) / tp * double(block.expertsPerToken);
+    double routed = tokens * double(cut.expertTp) / double(cut.tp) *
+                    double(block.expertsPerToken);
     double local = double(block.experts) / double(cut.ep);
     double each = std::ceil(routed / local / 128) * 128;
-    double expertWidth = divide(block.expertFfn, cut.expertTp);
+    double width = divide(block.expertFfn, cut.expertTp);
     double before = kernels.forward;
-    kernels.addLinear(each * local, matrices * expertWidth, h);
-    kernels.addLinear(each * local, h, expertWidth);
-    double inner = routed * expertWidth * activationBytes;
+    kernels.addLinear(each * local, matrices * width, h);
+    kernels.addLinear(each * local, h, width);
+    double inner = routed * width * activationBytes;
     double moved = routed * h * activationBytes;
     double activation =
         kernels.addPasses(getActivationPasses(block.gated), inner * traffic);
     kernels.addPasses(permutationPasses, moved);
     double experts = kernels.forward - before;
-    kernels.forward += getMatmulTime(device, activationType, tokens / tp,
-                                     double(block.experts), h);
-    kernels.backwardInput +=
-        2 * getMatmulTime(device, activationType, tokens / tp,
-                          double(block.experts), h);
-    outputs += routed * (matrices * expertWidth + h);
-    expertWeights = block.getExpertParameters(model.hidden) / double(cut.ep) /
-                    double(cut.expertTp);
+    double router =
+        getMatmulTime(device, costs.work.getActivationType(),
+                      tokens / double(cut.tp), double(block.experts), h);
+    kernels.forward += router;
+    kernels.backwardInput += 2 * router;
+    outputs += routed * (matrices * width + h);
     double exchange =
         2 *
         getScattered(cut.expertGroup, {cut.ep, cut.expertTp}, [&](Group group) {
-          return getExchangeTime(group, moved, double(block.expertsPerToken));
+          return costs.getExchangeTime(group, moved,
+                                       double(block.expertsPerToken));
         });
     // Routing, permutation and the exchange launch several times the kernels
     // of a dense block.
     cost.launches *= 6;
     cost.expertForward = cost.expertBackward = exchange;
     if (drops(recomputeExperts, experts)) {
-      repeatedExchange = exchange;
+      cost.expertBackward += exchange;
     } else {
       cost.activations += matrices * inner + moved + routed * h * inputBytes;
       if (!drops(recomputeExpertActivation, activation))
-        cost.activations += routed * expertWidth * inputBytes;
+        cost.activations += routed * width * inputBytes;
     }
   }
-  cost.expertBackward += repeatedExchange;
 
-  double stream = outer * h * activationBytes;
-  double norms = kernels.addPasses(sumAndNormPasses, 2 * stream * traffic);
-
-  // Kept for backward: inputs of norms and products, what attention needs.
-  // The second residual sum is repeated with the projection before it.
-  cost.activations += (dropsOutput ? 1 : 2) * stream +
-                      tokens * (queries + keysAndValues) * activationBytes;
-  if (!drops(recomputeNorms, norms / 2))
-    cost.activations += 2 * outer * h * inputBytes;
-  // Attention's output is kept as attention and as its projection need it.
-  if (!dropsScores || !dropsOutput)
-    cost.activations +=
-        tokens * mixed *
-        (activationBytes + (inputBytes < activationBytes ? inputBytes : 0));
-  if (model.dropout)
-    cost.activations += 2 * outer * h; // a byte for each element of a mask
-  // What attention keeps of the whole square, the masked half included; fused
-  // kernels keep a row's sum.
-  double scores = tokens * double(work.seqLen) * heads * kept;
-  if (!dropsScores)
-    cost.activations += kept > 0 ? scores : tokens * heads * 4;
-  cost.workingSet = cost.activations;
-
-  cost.forward = kernels.forward;
-  cost.backwardInput = kernels.backwardInput;
-  cost.backwardWeight = kernels.backwardWeight;
-  if (selective && cut.recomputedModules & recomputeHalf) {
-    // Attention's output is kept, every second product and all between again.
-    cost.recompute += kernels.forward - attention[0] - kernels.linear / 2;
-    cost.activations = stream + tokens * mixed * activationBytes +
-                       outputs / 2 * activationBytes;
+  void addNorms() {
+    double norms = kernels.addPasses(sumAndNormPasses, 2 * stream * traffic);
+    if (!drops(recomputeNorms, norms / 2))
+      cost.activations += 2 * outer * h * inputBytes;
+    if (costs.model.dropout)
+      cost.activations += 2 * outer * h; // a byte for each element of a mask
   }
 
-  // Communication over tp: two regions in a block.
-  double full = tokens * h * activationBytes;
-  Group tensor{cut.tp, 1};
-  auto collective = [&](CollectiveKind kind, double bytes) {
-    return getJointTime(kind, tensor, bytes);
-  };
-  double region = cut.sequenceParallel
-                      ? collective(CollectiveKind::AllGather, full) +
-                            collective(CollectiveKind::ReduceScatter, full)
-                      : collective(CollectiveKind::AllReduce, full);
-  cost.tensorForward = cost.tensorBackward = 2 * region;
+  /// Over tp: two regions in a block.
+  void addTensorExchange() {
+    double full = tokens * h * activationBytes;
+    Group tensor{cut.tp, 1};
+    auto getTime = [&](CollectiveKind kind) {
+      return costs.getJointTime(kind, tensor, full);
+    };
+    double region = cut.sequenceParallel
+                        ? getTime(CollectiveKind::AllGather) +
+                              getTime(CollectiveKind::ReduceScatter)
+                        : getTime(CollectiveKind::AllReduce);
+    cost.tensorForward = cost.tensorBackward = 2 * region;
+  }
 
-  // Communication over cp.
-  if (cut.cp > 1) {
-    auto collective = [&](CollectiveKind kind, double bytes) {
+  /// Over cp: keys and values, or heads.
+  void addContextExchange() {
+    double token = tokens * activationBytes; // bytes of one channel
+    double keys = token * keysAndValues * double(cut.cp);
+    auto getTime = [&](CollectiveKind kind, double bytes) {
       return getScattered(cut.contextGroup, {cut.cp, cut.tp}, [&](Group group) {
-        return getJointTime(kind, group, bytes);
+        return costs.getJointTime(kind, group, bytes);
       });
     };
-    double keys = full / h * keysAndValues * double(cut.cp);
     switch (cut.contextKind) {
     case ContextKind::AllGather:
-      cost.contextForward = collective(CollectiveKind::AllGather, keys);
+      cost.contextForward = getTime(CollectiveKind::AllGather, keys);
       cost.contextBackward =
-          cost.contextForward + collective(CollectiveKind::ReduceScatter, keys);
-      break;
+          cost.contextForward + getTime(CollectiveKind::ReduceScatter, keys);
+      return;
     case ContextKind::Ring: {
       // Blocks of keys travel beside the attention of the block before.
       double step =
           getScattered(cut.contextGroup, {cut.cp, cut.tp}, [&](Group group) {
-            return getSendTime(machine, group, keys / double(cut.cp));
+            return getSendTime(costs.machine, group, keys / double(cut.cp));
           });
       double hops = double(cut.cp - 1);
       cost.contextForward =
           std::max(0., hops * step - attention[0] * hops / double(cut.cp));
       cost.contextBackward =
           std::max(0., 2 * hops * step - attention[1] * hops / double(cut.cp));
-      break;
+      return;
     }
-    case ContextKind::Ulysses: {
-      double moved = full / h * (queries + keysAndValues + mixed) *
-                     double(cut.cp) / double(cut.cp);
-      cost.contextForward = cost.contextBackward =
-          collective(CollectiveKind::AllToAll, moved);
-      break;
-    }
+    case ContextKind::Ulysses:
+      cost.contextForward = cost.contextBackward = getTime(
+          CollectiveKind::AllToAll, token * (queries + keysAndValues + mixed));
+      return;
     }
   }
 
-  // Every second product repeats the gather of its input.
-  if (selective && cut.recomputedModules & recomputeHalf)
-    cost.tensorBackward += cost.tensorForward / 2;
-  if (cut.recompute == Recompute::Full) {
-    cost.recompute = cost.forward;
-    cost.tensorBackward += cost.tensorForward;
-    cost.contextBackward += cost.contextForward;
-    cost.expertBackward += cost.expertForward;
-    cost.activations = stream;
+  /// What is repeated of a whole block, or of its half.
+  void recompute() {
+    if (isRecomputed(recomputeHalf)) {
+      // Attention's output is kept, every second product and all between
+      // again, with the gather of its input.
+      cost.recompute += cost.forward - attention[0] - kernels.linear / 2;
+      cost.activations = stream + tokens * mixed * activationBytes +
+                         outputs / 2 * activationBytes;
+      cost.tensorBackward += cost.tensorForward / 2;
+    }
+    if (cut.recompute == Recompute::Full) {
+      cost.recompute = cost.forward;
+      cost.tensorBackward += cost.tensorForward;
+      cost.contextBackward += cost.contextForward;
+      cost.expertBackward += cost.expertForward;
+      cost.activations = stream;
+    }
   }
 
-  cost.expertForward *= 1 - profile.expertOverlap;
-  cost.expertBackward *= 1 - profile.expertOverlap;
+  /// Parameters of this device, and the sum of their gradients.
+  void addWeights() {
+    double routed = block.getExpertParameters(costs.model.hidden);
+    cost.denseParameters =
+        (block.getParameters(costs.model.hidden) - routed) / double(cut.tp);
+    if (block.isSparse())
+      cost.expertParameters = routed / double(cut.ep) / double(cut.expertTp);
+    // A product adds a micro-batch's gradient to what earlier ones left: bytes
+    // that take time where they exceed its arithmetic.
+    double accumulated = getStreamTime(
+        device, 2 * profile.gradientBytes *
+                    (cost.denseParameters + cost.expertParameters));
+    cost.backwardWeight = std::pow(
+        std::pow(cost.backwardWeight, 4) + std::pow(accumulated, 4), 0.25);
+  }
 
-  double denseWeights = block.getParameters(model.hidden) -
-                        block.getExpertParameters(model.hidden);
-  cost.denseParameters = denseWeights / tp;
-  cost.expertParameters = expertWeights;
-  // A product adds a micro-batch's gradient to what earlier ones left: bytes
-  // that take time where they exceed its arithmetic.
-  double accumulated =
-      getStreamTime(device, 2 * profile.gradientBytes *
-                                (cost.denseParameters + expertWeights));
-  cost.backwardWeight = std::pow(
-      std::pow(cost.backwardWeight, 4) + std::pow(accumulated, 4), 0.25);
-  return cost;
-}
+  const CostModel &costs;
+  const Cut &cut;
+  const Block &block = *cut.block;
+  const Device &device = costs.machine.device;
+  const Profile &profile = costs.profile;
+  const double activationBytes = getBytes(costs.work.getActivationType());
+  /// Of an input that only products need: kept as they read it.
+  const double inputBytes =
+      std::min(activationBytes, getBytes(costs.work.dtype));
+  const double traffic = profile.pointwiseTraffic;
 
-double CostModel::getVocabShard(int64_t tp) const {
-  if (profile.vocabMultiple == 0)
-    return std::floor(divide(model.vocab, tp));
-  return std::ceil(double(model.vocab) / double(tp) / profile.vocabMultiple) *
-         profile.vocabMultiple;
-}
+  const double h = double(costs.model.hidden);
+  const double tokens =
+      double(cut.microBatch) * costs.work.seqLen / double(cut.cp);
+  /// Rows of the residual stream, and its bytes.
+  const double outer = tokens / (cut.sequenceParallel ? double(cut.tp) : 1);
+  const double stream = outer * h * activationBytes;
+  // Channels of this rank.
+  const double heads = divide(block.heads, cut.tp);
+  const double queries = heads * block.headDim;
+  double keysAndValues =
+      divide(block.kvHeads, cut.tp) * (block.headDim + block.valueDim);
+  const double mixed = heads * block.valueDim;
+  const double matrices = block.gated ? 2 : 1; ///< of an MLP's way up
 
-CostModel::BlockCost CostModel::computeEmbedding(const Cut &cut) const {
-  double h = double(model.hidden);
-  double tokens = double(cut.microBatch) * work.seqLen / double(cut.cp);
-  double full = tokens * h * getBytes(work.getActivationType());
+  KernelSum kernels{device, costs.work.dtype, profile.matrixRate};
   BlockCost cost;
-  cost.launches = 0.5;
-  double width = double(model.getEmbeddingWidth());
-  double rows = full / h * width;
-  cost.forward = getStreamTime(machine.device, embeddingPasses.forward * rows);
-  cost.backwardWeight =
-      getStreamTime(machine.device, embeddingPasses.backward * rows);
-  if (model.embeddingWidth > 0) {
-    Kernels kernels{machine.device, work.getActivationType(),
-                    profile.matrixRate};
-    kernels.addLinear(tokens, h, width);
-    cost.forward += kernels.forward;
-    cost.backwardInput = kernels.backwardInput;
-    cost.backwardWeight += kernels.backwardWeight;
-  }
-  Group tensor{cut.tp, 1};
-  cost.tensorForward =
-      getJointTime(cut.sequenceParallel ? CollectiveKind::ReduceScatter
-                                        : CollectiveKind::AllReduce,
-                   tensor, full);
-  if (cut.sequenceParallel)
-    cost.tensorBackward = getJointTime(CollectiveKind::AllGather, tensor, full);
-  cost.denseParameters = getVocabShard(cut.tp) * width +
-                         double(model.positions) * h +
-                         model.getProjectionParameters();
-  return cost;
-}
+  double attention[2] = {}; ///< seconds, both ways
+  double outputs = 0;       ///< elements that the products write
+};
 
-CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
-  double h = double(model.hidden);
-  double tokens = double(cut.microBatch) * work.seqLen / double(cut.cp);
-  double vocab = getVocabShard(cut.tp);
-  DType type = work.getActivationType();
-  double slow = type == DType::BF16 ? getMisalignment(vocab) : 1;
-  Kernels kernels{machine.device, type, profile.matrixRate / slow};
-  double width = double(model.getEmbeddingWidth());
-  if (model.embeddingWidth > 0)
-    kernels.addLinear(tokens, width, h);
-  kernels.addLinear(tokens, vocab, width);
-  double logits = tokens * vocab;
-  auto getLoss = [&](Direction direction) {
-    return profile.pointwiseTraffic * getLossBytes(direction, logits,
-                                                   getBytes(DType::F32),
-                                                   getBytes(type));
-  };
-  kernels.addStream(getLoss(Direction::Forward), getLoss(Direction::Backward));
-  BlockCost cost;
-  cost.launches = 0.5;
-  cost.forward = kernels.forward;
-  cost.backwardInput = kernels.backwardInput;
-  cost.backwardWeight = kernels.backwardWeight;
-  Group tensor{cut.tp, 1};
-  double full = tokens * h * getBytes(work.getActivationType());
-  if (cut.sequenceParallel)
-    cost.tensorForward = getJointTime(CollectiveKind::AllGather, tensor, full);
-  cost.tensorBackward =
-      getJointTime(cut.sequenceParallel ? CollectiveKind::ReduceScatter
-                                        : CollectiveKind::AllReduce,
-                   tensor, full);
-  cost.denseParameters = (model.tied ? 0 : vocab * width) +
-                         model.getProjectionParameters() + h +
-                         double(model.vectors);
-  // Logits, or later their gradient, are kept; the rest is of the loss. In f32
-  // that is another array of the same size.
-  double each = getBytes(work.getActivationType());
-  double most = work.dtype == DType::F32 ? 2 * each : profile.logitBytes;
-  cost.activations = each * logits + 2 * full;
-  cost.workingSet = (most - each) * logits;
-  return cost;
+CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
+  return BlockPricer(*this, cut).price();
 }

@@ -256,6 +256,7 @@ private:
   double getCopyTime(const TrainLayout &layout, const StageCost &stage) const;
   int64_t getMicroBatches(const TrainLayout &layout) const;
   PipelineShape getShape(const TrainLayout &layout) const;
+  class BlockPricer;
   BlockCost computeBlock(const Cut &cut) const;
   BlockCost computeEmbedding(const Cut &cut) const;
   BlockCost computeHead(const Cut &cut) const;

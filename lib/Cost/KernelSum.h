@@ -1,0 +1,57 @@
+//===- KernelSum.h - Seconds of the kernels of a part of the model --------===//
+#ifndef CLEAVE_LIB_COST_KERNELSUM_H
+#define CLEAVE_LIB_COST_KERNELSUM_H
+
+#include "cleave/Cost/Kernels.h"
+#include "cleave/Cost/Work.h"
+
+namespace cleave {
+
+/// Adds up kernels; forward and backward of one op at a time. Each call returns
+/// the seconds of its forward kernels, for what recomputation repeats.
+struct KernelSum {
+  const Device &device;
+  DType dtype;
+  double rate; ///< of matrix products, see Profile::matrixRate
+  double launch = device.getMatrix(dtype).launch;
+  double forward = 0, backwardInput = 0, backwardWeight = 0;
+  double linear = 0; ///< forward seconds of all products
+
+  /// x [rows, in] -> [rows, out] and its two gradients.
+  double addLinear(double rows, double out, double in) {
+    double time = getMatmulTime(device, dtype, rows, out, in) / rate;
+    forward += time;
+    linear += time;
+    backwardInput += getMatmulTime(device, dtype, rows, in, out) / rate;
+    backwardWeight += getMatmulTime(device, dtype, out, in, rows) / rate;
+    addCasts(rows * in, rows * out);
+    return time;
+  }
+  /// Pointwise or row kernels that move these bytes.
+  double addStream(double forwardBytes, double backwardBytes) {
+    double time = launch + getStreamTime(device, forwardBytes);
+    forward += time;
+    backwardInput += launch + getStreamTime(device, backwardBytes);
+    return time;
+  }
+  /// The same, of a tensor of so many bytes.
+  double addPasses(Passes passes, double bytes) {
+    return addStream(passes.forward * bytes, passes.backward * bytes);
+  }
+
+private:
+  /// Below bf16, operands are quantized in two layouts, since products for
+  /// gradients read them transposed. Kernels that write an input anyway write
+  /// these; output gradients are read and cast. Weights are once a step.
+  void addCasts(double input, double output) {
+    if (dtype != DType::FP8 && dtype != DType::FP4)
+      return;
+    forward += getStreamTime(device, input * getBytes(dtype));
+    backwardInput += getStreamTime(
+        device, output * (getBytes(DType::BF16) + 2 * getBytes(dtype)));
+  }
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_LIB_COST_KERNELSUM_H
