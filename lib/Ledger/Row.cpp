@@ -1,4 +1,5 @@
 //===- Row.cpp - One published run, as the cost model sees it -------------===//
+#include "Words.h"
 #include "cleave/Ledger/Ledger.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -74,89 +75,6 @@ private:
 };
 } // namespace
 
-/// The first number in `text` after `word`, or 0.
-static int64_t getNumberAfter(llvm::StringRef text, llvm::StringRef word) {
-  size_t at = text.find_insensitive(word);
-  if (at == llvm::StringRef::npos)
-    return 0;
-  text = text.drop_front(at + word.size());
-  text = text.drop_until([](char c) { return llvm::isDigit(c); });
-  int64_t number = 0;
-  text.take_while([](char c) { return llvm::isDigit(c); })
-      .getAsInteger(10, number);
-  return number;
-}
-
-static bool says(llvm::StringRef text, llvm::StringRef word) {
-  return text.contains_insensitive(word);
-}
-
-/// The preset of a GPU as sources print it; empty if there is none.
-static llvm::StringRef getPreset(llvm::StringRef gpu) {
-  // A cap that is not stated cannot be priced, and cards in PCIe slots have
-  // other clocks and links.
-  if (says(gpu, "power limited") || says(gpu, "PCIe"))
-    return "";
-  static constexpr std::pair<llvm::StringRef, llvm::StringRef> presets[] = {
-      {"GB300", "gb300-nvl72"}, {"GB200", "gb200-nvl72"}, {"GH200", "gh200"},
-      {"B300", "b300"},         {"B200", "b200"},         {"H200", "h200"},
-      {"H20", "h20"},           {"H800", "h800"},         {"H100", "h100-sxm"},
-      {"A800", "a800-80"},      {"A100", "a100-80"},      {"V100", "v100-32"},
-      {"MI300X", "mi300x"},
-  };
-  for (auto [name, preset] : presets)
-    if (says(gpu, name)) {
-      if (preset == "h100-sxm" && says(gpu, "HBM2e"))
-        return "h100-96-hbm2e";
-      if (preset == "a100-80" && says(gpu, "40"))
-        return "a100-40";
-      return preset;
-    }
-  return "";
-}
-
-/// Gb/s of a node's network as sources print it: "8x400Gb/s", "1600 Gb/s per
-/// node", "800 (Gb/s)", "3.2 Tbps", "HDR 200Gb/s" of each card; 0 if not
-/// stated. GB/s are those of the links inside a node.
-static double getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
-  size_t unit = llvm::StringRef::npos;
-  double scale = 1;
-  for (auto [name, factor] : {std::pair<llvm::StringRef, double>{"Gb/s", 1},
-                              {"Gbps", 1},
-                              {"Gbit/s", 1},
-                              {"Tb/s", 1000},
-                              {"Tbps", 1000}})
-    if (size_t at = text.find(name); at < unit) {
-      unit = at;
-      scale = factor;
-    }
-  if (unit == llvm::StringRef::npos)
-    return 0;
-  auto isPart = [](char c) { return llvm::isDigit(c) || c == '.'; };
-  llvm::StringRef before = text.take_front(unit).rtrim(" (");
-  size_t digits = before.size();
-  while (digits > 0 && isPart(before[digits - 1]))
-    --digits;
-  double number = 0;
-  if (before.drop_front(digits).getAsDouble(number))
-    return 0;
-  number *= scale;
-  llvm::StringRef rest = before.take_front(digits).rtrim();
-  if (rest.consume_back("x")) {
-    rest = rest.rtrim();
-    size_t start = rest.size();
-    while (start > 0 && llvm::isDigit(rest[start - 1]))
-      --start;
-    double cards = 1;
-    if (!rest.drop_front(start).getAsDouble(cards))
-      return number * cards;
-  }
-  bool ofCard = says(text, "per gpu") || says(text, "per NIC") ||
-                text.contains("HDR") || text.contains("NDR");
-  return ofCard && !says(text, "per node") ? number * double(devicesPerNode)
-                                           : number;
-}
-
 static void scaleLink(Link &link, double bandwidth) {
   double factor = bandwidth / link.bandwidth;
   link.bandwidth = bandwidth;
@@ -228,22 +146,17 @@ static void readModel(RowReader &reader, LedgerRow &row) {
   model.blocks.push_back({sparse, layers - first});
 }
 
-static void readZero(llvm::StringRef text, bool shardsByDefault,
+/// ZeRO's stage and the ranks that share a copy; false if the text says no
+/// stage that is known.
+static bool readZero(llvm::StringRef text, bool shardsByDefault,
                      TrainLayout &layout, int64_t devicesPerNode) {
+  std::optional<int> stage = getZeroStage(text);
+  if (!stage)
+    return false;
   // Megatron-Core's recipes shard the optimizer unless they shard more.
-  if (says(text, "FSDP=0") || (text.empty() && shardsByDefault))
-    layout.zero = 1;
-  else if (says(text, "DDP"))
-    layout.zero = 0;
-  else if (says(text, "FSDP") || says(text, "full shard") ||
-           says(text, "HSDP") || says(text, "ZeRO-3"))
-    layout.zero = 3;
-  else if (says(text, "ZeRO-2"))
-    layout.zero = 2;
-  else if (says(text, "ZeRO-1") || says(text, "distributed optimizer"))
-    layout.zero = 1;
+  layout.zero = text.empty() && shardsByDefault ? 1 : *stage;
   if (layout.zero == 0)
-    return;
+    return true;
   for (llvm::StringRef word :
        {"groups of", "shard group", "full shard", "shard"})
     if (int64_t group = getNumberAfter(text, word)) {
@@ -252,18 +165,21 @@ static void readZero(llvm::StringRef text, bool shardsByDefault,
     }
   if (says(text, "HSDP"))
     layout.zeroGroup = devicesPerNode;
+  return true;
 }
 
-/// "none", "full" or "selective" with what it says in brackets.
-static void readRecompute(RowReader &reader, int64_t blocks,
+/// "none", "full" or "selective" with what it says in brackets; false if it is
+/// none of them.
+static bool readRecompute(RowReader &reader, int64_t blocks,
                           TrainLayout &layout) {
   double share = 1; // of the blocks
   std::string recompute = reader.getText("recompute");
   llvm::StringRef text = recompute;
-  if (text.starts_with("full"))
+  if (text.starts_with_insensitive("full"))
     layout.recompute = Recompute::Full;
-  if (!text.starts_with("selective"))
-    return;
+  if (!text.starts_with_insensitive("selective"))
+    return text.empty() || text.starts_with_insensitive("full") ||
+           text.starts_with_insensitive("no");
   layout.recompute = Recompute::Selective;
   if (says(text, "every other layer")) {
     layout.recompute = Recompute::Full;
@@ -305,6 +221,7 @@ static void readRecompute(RowReader &reader, int64_t blocks,
     layout.recompute = Recompute::None;
   if (layout.recomputeBlocks == most)
     layout.recomputeBlocks = 0;
+  return true;
 }
 
 static void readLayout(RowReader &reader, LedgerRow &row) {
@@ -324,32 +241,58 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
   if (layout.microBatch == 0)
     layout.microBatch = std::max<int64_t>(
         row.work.globalBatch / (layout.dp * reader.getCount("ga", 1)), 1);
-  // Megatron's sequence parallelism (May 2022) goes with tp since then.
-  bool recent = reader.getText("date") >= "2022-06";
+  // Megatron's sequence parallelism (May 2022) goes with tp since then, and so
+  // on devices that came later.
+  std::string date = reader.getText("date");
+  bool recent = date.empty() ? row.machine.device.getMatrix(DType::FP8).peak > 0
+                             : date >= "2022-06";
   layout.sequenceParallel = layout.tp > 1 && reader.getFlag("sp", recent);
   bool shardsByDefault = says(row.source, "Megatron-Bridge") ||
                          says(row.source, "Megatron-Core") ||
                          says(row.source, "NeMo");
-  readZero(reader.getText("zero"), shardsByDefault, layout,
-           row.machine.getDevicesPerNode());
+  auto miss = [&](llvm::StringRef key) {
+    if (row.missing.empty())
+      row.missing = (key + " \"" + reader.getText(key) + "\"").str();
+  };
+  if (!readZero(reader.getText("zero"), shardsByDefault, layout,
+                row.machine.getDevicesPerNode()))
+    miss("zero");
   if (layout.zeroGroup >= layout.dp * layout.cp)
     layout.zeroGroup = 0;
 
-  std::string schedule = reader.getText("schedule");
-  if (says(schedule, "ZB-1p") || says(schedule, "ZB-H1"))
-    layout.schedule = Schedule::ZeroBubbleH1;
-  else if (says(schedule, "ZB-2p") || says(schedule, "ZB-H2"))
-    layout.schedule = Schedule::ZeroBubbleH2;
-  else if (says(schedule, "ZB-V") || says(schedule, "ZBV"))
-    layout.schedule = Schedule::ZeroBubbleV;
-  else if (says(schedule, "interleaved") || layout.virtualStages > 1)
-    layout.schedule = Schedule::Interleaved;
+  if (std::optional<Schedule> schedule =
+          getSchedule(reader.getText("schedule"), layout.virtualStages > 1))
+    layout.schedule = *schedule;
+  else
+    miss("schedule");
   // Chunks of one block, the most that interleaving can.
   if (layout.schedule == Schedule::Interleaved && layout.virtualStages == 1)
     layout.virtualStages = std::max<int64_t>(
         (row.model.getNumBlocks() + layout.pp - 1) / layout.pp, 1);
 
-  readRecompute(reader, row.model.getNumBlocks(), layout);
+  if (!readRecompute(reader, row.model.getNumBlocks(), layout))
+    miss("recompute");
+}
+
+/// The kernel that the run names, or its stack's usual one, if it was there at
+/// the time and the device has it; otherwise the best that was.
+static std::string chooseAttention(RowReader &reader, const Profile &profile,
+                                   const Device &device) {
+  std::string said = reader.getText("software") + "\n" +
+                     reader.getText("framework") + "\n" +
+                     reader.getText("notes");
+  std::string date = reader.getText("date");
+  llvm::StringRef named = getAttentionKernel(said);
+  std::string wanted = named.empty() ? profile.attention : named.str();
+  if (device.attention.count(wanted) &&
+      (!named.empty() || wasAttentionKernel(wanted, date)))
+    return wanted;
+  const std::pair<const std::string, AttentionUnit> *best = nullptr;
+  for (const auto &kernel : device.attention)
+    if (wasAttentionKernel(kernel.first, date) &&
+        (!best || kernel.second.forward > best->second.forward))
+      best = &kernel;
+  return best ? best->first : device.attention.begin()->first;
 }
 
 static void readMachine(RowReader &reader, LedgerRow &row, llvm::Error &error) {
@@ -413,28 +356,23 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
     row.work.seqLen = seqLen;
     row.work.globalBatch = reader.getCount("gbs", 0);
     std::string precision = reader.getText("precision");
-    row.work.dtype = says(precision, "FP8")   ? DType::FP8
-                     : says(precision, "FP4") ? DType::FP4
-                                              : DType::BF16;
+    std::optional<DType> type = getProductType(precision);
+    if (!type)
+      row.missing = "precision \"" + precision + "\"";
+    row.work.dtype = type.value_or(DType::BF16);
     readModel(reader, row);
     readLayout(reader, row);
     if (row.layout.pp > row.model.getNumBlocks())
       reader.fail("layers", "expects at least one layer for each stage (pp)");
-    if (row.machine.device.getMatrix(row.work.dtype).peak == 0)
+    if (row.missing.empty() &&
+        row.machine.device.getMatrix(row.work.dtype).peak == 0)
       row.missing = "device rate in " + getName(row.work.dtype).str();
     llvm::Expected<Profile> profile = findProfile(object);
     if (!profile)
       return profile.takeError();
     row.profile = *profile;
-    // The best kernel of a device that lacks the stack's usual one.
-    const auto &kernels = row.machine.device.attention;
-    if (!kernels.count(row.profile.attention))
-      row.profile.attention =
-          std::max_element(kernels.begin(), kernels.end(),
-                           [](const auto &a, const auto &b) {
-                             return a.second.forward < b.second.forward;
-                           })
-              ->first;
+    row.profile.attention =
+        chooseAttention(reader, row.profile, row.machine.device);
   }
   row.group =
       llvm::formatv("{0}|{1}|{2}|{3}|{4}|{5}|{6}", row.source, row.model.name,

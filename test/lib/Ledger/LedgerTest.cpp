@@ -154,6 +154,11 @@ TEST(LedgerRowTest, NetworksAsSourcesPrintThem) {
   EXPECT_EQ(get("NVLink 900 GB/s; 400Gb/s RDMA per GPU"), 50e9);
   EXPECT_EQ(get("EFA 3.2 Tbps"), 50e9);
   EXPECT_EQ(get("HDR 200Gbps"), 25e9);
+  EXPECT_EQ(get("eight 200Gbps HDR Infiniband HCAs per node"), 25e9);
+  EXPECT_EQ(get("4 Omni-Path links per node"), 6.25e9);
+  EXPECT_EQ(get("4x HDR"), 12.5e9);
+  EXPECT_EQ(get("8 400Gb/s NICs"), 50e9);
+  EXPECT_EQ(get("NDR"), 50e9);
   EXPECT_EQ(get("NVLink 600 GB/s"), builtIn);
   EXPECT_EQ(get("fast Gb/s"), builtIn);
 }
@@ -186,6 +191,87 @@ TEST(LedgerRowTest, SaysWhatIsMissing) {
   object["pp"] = 1;
   EXPECT_EQ(read(object).missing, "");
   EXPECT_EQ(read(object).layout.microBatch, 32);
+}
+
+/// A word that is not known is never read as its absence.
+TEST(LedgerRowTest, SaysWhichWordIsUnknown) {
+  for (auto [key, value] :
+       {std::pair{"precision", "fp32"}, std::pair{"schedule", "DualPipe"},
+        std::pair{"recompute", "blocks 3 to 7"}, std::pair{"zero", "MiCS"}}) {
+    json::Object object = makeObject();
+    object[key] = value;
+    EXPECT_EQ(read(object).missing, std::string(key) + " \"" + value + "\"");
+  }
+}
+
+TEST(LedgerRowTest, WordsAsSourcesPrintThem) {
+  auto get = [](const char *key, const char *value, const char *gpu) {
+    json::Object object = makeObject();
+    object["gpu"] = gpu;
+    object[key] = value;
+    return read(object);
+  };
+  auto zero = [&](const char *text) {
+    return get("zero", text, "A100").layout.zero;
+  };
+  EXPECT_EQ(zero("zero1"), 1);
+  EXPECT_EQ(zero("ZeRO stage 2"), 2);
+  EXPECT_EQ(zero("FSDP SHARD_GRAD_OP"), 2);
+  EXPECT_EQ(zero("FULL_SHARD"), 3);
+  EXPECT_EQ(zero("FSDP NO_SHARD"), 0);
+  EXPECT_EQ(zero("none (plain DP)"), 0);
+  auto schedule = [&](const char *text) {
+    return get("schedule", text, "A100").layout.schedule;
+  };
+  EXPECT_EQ(schedule("GPipe"), Schedule::GPipe);
+  EXPECT_EQ(schedule("1F1B non-interleaved"), Schedule::OneFOneB);
+  EXPECT_EQ(schedule("interleaved 1F1B"), Schedule::Interleaved);
+  auto type = [&](const char *text) {
+    return get("precision", text, "B200").work.dtype;
+  };
+  EXPECT_EQ(type("bf16+fp8"), DType::FP8);
+  EXPECT_EQ(type("NVFP4"), DType::FP4);
+  EXPECT_EQ(type("amp (fp32 master weights)"), DType::BF16);
+  auto memory = [&](const char *gpu) {
+    return get("notes", "", gpu).machine.device.memory / double(1 << 30);
+  };
+  EXPECT_EQ(memory("A100-SXM4-40GB"), 40);
+  EXPECT_EQ(memory("DGX A100 (640GB)"), 80);
+  EXPECT_EQ(get("notes", "", "H100 NVL").missing, "device \"H100 NVL\"");
+}
+
+/// The kernel that a run names; else its stack's, if it was there at the time.
+TEST(LedgerRowTest, AttentionOfTheTime) {
+  auto get = [](const char *software, const char *date) {
+    json::Object object = makeObject();
+    object["gpu"] = "H100-80GB SXM";
+    object["software"] = software;
+    object["date"] = date;
+    return read(object).profile.attention;
+  };
+  EXPECT_EQ(get("NeMo", "24.11"), "cudnn");
+  EXPECT_EQ(get("NeMo", "2024-11"), "cudnn");
+  EXPECT_EQ(get("NeMo", "2024"), "cudnn"); // its end
+  EXPECT_EQ(get("NeMo", ""), "cudnn");
+  EXPECT_EQ(get("NeMo", "24.03"), "flash2");
+  EXPECT_EQ(get("NeMo", "2023-02"), "flash1");
+  EXPECT_EQ(get("NeMo with FlashAttention-3", "25.02"), "flash3");
+  EXPECT_EQ(get("megatron-core, flash attention 2", "2025"), "flash2");
+  EXPECT_EQ(get("NeMo without flash attention", "2025"), "unfused");
+}
+
+/// Sequence parallelism goes with tp since 2022, on devices since then always.
+TEST(LedgerRowTest, SequenceParallelismOfTheTime) {
+  auto get = [](const char *gpu, const char *date) {
+    json::Object object = makeObject();
+    object["gpu"] = gpu;
+    object["date"] = date;
+    return read(object).layout.sequenceParallel;
+  };
+  EXPECT_TRUE(get("A100", "2023-01"));
+  EXPECT_FALSE(get("A100", "2021-04"));
+  EXPECT_FALSE(get("A100", ""));
+  EXPECT_TRUE(get("H100", ""));
 }
 
 TEST(LedgerRowTest, RecomputationAsSourcesSayIt) {
@@ -329,7 +415,8 @@ TEST(ProfileTest, AreFewPhysicalParameters) {
       EXPECT_TRUE(
           llvm::StringRef("match why attention matrix_rate pointwise_traffic "
                           "data_overlap tensor_overlap host_per_block "
-                          "gradient_bytes expert_overlap vocab_multiple logit_bytes rank_skew")
+                          "gradient_bytes expert_overlap vocab_multiple "
+                          "logit_bytes rank_skew")
               .contains(field.first))
           << entry.path() << " " << field.first.str();
   }

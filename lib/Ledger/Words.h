@@ -1,0 +1,46 @@
+//===- Words.h - What the free text of a published run says ---------------===//
+#ifndef CLEAVE_LIB_LEDGER_WORDS_H
+#define CLEAVE_LIB_LEDGER_WORDS_H
+
+#include "cleave/Cost/Layout.h"
+#include "cleave/Hardware/Hardware.h"
+#include "llvm/ADT/StringRef.h"
+#include <optional>
+#include <string>
+
+namespace cleave {
+
+/// Whether `text` has `word` in it, whatever its case.
+bool says(llvm::StringRef text, llvm::StringRef word);
+
+/// The first number in `text` after `word`, or 0.
+int64_t getNumberAfter(llvm::StringRef text, llvm::StringRef word);
+
+/// The preset of a GPU as sources print it; empty if there is none.
+llvm::StringRef getPreset(llvm::StringRef gpu);
+
+/// Gb/s of a node's network as sources print it: "8x400Gb/s", "eight 200Gbps
+/// HCAs per node", "1600 Gb/s per node", "800 (Gb/s)", "3.2 Tbps", "HDR
+/// 200Gb/s" of each card, "4x HDR", "4 Omni-Path links"; 0 if not stated. GB/s
+/// are those of the links inside a node.
+double getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode);
+
+/// The type of matrix products; none of "fp32", which may be TF32 or not.
+std::optional<DType> getProductType(llvm::StringRef precision);
+
+/// ZeRO's stage; nothing if the text says none that is known.
+std::optional<int> getZeroStage(llvm::StringRef text);
+
+/// Nothing if the text says a schedule that is not known.
+std::optional<Schedule> getSchedule(llvm::StringRef text, bool virtualStages);
+
+/// The generation of attention kernel that a text names; empty if none.
+llvm::StringRef getAttentionKernel(llvm::StringRef text);
+
+/// Whether frameworks used this attention kernel at a date as sources print it:
+/// "2024-05", or a release, "24.05". A year alone is taken as its end.
+bool wasAttentionKernel(llvm::StringRef kernel, llvm::StringRef date);
+
+} // namespace cleave
+
+#endif // CLEAVE_LIB_LEDGER_WORDS_H
