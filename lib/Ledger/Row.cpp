@@ -275,24 +275,25 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
 }
 
 /// The kernel that the run names, or its stack's usual one, if it was there at
-/// the time and the device has it; otherwise the best that was.
+/// the time and the device has it; otherwise the newest that frameworks took
+/// without being asked.
 static std::string chooseAttention(RowReader &reader, const Profile &profile,
                                    const Device &device) {
   std::string said = reader.getText("software") + "\n" +
                      reader.getText("framework") + "\n" +
                      reader.getText("notes");
   std::string date = reader.getText("date");
-  llvm::StringRef named = getAttentionKernel(said);
-  std::string wanted = named.empty() ? profile.attention : named.str();
-  if (device.attention.count(wanted) &&
-      (!named.empty() || wasAttentionKernel(wanted, date)))
-    return wanted;
-  const std::pair<const std::string, AttentionUnit> *best = nullptr;
-  for (const auto &kernel : device.attention)
-    if (wasAttentionKernel(kernel.first, date) &&
-        (!best || kernel.second.forward > best->second.forward))
-      best = &kernel;
-  return best ? best->first : device.attention.begin()->first;
+  auto exists = [&](llvm::StringRef kernel) {
+    return device.attention.count(kernel.str()) > 0;
+  };
+  if (llvm::StringRef named = getAttentionKernel(said); exists(named))
+    return named.str();
+  if (exists(profile.attention) && wasAttentionKernel(profile.attention, date))
+    return profile.attention;
+  for (llvm::StringRef kernel : {"cudnn", "flash2", "flash1", "unfused"})
+    if (exists(kernel) && wasAttentionKernel(kernel, date))
+      return kernel.str();
+  return device.attention.begin()->first;
 }
 
 static void readMachine(RowReader &reader, LedgerRow &row, llvm::Error &error) {

@@ -253,7 +253,7 @@ TEST(LedgerRowTest, AttentionOfTheTime) {
   EXPECT_EQ(get("NeMo", "2024-11"), "cudnn");
   EXPECT_EQ(get("NeMo", "2024"), "cudnn"); // its end
   EXPECT_EQ(get("NeMo", ""), "cudnn");
-  EXPECT_EQ(get("NeMo", "24.03"), "flash2");
+  EXPECT_EQ(get("NeMo", "24.07"), "flash2");
   EXPECT_EQ(get("NeMo", "2023-02"), "flash1");
   EXPECT_EQ(get("NeMo with FlashAttention-3", "25.02"), "flash3");
   EXPECT_EQ(get("megatron-core, flash attention 2", "2025"), "flash2");
