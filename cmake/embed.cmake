@@ -4,7 +4,7 @@ set(entries "")
 foreach(file ${FILES})
   file(READ ${FROM}/${file} text)
   cmake_path(GET file PARENT_PATH folder)
-  cmake_path(GET file STEM name)
+  cmake_path(GET file STEM LAST_ONLY name)
   string(APPEND entries
          "    {\"${folder}\", \"${name}\", R\"data(${text})data\"},\n")
 endforeach()

@@ -1,9 +1,11 @@
 //===- Profiles.cpp - What is known of the software of a run --------------===//
 #include "cleave/Catalog/Catalog.h"
 #include "cleave/Json/Json.h"
+#include "cleave/Json/Reader.h"
 #include "cleave/Ledger/Ledger.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
 
 using namespace cleave;
 namespace json = llvm::json;
@@ -13,33 +15,38 @@ extern const Catalog profileCatalog;
 }
 
 static llvm::Expected<Profile> readProfile(const json::Object &object,
+                                           llvm::StringRef name,
                                            llvm::StringRef file) {
   Profile profile;
-  profile.name = file.str();
-  if (std::optional<llvm::StringRef> kernel = object.getString("attention"))
-    profile.attention = kernel->str();
+  profile.name = name.str();
   struct Constant {
     llvm::StringRef key;
     double &value;
+    double most;
   };
-  const Constant constants[] = {{"matrix_rate", profile.matrixRate},
-                                {"pointwise_traffic", profile.pointwiseTraffic},
-                                {"data_overlap", profile.dataOverlap},
-                                {"tensor_overlap", profile.tensorOverlap},
-                                {"host_per_block", profile.hostPerBlock},
-                                {"gradient_bytes", profile.gradientBytes},
-                                {"expert_overlap", profile.expertOverlap},
-                                {"vocab_multiple", profile.vocabMultiple},
-                                {"logit_bytes", profile.logitBytes},
-                                {"rank_skew", profile.rankSkew}};
+  const Constant constants[] = {
+      {"matrix_rate", profile.matrixRate, 1},
+      {"pointwise_traffic", profile.pointwiseTraffic, 100},
+      {"data_overlap", profile.dataOverlap, 1},
+      {"tensor_overlap", profile.tensorOverlap, 1},
+      {"expert_overlap", profile.expertOverlap, 1},
+      {"host_per_block", profile.hostPerBlock, 1},
+      {"gradient_bytes", profile.gradientBytes, 8},
+      {"vocab_multiple", profile.vocabMultiple, 1 << 20},
+      {"logit_bytes", profile.logitBytes, 100},
+      {"rank_skew", profile.rankSkew, 1}};
+  std::vector<llvm::StringRef> keys = {"why", "match", "attention"};
   for (const Constant &constant : constants)
-    if (const json::Value *value = object.get(constant.key)) {
-      std::optional<double> number = value->getAsNumber();
-      if (!number || *number < 0)
-        return llvm::createStringError(llvm::formatv(
-            "{0}: key \"{1}\": expects a number from 0", file, constant.key));
-      constant.value = *number;
-    }
+    keys.push_back(constant.key);
+  JsonReader reader(file);
+  reader.checkKeys(object, "", keys);
+  reader.getString(object, "why", "");
+  profile.attention = reader.getString(object, "attention", "");
+  for (const Constant &constant : constants)
+    constant.value = reader.getNumber(object, constant.key, "", 0,
+                                      constant.most, constant.value);
+  if (llvm::Error error = reader.takeError())
+    return error;
   return profile;
 }
 
@@ -138,16 +145,26 @@ llvm::Expected<Profile> cleave::findProfile(const json::Object &row) {
     }
   if (!best)
     return llvm::createStringError("no profile for rows that say nothing");
-  return readProfile(best->object, best->name);
+  return readProfile(best->object, best->name, best->name);
 }
 
-llvm::Expected<Profile> cleave::getProfile(llvm::StringRef name) {
+llvm::Expected<Profile> cleave::loadProfile(llvm::StringRef name) {
+  if (name.ends_with(".json")) {
+    llvm::Expected<json::Value> root = loadJson(name);
+    if (!root)
+      return root.takeError();
+    if (const json::Object *object = root->getAsObject())
+      return readProfile(*object, llvm::sys::path::stem(name), name);
+    return llvm::createStringError(name + ": expects an object");
+  }
   std::string names;
   for (const ProfileFile &file : getProfileFiles()) {
     if (file.name == name)
-      return readProfile(file.object, file.name);
+      return readProfile(file.object, file.name, file.name);
     names += (names.empty() ? "" : ", ") + file.name.str();
   }
-  return llvm::createStringError(llvm::formatv(
-      "unknown profile \"{0}\", expects one of {1}", name, names));
+  return llvm::createStringError(
+      llvm::formatv("unknown profile \"{0}\", expects one of {1}, or the path "
+                    "of a .json file",
+                    name, names));
 }

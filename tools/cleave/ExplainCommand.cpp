@@ -10,7 +10,7 @@ using namespace cleave;
 
 namespace {
 struct ExplainFlags {
-  std::string model, cluster, plan;
+  std::string model, cluster, plan, profile;
   std::vector<std::string> whyNot;
   bool json = false;
 };
@@ -36,6 +36,7 @@ static int runExplain(const ExplainFlags &flags) {
   common.dtype = getName(plan->work.dtype).str();
   common.seqLen = plan->work.seqLen;
   common.globalBatch = plan->work.globalBatch;
+  common.profile = flags.profile.empty() ? plan->profile : flags.profile;
   llvm::Expected<tool::Planned> planned = common.load();
   if (!planned)
     return tool::fail(planned.takeError());
@@ -90,6 +91,8 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
                    "the plan's: hardware preset and number of devices "
                    "(h100-sxm:512), local, local:N, or a cluster.json")
       ->required();
+  command->add_option("--profile", flags->profile,
+                      "the plan's, if that was a .json file");
   command
       ->add_option("--why-not", flags->whyNot,
                    "compare with the best layout of these, as in --pin of "

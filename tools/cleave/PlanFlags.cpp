@@ -2,6 +2,8 @@
 #include "PlanFlags.h"
 #include "cleave/Ledger/Ledger.h"
 #include "cleave/Search/ReadArchitecture.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace cleave;
@@ -23,6 +25,10 @@ void tool::PlanFlags::add(CLI::App &app) {
   app.add_option("--dtype", dtype, "of matrix products; state is f32")
       ->check(CLI::IsMember({"f32", "bf16", "fp8", "fp4"}))
       ->capture_default_str();
+  app.add_option("--profile", profile,
+                 "software that is to run it: one of cleave ledger's profiles "
+                 "(nemo, pytorch-compile, deepspeed ...), or a .json file "
+                 "(default: cleave, or cleave-cpu)");
   app.add_option("--memory", memory,
                  "GB that a device may use (default: all that it has)")
       ->type_name("GB")
@@ -58,14 +64,22 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   if (device.getMatrix(request.work.dtype).peak == 0)
     return llvm::createStringError(llvm::formatv(
         "--dtype {0}: {1} has no matrix unit for it", dtype, device.name));
-  if (device.cores > 0) {
-    llvm::Expected<Profile> profile = getProfile("cleave-cpu");
-    if (!profile)
-      return profile.takeError();
-    request.profile = std::move(*profile);
+  llvm::Expected<Profile> stack = loadProfile(!profile.empty()   ? profile
+                                              : device.cores > 0 ? "cleave-cpu"
+                                                                 : "cleave");
+  if (!stack)
+    return llvm::createStringError("--profile: " +
+                                   llvm::toString(stack.takeError()));
+  if (!device.attention.count(stack->attention)) {
+    if (!profile.empty())
+      return llvm::createStringError(llvm::formatv(
+          "--profile {0}: its attention kernel \"{1}\" is not one of {2}'s: "
+          "{3}",
+          profile, stack->attention, device.name,
+          llvm::join(llvm::make_first_range(device.attention), ", ")));
+    stack->attention = device.attention.begin()->first;
   }
-  if (!device.attention.count(request.profile.attention))
-    request.profile.attention = device.attention.begin()->first;
+  request.profile = std::move(*stack);
   request.memoryLimit = memory * 1e9;
   return planned;
 }

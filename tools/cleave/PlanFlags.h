@@ -7,8 +7,8 @@
 
 namespace cleave::tool {
 
-/// What a cluster is planned as; if that is not all of it, a note on stderr says
-/// so.
+/// What a cluster is planned as; if that is not all of it, a note on stderr
+/// says so.
 llvm::Expected<Machine> getNotedMachine(const Cluster &cluster);
 
 /// What is planned, read.
@@ -19,7 +19,7 @@ struct Planned {
 };
 
 struct PlanFlags {
-  std::string model, cluster, dtype = "bf16";
+  std::string model, cluster, dtype = "bf16", profile;
   int64_t seqLen = 0, globalBatch = 0;
   double memory = 0;
 

@@ -49,8 +49,10 @@ llvm::Expected<LedgerRow> readLedgerRow(const llvm::json::Object &object,
 /// The profile of a row's software: the first whose patterns match.
 llvm::Expected<Profile> findProfile(const llvm::json::Object &row);
 
-/// A profile by its name.
-llvm::Expected<Profile> getProfile(llvm::StringRef name);
+/// A built-in profile by its name, or that of a .json file (docs/formats.md).
+/// Errors list the names, or name the file, the key, its value and what is
+/// legal.
+llvm::Expected<Profile> loadProfile(llvm::StringRef name);
 
 /// Errors of predictions over rows; fractions of what was measured.
 struct LedgerErrors {
