@@ -30,6 +30,11 @@ double Block::getRouterParameters(int64_t hidden) const {
   return double(hidden) * experts;
 }
 
+double Block::getPairs(int64_t seqLen) const {
+  return chunk > 0 ? getChunkedPairs(double(seqLen), double(chunk))
+                   : getCausalPairs(double(seqLen), double(window));
+}
+
 double Block::getParameters(int64_t hidden) const {
   return getAttentionParameters(hidden) + getDenseParameters(hidden) +
          getExpertParameters(hidden) + getRouterParameters(hidden) +
@@ -63,9 +68,8 @@ double Architecture::getFlopsPerToken(int64_t seqLen) const {
     weights += count * (block.getAttentionParameters(hidden) +
                         block.getDenseParameters(hidden) + routed +
                         block.getRouterParameters(hidden));
-    double pairs = double(block.heads) *
-                   getCausalPairs(double(seqLen), double(block.window)) /
-                   double(seqLen);
+    double pairs =
+        double(block.heads) * block.getPairs(seqLen) / double(seqLen);
     for (Direction direction : {Direction::Forward, Direction::Backward})
       attention +=
           count * getAttentionFlops(direction, pairs, double(block.headDim),

@@ -124,10 +124,12 @@ private:
   /// Attention and the projection of its output.
   void addAttention() {
     double samples = double(cut.microBatch), seqLen = double(costs.work.seqLen);
-    double pairs = getCausalPairs(seqLen, double(block.window)) / cut.cp;
-    // A ring meets keys block by block.
+    double pairs = block.getPairs(costs.work.seqLen) / double(cut.cp);
+    // A ring meets keys block by block, and a chunk only its own.
     double rows =
         seqLen / (cut.contextKind == ContextKind::Ring ? double(cut.cp) : 1);
+    if (block.chunk > 0)
+      rows = std::min(rows, double(block.chunk));
     for (Direction direction : {Direction::Forward, Direction::Backward})
       attention[int(direction)] = getAttentionTime(
           device, profile.attention, direction, samples * heads, rows, pairs,

@@ -1,5 +1,6 @@
 //===- Work.cpp - FLOPs and bytes of each kind of operation ---------------===//
 #include "cleave/Cost/Work.h"
+#include <cmath>
 
 using namespace cleave;
 
@@ -16,6 +17,12 @@ double cleave::getCausalPairs(double seqLen, double window) {
   if (window <= 0 || window >= seqLen)
     return seqLen * (seqLen + 1) / 2;
   return window * (window + 1) / 2 + (seqLen - window) * window;
+}
+
+double cleave::getChunkedPairs(double seqLen, double chunk) {
+  double whole = std::floor(seqLen / chunk);
+  return whole * getCausalPairs(chunk, 0) +
+         getCausalPairs(seqLen - whole * chunk, 0);
 }
 
 Flops cleave::getAttentionFlops(Direction direction, double pairs,

@@ -96,6 +96,7 @@ static constexpr Family families[] = {
     {"gpt_oss", false, true, "num_local_experts"},
     {"granitemoe", false, true, "num_local_experts"},
     {"kimi_k2", false, true, "n_routed_experts"},
+    {"llama4_text", false, true, "num_local_experts"},
     {"mixtral", false, true, "num_local_experts"},
     {"nemotron", false, false, ""},
     {"olmo", false, true, ""},
@@ -130,6 +131,7 @@ public:
     for (int64_t i = 0; message.empty() && i != layers; ++i) {
       Block layer = block;
       layer.window = hasWindow(i) ? get({"sliding_window"}) : 0;
+      layer.chunk = hasChunks(i) ? get({"attention_chunk_size"}) : 0;
       readMLP(layer, model.hidden, i);
       addBlock(model, layer);
     }
@@ -208,12 +210,22 @@ private:
            layer >= get({"max_window_layers"});
   }
 
+  /// Layers whose queries only meet their own chunk (Llama 4).
+  bool hasChunks(int64_t layer) {
+    if (const json::Array *types = object.getArray("layer_types"))
+      return layer < int64_t(types->size()) &&
+             (*types)[size_t(layer)].getAsString() == "chunked_attention";
+    return family.type == "llama4_text" && (layer + 1) % 4 != 0;
+  }
+
   void readMLP(Block &block, int64_t hidden, int64_t layer) {
     int64_t width = get({"intermediate_size", "ffn_hidden_size", "n_inner"});
-    block.ffn = width > 0 ? width : 4 * hidden;
-    if (family.experts.empty() || !isSparse(layer))
+    bool sparse = !family.experts.empty() && isSparse(layer);
+    block.ffn =
+        sparse ? 0
+               : get({"intermediate_size_mlp"}, width > 0 ? width : 4 * hidden);
+    if (!sparse)
       return;
-    block.ffn = 0;
     block.experts = need({family.experts});
     block.expertsPerToken = need({"num_experts_per_tok", "moe_top_k"});
     block.expertFfn =
@@ -222,6 +234,8 @@ private:
                           get({"n_shared_experts"}) * block.expertFfn);
     if (family.type == "arctic")
       block.sharedFfn = hidden; // beside the experts, on every token
+    if (family.type == "llama4_text")
+      block.sharedFfn = block.expertFfn; // one shared expert
     if (block.expertsPerToken > block.experts)
       fail("num_experts_per_tok", "expects at most as many as there are");
   }
@@ -231,8 +245,11 @@ private:
       for (const json::Value &each : *dense)
         if (each.getAsInteger() == layer)
           return false;
-    int64_t step = std::max<int64_t>(
-        get({"decoder_sparse_step", "moe_layer_frequency"}, 1), 1);
+    int64_t step =
+        std::max<int64_t>(get({"decoder_sparse_step", "moe_layer_frequency",
+                               "interleave_moe_layer_step"},
+                              1),
+                          1);
     if ((layer + 1) % step != 0)
       return false;
     return layer >= get({"first_k_dense_replace"}) &&
@@ -251,12 +268,21 @@ llvm::Expected<Architecture> cleave::readArchitecture(llvm::StringRef text,
   llvm::Expected<json::Value> root = parseJson(text, file);
   if (!root)
     return root.takeError();
+  std::string decoder, where = file.str();
   if (const json::Object *object = root->getAsObject()) {
+    // Of a multimodal model its text decoder is planned.
+    if (const json::Value *inner = object->get("text_config");
+        inner && inner->getAsObject()) {
+      decoder = llvm::formatv("{0}", *inner);
+      text = decoder;
+      where += ": text_config";
+      object = inner->getAsObject();
+    }
     std::optional<llvm::StringRef> type = object->getString("model_type");
     const Family *family = llvm::find_if(
         families, [&](const Family &each) { return type == each.type; });
     if (family != std::end(families))
-      return SizeReader(*object, *family, file).read();
+      return SizeReader(*object, *family, where).read();
     std::vector<llvm::StringRef> types = getModelTypes();
     if (type && !llvm::is_contained(types, *type)) {
       for (const Family &each : families)
@@ -264,10 +290,10 @@ llvm::Expected<Architecture> cleave::readArchitecture(llvm::StringRef text,
       return llvm::createStringError(llvm::formatv(
           "{0}: key \"model_type\": value {1} is not supported; supported are "
           "{2}",
-          file, json::Value(*type), llvm::join(types, ", ")));
+          where, json::Value(*type), llvm::join(types, ", ")));
     }
   }
-  llvm::Expected<Model> model = parseModel(text, file);
+  llvm::Expected<Model> model = parseModel(text, where);
   if (!model)
     return model.takeError();
   return getArchitecture(*model);

@@ -18,6 +18,7 @@ struct Block {
   /// and the channels of a key that all heads share.
   int64_t queryRank = 0, latentRank = 0, sharedKeyDim = 0;
   int64_t window = 0; ///< sliding window, 0: none
+  int64_t chunk = 0;  ///< attention inside chunks of so many tokens, 0: none
   bool gated = true;  ///< gated MLP: three matrices, not two
   int64_t ffn = 0;    ///< width of the dense MLP; 0 in a block of experts
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
@@ -25,6 +26,8 @@ struct Block {
   int64_t vectors = 0;   ///< elements of biases and norms, two norms left out
 
   bool isSparse() const { return experts > 0; }
+  /// Query-key pairs of a head and a sequence that its mask leaves.
+  double getPairs(int64_t seqLen) const;
   /// Weights of one token's path: attention; dense MLP or shared experts.
   double getAttentionParameters(int64_t hidden) const;
   double getDenseParameters(int64_t hidden) const;

@@ -31,6 +31,8 @@ double getMatmulBytes(double m, double n, double k, double operand,
 /// Query-key pairs of a sequence that a causal mask leaves; with a window of 1
 /// and more, those of the last so many keys.
 double getCausalPairs(double seqLen, double window);
+/// The same where queries only meet keys of their own chunk of so many tokens.
+double getChunkedPairs(double seqLen, double chunk);
 
 /// Attention of so many query-key pairs, all samples and heads together, with
 /// `headDim` channels of queries and keys and `valueDim` of values. Forward two

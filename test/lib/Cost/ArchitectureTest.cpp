@@ -59,6 +59,9 @@ TEST(ArchitectureTest, CausalPairs) {
   EXPECT_EQ(getCausalPairs(4, 8), 10);
   // 1 + 2 + 2 + 2.
   EXPECT_EQ(getCausalPairs(4, 2), 7);
+  // Twice 1 + 2 + 3, and 1 + 2.
+  EXPECT_EQ(getChunkedPairs(8, 3), 15);
+  EXPECT_EQ(getChunkedPairs(4, 8), 10);
 }
 
 } // namespace

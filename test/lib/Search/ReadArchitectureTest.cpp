@@ -3,6 +3,7 @@
 #include "cleave/Frontend/Model.h"
 #include "cleave/Json/Json.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
 #include <set>
 
@@ -19,7 +20,6 @@ TEST(ReadArchitecture, CountsPublishedParameters) {
   ASSERT_TRUE(bool(counts));
   // Families whose sizes the reader does not know.
   const std::set<std::string> unknown = {"deepseek-v3.2",
-                                         "llama-4-scout-17b-16e-instruct",
                                          "nemotron-h-56b-base-8k"};
   std::set<std::string> types;
   int64_t read = 0, exact = 0;
@@ -64,6 +64,35 @@ TEST(ReadArchitecture, ReadsOldPhi) {
   }
 }
 
+/// As Llama4ForCausalLM of transformers counts its parameters, for Scout and
+/// with Maverick's experts; every fourth block attends beyond its chunk.
+TEST(ReadArchitecture, ReadsLlama4) {
+  const std::string path = configs + "llama-4-scout-17b-16e-instruct.json";
+  llvm::Expected<Architecture> scout = loadArchitecture(path);
+  ASSERT_TRUE(bool(scout)) << llvm::toString(scout.takeError());
+  EXPECT_EQ(scout->name, "llama4_text");
+  EXPECT_EQ(scout->getParameters(), 107769861120.);
+  EXPECT_EQ(scout->blocks.size(), 24u);
+  EXPECT_EQ(scout->blocks[0].count, 3);
+  EXPECT_EQ(scout->blocks[0].block.chunk, 8192);
+  EXPECT_EQ(scout->blocks[1].block.chunk, 0);
+  const Block &block = scout->blocks[0].block;
+  EXPECT_EQ(block.getPairs(8192), 8192. * 8193 / 2);
+  EXPECT_EQ(block.getPairs(20000), 2 * 8192. * 8193 / 2 + 3616. * 3617 / 2);
+
+  llvm::Expected<llvm::json::Value> root = loadJson(path);
+  ASSERT_TRUE(bool(root));
+  llvm::json::Object &text = *root->getAsObject()->getObject("text_config");
+  text["num_local_experts"] = 128;
+  text["interleave_moe_layer_step"] = 2;
+  llvm::Expected<Architecture> maverick =
+      readArchitecture(llvm::formatv("{0}", *root).str(), "maverick");
+  ASSERT_TRUE(bool(maverick)) << llvm::toString(maverick.takeError());
+  EXPECT_EQ(maverick->getParameters(), 400711848960.);
+  EXPECT_FALSE(maverick->blocks[0].block.isSparse());
+  EXPECT_TRUE(maverick->blocks[1].block.isSparse());
+}
+
 static std::string getError(llvm::StringRef text) {
   llvm::Expected<Architecture> model = readArchitecture(text, "config.json");
   return model ? "" : llvm::toString(model.takeError());
@@ -81,4 +110,9 @@ TEST(ReadArchitecture, NamesWhatIsWrong) {
         "supported are gpt2,", "smollm3"})
     EXPECT_NE(unknown.find(part), std::string::npos) << unknown;
   EXPECT_NE(getError("[").find("config.json"), std::string::npos);
+  EXPECT_EQ(getError(R"({"text_config": {"model_type": "mixtral"}})"),
+            "config.json: text_config: key \"hidden_size\": expects a whole "
+            "number from 1");
+  EXPECT_NE(getError(R"({"text_config": {"model_type": "x"}})").find("smollm3"),
+            std::string::npos);
 }
