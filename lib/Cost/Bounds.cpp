@@ -137,7 +137,9 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
   double inner = layout.pp == 1 ? 1 : std::max(pp - 2, 1.) / pp;
   double whole = std::min(weight * (dense + experts - cut) / pp,
                           inner * least * (2 * weight + profile.gradientBytes));
-  return (1 - 1e-9) * std::max({mean + whole, most, tokens * logits});
+  double tensors = std::max({mean + whole, most, tokens * logits});
+  return (1 - 1e-9) *
+         (machine.device.reserve + (1 + profile.allocatorGaps) * tensors);
 }
 
 /// Blocks of the device that has the most, or fewer; and of that with the head.
@@ -256,7 +258,7 @@ MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
   int64_t first = layout.getNumBlocks(0, blocks);
   int64_t last = layout.getNumBlocks(all - 1, blocks);
   int64_t inner = all > 2 ? (blocks - first - last) / (all - 2) : last;
-  MemoryFloor floor;
+  MemoryFloor floor{.gaps = getGaps(layout), .reserve = machine.device.reserve};
   for (int64_t stage = 0; stage != std::min<int64_t>(layout.pp, 2); ++stage) {
     bool isEnd = stage == 0 || layout.pp == 2;
     int64_t each = !isEnd             ? inner

@@ -228,6 +228,12 @@ double CostModel::getSend(const TrainLayout &layout) const {
   return getSendTime(machine, {layout.pp, layout.getPipelineStride()}, sent);
 }
 
+double CostModel::getGaps(const TrainLayout &layout) const {
+  bool nests =
+      layout.virtualStages == 1 || layout.recompute != Recompute::Selective;
+  return profile.allocatorGaps + (nests ? 0 : profile.scatteredGaps);
+}
+
 template <typename Visit>
 void CostModel::visitMemory(const TrainLayout &layout, Visit visit) const {
   double shards = double(layout.getShards());
@@ -256,6 +262,7 @@ void CostModel::visitMemory(const TrainLayout &layout, Visit visit) const {
     if (layout.zero == 3)
       use.temporaries +=
           each.largest * (2 * work.getParameterBytes() + profile.gradientBytes);
+    use.reserve = machine.device.reserve + getGaps(layout) * use.getTensors();
     visit(use);
   }
 }

@@ -295,6 +295,7 @@ static Device getCommonDevice(llvm::ArrayRef<NodeGroup> groups) {
   for (const NodeGroup &group : groups) {
     const Device &device = *group.device;
     common.memory = std::min(common.memory, device.memory);
+    common.reserve = std::max(common.reserve, device.reserve);
     double rate = std::min(common.memoryBandwidth * common.memoryEfficiency,
                            device.memoryBandwidth * device.memoryEfficiency);
     common.memoryBandwidth =
@@ -328,6 +329,7 @@ static Device getRank(Device cpu, int64_t ranks, int64_t threads) {
   // Threads that take turns on a core take that much longer.
   double turns = std::max(1., wanted / cores);
   cpu.memory /= double(ranks);
+  cpu.reserve /= double(ranks);
   cpu.memoryBandwidth /= double(ranks);
   cpu.multiprocessors = threads;
   for (MatrixUnit &unit : cpu.matrix) {

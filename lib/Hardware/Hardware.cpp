@@ -68,12 +68,15 @@ static AttentionUnit readAttention(JsonReader &reader, const json::Object &in,
 static Device readDeviceKeys(JsonReader &reader, const json::Object &in,
                              const std::string &path) {
   reader.checkKeys(in, path,
-                   {"version", "name", "memory", "memory_bandwidth",
+                   {"version", "name", "memory", "reserve", "memory_bandwidth",
                     "memory_efficiency", "multiprocessors", "cores", "matrix",
                     "attention", "power", "price", "mtbf"});
   Device device;
   device.name = reader.getString(in, "name", path);
   device.memory = reader.getConstant(in, "memory", "byte", path, 1);
+  // A CPU's process has none to speak of.
+  if (in.get("reserve") || !in.get("cores"))
+    device.reserve = reader.getConstant(in, "reserve", "byte", path);
   device.memoryBandwidth =
       reader.getConstant(in, "memory_bandwidth", "byte/s", path, 1);
   device.memoryEfficiency =

@@ -107,7 +107,7 @@ LedgerErrors Ledger::getErrors(llvm::StringRef source) const {
       result.fitRight += *row.fits == row.predictedFits();
     }
     if (row.memoryBytes) {
-      double off = row.predicted.memory.getTotal() / *row.memoryBytes - 1;
+      double off = row.predicted.memory.getTensors() / *row.memoryBytes - 1;
       memory.push_back(std::abs(off));
       memorySigns.push_back(off);
     }

@@ -315,7 +315,9 @@ void Page::printMemory() {
           .Case("gradients", "summed over micro-batches")
           .Case("optimizer", "moments, and weights in f32")
           .Case("activations", "of all micro-batches in flight")
-          .Case("temporaries", "inside a block, and collectives' buffers")
+          .Case("temporaries", "inside a block, and whole layers of ZeRO")
+          .Case("reserve",
+                "the driver's context, collectives' buffers, libraries, gaps")
           .Default("");
     };
     parts<MemoryUse>("memory", "m-", getMemoryParts(), memory, limit,

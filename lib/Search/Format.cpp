@@ -49,7 +49,8 @@ static constexpr Part<MemoryUse> memoryParts[] = {
     {"gradients", "gradients", &MemoryUse::gradients},
     {"optimizer state", "optimizer", &MemoryUse::optimizer},
     {"activations", "activations", &MemoryUse::activations},
-    {"temporaries", "temporaries", &MemoryUse::temporaries}};
+    {"temporaries", "temporaries", &MemoryUse::temporaries},
+    {"reserve", "reserve", &MemoryUse::reserve}};
 
 llvm::ArrayRef<Part<Estimate>> cleave::getTimeParts() { return timeParts; }
 

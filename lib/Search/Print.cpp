@@ -152,11 +152,11 @@ void cleave::printCandidate(llvm::raw_ostream &os, const PlanContext &context,
            llvm::formatv(
                "of {0} on the fullest device: parameters {1}, "
                "gradients {2}, optimizer {3}, activations {4}, "
-               "temporaries {5}{6}",
+               "temporaries {5}, reserve {6}{7}",
                formatBytes(context.machine.device.memory),
                formatBytes(memory.parameters), formatBytes(memory.gradients),
                formatBytes(memory.optimizer), formatBytes(memory.activations),
-               formatBytes(memory.temporaries),
+               formatBytes(memory.temporaries), formatBytes(memory.reserve),
                context.fits(candidate) ? "" : "; does not fit"));
 }
 

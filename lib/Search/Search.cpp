@@ -102,6 +102,8 @@ private:
   }
 
   bool seeksMemory() const { return request.objective == Objective::Memory; }
+  /// Memory is the same in all orders, and the first is the best.
+  bool ignoresOrders() const { return seeksMemory() && request.top == 1; }
 
   /// Pipelines of a number of stages and micro-batches, and the number of ways
   /// to recompute in all of them.
@@ -153,8 +155,7 @@ private:
       Branch branch{getBound(costs, layout), index, layouts.size() - 1,
                     Branch::Bounded, layout.order};
       all.push_back(branch);
-      // Memory is the same in all orders, and the first is the best.
-      if (heads.size() == 1 || seeksMemory())
+      if (heads.size() == 1 || ignoresOrders())
         return;
       ++branch.index;
       branch.kind = Branch::Orders;
@@ -220,7 +221,7 @@ private:
     usualOnly = usual;
     space.getZeros(zeros, branch);
     space.getOrders(orders, branch);
-    if (seeksMemory())
+    if (ignoresOrders())
       orders.resize(1);
     dataFloors.assign(zeros.size(), {.each = -1});
     states.clear();
@@ -578,11 +579,11 @@ static std::string explainMemory(const Architecture &model,
       "nothing fits: memory of a device is {0}, the smallest layout ({1}) "
       "needs "
       "{2}: parameters {3}, gradients {4}, optimizer {5}, activations {6}, "
-      "temporaries {7}",
+      "temporaries {7}, reserve {8}",
       formatBytes(limit), toString(best.layout), formatBytes(use.getTotal()),
       formatBytes(use.parameters), formatBytes(use.gradients),
       formatBytes(use.optimizer), formatBytes(use.activations),
-      formatBytes(use.temporaries));
+      formatBytes(use.temporaries), formatBytes(use.reserve));
   if (!blamed.empty())
     return message + "; without " + blamed + " some fit";
   smallest.memoryLimit = limit;

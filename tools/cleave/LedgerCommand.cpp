@@ -54,7 +54,7 @@ static json::Object toJSON(const LedgerRow &row) {
   object["predicted_s"] = row.predicted.step;
   if (row.stepSeconds)
     object["measured_s"] = *row.stepSeconds;
-  object["predicted_memory_bytes"] = row.predicted.memory.getTotal();
+  object["predicted_memory_bytes"] = row.predicted.memory.getTensors();
   if (row.memoryBytes)
     object["measured_memory_bytes"] = *row.memoryBytes;
   if (row.fits)

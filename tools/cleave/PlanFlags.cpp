@@ -29,8 +29,9 @@ void tool::PlanFlags::add(CLI::App &app) {
                  "software that is to run it: one of cleave ledger's profiles "
                  "(nemo, pytorch-compile, deepspeed ...), or a .json file "
                  "(default: cleave, or cleave-cpu)");
-  app.add_option("--memory", memory,
-                 "GB that a device may use (default: all that it has)")
+  app.add_option(
+         "--memory", memory,
+         "GB of a device that may be used, its reserve included (default: all)")
       ->type_name("GB")
       ->check(CLI::PositiveNumber);
 }

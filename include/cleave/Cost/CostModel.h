@@ -53,6 +53,13 @@ struct Profile {
   double logitBytes = 12;
   /// Seconds of a step outside of the model: data, logging, barriers.
   double hostPerStep = 0;
+  /// Bytes that the allocator leaves unused, relative to those of tensors:
+  /// where memory is freed in the reverse order of its allocation, and what
+  /// more there is where parts of blocks are repeated while other virtual
+  /// stages hold theirs, so that it is not. None in an arena that the compiler
+  /// lays out.
+  double allocatorGaps = 0;
+  double scatteredGaps = 0;
 };
 
 /// What is trained, per step.
@@ -78,9 +85,12 @@ struct Workload {
 struct MemoryUse {
   double parameters = 0, gradients = 0, optimizer = 0, activations = 0,
          temporaries = 0;
-  double getTotal() const {
+  /// What is in no tensor: the device's reserve and the allocator's gaps.
+  double reserve = 0;
+  double getTensors() const {
     return parameters + gradients + optimizer + activations + temporaries;
   }
+  double getTotal() const { return getTensors() + reserve; }
 };
 
 /// Seconds that the weights of the device with the most blocks travel over
@@ -96,15 +106,17 @@ struct StateFloor {
 };
 
 /// Least that the first two stages of a pipeline have: bytes beside the state,
-/// blocks.
+/// blocks; and what is in no tensor: gaps relative to tensors, and bytes.
 struct MemoryFloor {
   std::array<double, 2> kept{}, blocks{};
+  double gaps = 0, reserve = 0;
 
   /// Bytes that a device needs at least.
   double getTotal(const StateFloor &state) const {
     return (1 - 1e-9) *
-           std::max(kept[0] + blocks[0] * state.block + state.embedding,
-                    kept[1] + blocks[1] * state.block);
+           (reserve + (1 + gaps) * std::max(kept[0] + blocks[0] * state.block +
+                                                state.embedding,
+                                            kept[1] + blocks[1] * state.block));
   }
 };
 
@@ -135,7 +147,8 @@ public:
   /// than `seconds`. Of two layouts which differ in what recomputes, the one
   /// that recomputes more takes no less.
   std::optional<Estimate> tryPrice(const TrainLayout &layout, double seconds);
-  /// Bytes of the fullest device. What recomputes more needs no more.
+  /// Bytes of the fullest device. What recomputes the same modules of more
+  /// blocks needs no more.
   MemoryUse getMemory(const TrainLayout &layout);
 
   /// Prices a layout; what the simulator then plays.
@@ -243,6 +256,8 @@ private:
   /// Calls `visit` with the memory of each stage of what was built.
   template <typename Visit>
   void visitMemory(const TrainLayout &layout, Visit visit) const;
+  /// Bytes of gaps relative to those of tensors.
+  double getGaps(const TrainLayout &layout) const;
   /// Seconds of a message to the next stage.
   double getSend(const TrainLayout &layout) const;
   /// Seconds of collectives of a stage's weights over the data-parallel ranks.

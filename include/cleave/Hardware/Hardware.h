@@ -44,7 +44,10 @@ struct AttentionUnit {
 
 struct Device {
   std::string name;
-  double memory = 0;           ///< bytes
+  double memory = 0; ///< bytes
+  /// Bytes of it that no tensor can have: the driver's context, collectives'
+  /// buffers, libraries' workspaces.
+  double reserve = 0;
   double memoryBandwidth = 0;  ///< byte/s, peak
   double memoryEfficiency = 1; ///< of it, by a large streaming kernel
   int64_t multiprocessors = 1;

@@ -24,19 +24,8 @@ struct LedgerRow {
   std::optional<bool> fits;
 
   Estimate predicted;
-  /// Whether a device has room for what is predicted, for context, NCCL's
-  /// buffers and libraries' workspaces, and for the gaps of PyTorch's
-  /// allocator: 5 % where memory is freed in the reverse order of its
-  /// allocation, and a third where parts of blocks are repeated while other
-  /// virtual stages hold theirs, so that it is not (Megatron-Bridge's
-  /// recomputation card: a run that needs 59 GB, and passes with expandable
-  /// segments, fails for want of memory on 80 GiB).
   bool predictedFits() const {
-    constexpr double reserved = 1.5e9;
-    bool nests =
-        layout.virtualStages == 1 || layout.recompute != Recompute::Selective;
-    return predicted.memory.getTotal() * (nests ? 1.05 : 1.33) + reserved <=
-           machine.device.memory;
+    return predicted.memory.getTotal() <= machine.device.memory;
   }
 };
 

@@ -105,6 +105,15 @@ TEST(HardwareTest, EveryMachineParses) {
   }
 }
 
+/// A driver's context and some communicators are there on every GPU.
+TEST(HardwareTest, EveryDeviceKeepsAReserve) {
+  for (const std::string &name : getDeviceNames()) {
+    Device device = llvm::cantFail(getDevice(name));
+    EXPECT_GE(device.reserve, 1e9) << name;
+    EXPECT_LE(device.reserve, 0.05 * device.memory) << name;
+  }
+}
+
 /// 989 TFLOP/s over 3.35 TB/s: the ridge of the H100's roofline.
 TEST(HardwareTest, MachineBalanceOfH100) {
   Device device = llvm::cantFail(getDevice("h100-sxm"));

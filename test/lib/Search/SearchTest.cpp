@@ -106,6 +106,12 @@ TEST(Search, EqualsBruteForce) {
             std::array{"schedule=1f1b", "schedule=gpipe",
                        "schedule=interleaved", "schedule<=1f1b"}[random() % 4]})
         request.constraints.push_back(parse(text, false));
+    // What is in no tensor, of some layouts more than of others.
+    machine.device.reserve = 5e8 * double(random() % 3);
+    if (random() % 2) {
+      request.profile.allocatorGaps = 0.05;
+      request.profile.scatteredGaps = 0.3;
+    }
     int64_t space = 0;
     std::vector<double> values = bruteForce(model, machine, request, space);
     llvm::Expected<SearchResult> result = search(model, machine, request);
