@@ -257,7 +257,8 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
   if (!readZero(reader.getText("zero"), shardsByDefault, layout,
                 row.machine.getDevicesPerNode()))
     miss("zero");
-  if (layout.zeroGroup >= layout.dp * layout.cp)
+  // All of dp means all that share the weights, those of cp too.
+  if (layout.zeroGroup >= layout.dp)
     layout.zeroGroup = 0;
 
   if (std::optional<Schedule> schedule =
