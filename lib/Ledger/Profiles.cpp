@@ -68,18 +68,21 @@ static std::string getSoftwareText(const json::Object &row) {
 }
 
 /// Whether each key of `match` is in the row with one of its texts; the key
-/// "any" stands for all that says something of the software, the text "" for a
-/// key that the row does not have.
+/// "any" stands for all that says something of the software, "not" for none of
+/// it, the text "" for a key that the row does not have.
 static bool matches(const json::Object &match, const json::Object &row) {
   for (const auto &entry : match) {
     llvm::StringRef key = entry.first;
-    std::string text = key == "any" ? getSoftwareText(row)
-                                    : row.getString(key).value_or("").str();
+    bool wants = key != "not";
+    std::string text = key == "any" || key == "not"
+                           ? getSoftwareText(row)
+                           : row.getString(key).value_or("").str();
     // A flag that is off says what the software is not.
     if (size_t off = text.find("FSDP=0"); off != std::string::npos)
       text.erase(off, 6);
     const json::Array *any = entry.second.getAsArray();
-    if (!any || llvm::none_of(*any, [&](const json::Value &each) {
+    if (!any ||
+        wants != llvm::any_of(*any, [&](const json::Value &each) {
           llvm::StringRef wanted = *each.getAsString();
           return wanted.empty()
                      ? text.empty()
@@ -120,7 +123,7 @@ static int getWeight(const json::Object &match) {
     bool absent = llvm::all_of(*texts.getAsArray(), [](const auto &text) {
       return text.getAsString()->empty();
     });
-    weight += absent ? 0 : names ? 4 : 1;
+    weight += absent || key == "not" ? 0 : names ? 4 : 1;
   }
   return weight;
 }

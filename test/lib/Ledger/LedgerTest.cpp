@@ -439,6 +439,14 @@ TEST(ProfileTest, UnseenSourcesFindTheirStack) {
                              {"date", "2021-04"},
                              {"gpu", "A100-80GB"}}),
             "megatron-2020");
+  EXPECT_EQ(get(json::Object{{"source", "a blog"},
+                             {"software", "Megatron-LM"},
+                             {"gpu", "H100"}}),
+            "megatron-core");
+  EXPECT_EQ(get(json::Object{{"source", "a blog"},
+                             {"software", "NeMo with Megatron-Core"},
+                             {"gpu", "H100"}}),
+            "nemo");
   EXPECT_EQ(get(json::Object{{"source", "MaxText README"}}), "jax");
   // A release, and the time and device of what says nothing else.
   EXPECT_EQ(get(json::Object{{"source", "a blog"}, {"date", "25.11"}}), "nemo");
