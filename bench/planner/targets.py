@@ -191,7 +191,7 @@ def add_memory(table, rows, said):
 
 
 def measure_ledger(table, cleave):
-    files = sorted(glob.glob(os.path.join(RUNS, "*.json")))
+    files = sorted(glob.glob(os.path.join(RUNS, "training*.json")))
     ledger = json.loads(run(cleave, "ledger", "--json", "--rows", *files))
     rows = ledger["rows"]
     said = {}
