@@ -87,6 +87,7 @@ json::Object cleave::toJSON(const PlanContext &context,
   root["version"] = 1;
   root["model"] = context.model.name;
   root["device"] = context.machine.device.name;
+  root["device_type"] = context.machine.device.cores > 0 ? "cpu" : "gpu";
   root["devices"] = context.machine.devices;
   root["seq_len"] = context.request.work.seqLen;
   root["global_batch"] = context.request.work.globalBatch;

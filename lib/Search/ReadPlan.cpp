@@ -105,6 +105,10 @@ llvm::Expected<SavedPlan> cleave::readPlan(llvm::StringRef text,
   plan.file = file.str();
   plan.model = reader.getString(*object, "model");
   plan.device = reader.getString(*object, "device");
+  std::string type = reader.getString(*object, "device_type");
+  plan.isForCPUs = type == "cpu";
+  if (!plan.isForCPUs && type != "gpu")
+    reader.fail("device_type", "expects \"cpu\" or \"gpu\"");
   plan.profile = reader.getString(*object, "profile");
   plan.devices = reader.getCount(*object, "devices");
   plan.work = {reader.getCount(*object, "seq_len"),
@@ -194,13 +198,11 @@ llvm::Expected<Plan> cleave::getRunnablePlan(const SavedPlan &plan,
   if (plan.model != model)
     return differ(plan, "a model of type", "\"" + plan.model + "\"",
                   "\"" + model + "\"");
-  if (llvm::Expected<Device> device = getDevice(plan.device))
+  if (!plan.isForCPUs)
     return llvm::createStringError(
         plan.file + ": the plan is for devices \"" + plan.device +
         "\"; programs are compiled for CPUs so far: expects a plan for "
         "--cluster local:N or a cluster.json of CPUs");
-  else
-    llvm::consumeError(device.takeError());
   if (plan.work.dtype != dtype)
     return differ(plan, "--dtype", getName(plan.work.dtype), getName(dtype));
   auto differ = [&](llvm::StringRef flag, int64_t theirs, int64_t ours) {

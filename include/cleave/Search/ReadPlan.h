@@ -12,6 +12,7 @@ namespace cleave {
 struct SavedPlan {
   std::string file; ///< for messages
   std::string model, device, profile;
+  bool isForCPUs = false;
   int64_t devices = 0;
   std::string objective;
   Workload work;

@@ -238,6 +238,8 @@ TEST(ReadPlan, RefusesOtherFiles) {
                    "plan.json: key \"version\": expects 1"),
         {"\"seq_len\": 4096", "\"seq_len\": -1", "key \"seq_len\""},
         {"\"dtype\": \"bf16\"", "\"dtype\": \"f8\"", "unknown type \"f8\""},
+        {"\"device_type\": \"gpu\"", "\"device_type\": \"tpu\"",
+         "key \"device_type\": expects \"cpu\" or \"gpu\""},
         {"\"tp\": ", "\"tq\": ", "unknown key \"tq\""},
         {"\"search\"", "\"found\"", "key \"search\": expects an object"}}) {
     std::string changed = text;
@@ -253,6 +255,7 @@ TEST(ReadPlan, WhatRunsBecomesAPlan) {
   Problem problem("h100-sxm:8", 4, 1024, 8);
   SavedPlan saved = llvm::cantFail(readPlan(problem.getText(), "plan.json"));
   saved.device = "my-cpu";
+  saved.isForCPUs = true;
   saved.layout = {.tp = 2, .dp = 4};
   saved.layout.sequenceParallel = true;
   saved.layout.zero = 2;
@@ -284,7 +287,8 @@ TEST(ReadPlan, WhatRunsBecomesAPlan) {
   saved.layout.recompute = Recompute::None;
   saved.layout.pp = 2;
   EXPECT_NE(getError(saved, batch).find("has pp=1 so far"), std::string::npos);
-  saved.device = "h100-sxm";
+  // Whatever it is called.
+  saved.isForCPUs = false;
   EXPECT_NE(getError(saved, batch).find("compiled for CPUs"),
             std::string::npos);
 }
