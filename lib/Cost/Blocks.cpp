@@ -211,9 +211,10 @@ private:
           return costs.getExchangeTime(group, moved,
                                        double(block.expertsPerToken));
         });
-    // Routing, permutation and the exchange launch several times the kernels
-    // of a dense block.
-    cost.launches *= 6;
+    // Routing and the exchange launch several times the kernels of a dense
+    // block; permutation for several experts of a rank, and their products,
+    // as many again.
+    cost.launches *= local > 1 ? 6 : 3;
     cost.expertForward = cost.expertBackward = exchange;
     if (drops(recomputeExperts, experts)) {
       cost.expertBackward += exchange;
