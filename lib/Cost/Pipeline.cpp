@@ -2,6 +2,7 @@
 #include "cleave/Cost/Pipeline.h"
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 using namespace cleave;
 
@@ -161,132 +162,145 @@ Orders cleave::getOrders(const PipelineShape &shape) {
 // Seconds
 //===----------------------------------------------------------------------===//
 
-/// Keeps only vectors, of `width` numbers each, that no other one exceeds in
-/// all numbers.
-static void addPeak(std::vector<int32_t> &peaks,
-                    const std::vector<int32_t> &live) {
-  size_t width = live.size();
-  auto covers = [&](const int32_t *a, const int32_t *b) {
+namespace {
+/// Vectors of counts, of which none exceeds another in all numbers.
+class Peaks {
+public:
+  explicit Peaks(size_t width) : width(width) {}
+
+  void add(const std::vector<int32_t> &live, int64_t sum) {
+    // They come back, in the same order.
+    for (size_t i = 0, at = hit; i != sums.size(); ++i) {
+      if (covers(&counts[at * width], sums[at], live.data(), sum)) {
+        hit = at;
+        return;
+      }
+      at = at + 1 < sums.size() ? at + 1 : 0;
+    }
+    for (size_t i = 0; sum > least && i != sums.size();)
+      if (covers(live.data(), sum, &counts[i * width], sums[i])) {
+        auto from = counts.begin() + long(i * width);
+        counts.erase(from, from + long(width));
+        sums.erase(sums.begin() + long(i));
+      } else {
+        ++i;
+      }
+    least = std::min(least, sum);
+    hit = sums.size();
+    counts.insert(counts.end(), live.begin(), live.end());
+    sums.push_back(sum);
+  }
+
+  std::vector<int32_t> counts;
+
+private:
+  bool covers(const int32_t *a, int64_t sumOfA, const int32_t *b,
+              int64_t sumOfB) const {
+    if (sumOfA < sumOfB)
+      return false;
+    bool isEqual = sumOfA == sumOfB; // then all numbers are, or none covers
     for (size_t i = 0; i != width; ++i)
-      if (a[i] < b[i])
+      if (isEqual ? a[i] != b[i] : a[i] < b[i])
         return false;
     return true;
-  };
-  for (size_t i = 0; i < peaks.size(); i += width)
-    if (covers(&peaks[i], live.data()))
-      return;
-  for (size_t i = 0; i < peaks.size();)
-    if (covers(live.data(), &peaks[i]))
-      peaks.erase(peaks.begin() + long(i), peaks.begin() + long(i + width));
-    else
-      i += width;
-  peaks.insert(peaks.end(), live.begin(), live.end());
-}
+  }
 
-const PipelineModel::Compiled &PipelineModel::get(const PipelineShape &shape) {
-  auto [at, isNew] = compiled.try_emplace(
-      {shape.schedule, shape.stages, shape.chunks, shape.microBatches});
-  Compiled &result = at->second;
-  if (!isNew)
-    return result;
-  Orders orders = getOrders(shape);
-  int64_t all = shape.getVirtualStages(), m = shape.microBatches;
-  result.peaks.resize(orders.size());
-  size_t total = 0;
-  for (size_t stage = 0; stage != orders.size(); ++stage) {
-    total += orders[stage].size();
-    std::vector<int32_t> live(size_t(shape.chunks), 0);
+  size_t width, hit = 0;
+  int64_t least = std::numeric_limits<int64_t>::max(); ///< of the sums
+  std::vector<int64_t> sums;
+};
+} // namespace
+
+/// Numbers of micro-batches in flight, by stage; see PipelineModel::Program.
+static std::vector<std::vector<int32_t>> getInFlight(const Orders &orders,
+                                                     int64_t chunks) {
+  std::vector<std::vector<int32_t>> all;
+  for (const std::vector<PipelineOp> &order : orders) {
+    Peaks peaks{size_t(chunks)};
+    std::vector<int32_t> live(size_t(chunks), 0);
+    int64_t sum = 0;
     bool grew = false;
-    for (const PipelineOp &op : orders[stage]) {
+    for (const PipelineOp &op : order) {
       if (op.kind == PipelineOpKind::Forward) {
         ++live[size_t(op.chunk)];
+        ++sum;
         grew = true;
       } else if (op.kind != PipelineOpKind::BackwardInput) {
         if (grew)
-          addPeak(result.peaks[stage], live);
+          peaks.add(live, sum);
         grew = false;
         --live[size_t(op.chunk)];
+        --sum;
       }
     }
+    all.push_back(std::move(peaks.counts));
   }
-
-  // Merge the orders: a stage runs on until its next op waits for another's.
-  std::vector<int32_t> forwardAt(size_t(all * m), -1), backwardAt(forwardAt);
-  std::vector<size_t> next(orders.size(), 0);
-  result.steps.reserve(total);
-  while (result.steps.size() != total) {
-    [[maybe_unused]] size_t before = result.steps.size();
-    for (size_t stage = 0; stage != orders.size(); ++stage)
-      for (; next[stage] != orders[stage].size(); ++next[stage]) {
-        const PipelineOp &op = orders[stage][next[stage]];
-        int64_t virtualStage = shape.getVirtualStage(int64_t(stage), op.chunk);
-        size_t slot = size_t(virtualStage * m + op.microBatch);
-        Step step{uint16_t(stage), uint8_t(op.kind), 0, int32_t(virtualStage),
-                  -1};
-        bool isForward = op.kind == PipelineOpKind::Forward;
-        bool isWeight = op.kind == PipelineOpKind::BackwardWeight;
-        int64_t from = isForward ? virtualStage - 1 : virtualStage + 1;
-        int64_t to = isForward ? virtualStage + 1 : virtualStage - 1;
-        if (!isWeight && from >= 0 && from < all) {
-          const std::vector<int32_t> &inputs =
-              isForward ? forwardAt : backwardAt;
-          step.input = inputs[size_t(from * m + op.microBatch)];
-          if (step.input < 0)
-            break;
-        } else if (!isForward && forwardAt[slot] < 0) {
-          break;
-        }
-        step.sends = !isWeight && to >= 0 && to < all &&
-                     shape.getStage(to) != int64_t(stage);
-        if (!isWeight)
-          (isForward ? forwardAt : backwardAt)[slot] =
-              int32_t(result.steps.size());
-        result.steps.push_back(step);
-      }
-    assert(result.steps.size() != before && "orders do not wait in a circle");
-  }
-  return result;
+  return all;
 }
 
-double PipelineModel::evaluate(const PipelineShape &shape,
-                               llvm::ArrayRef<StageTimes> times, double send,
-                               std::vector<double> &starts,
-                               std::vector<double> &ends) {
-  const Compiled &program = get(shape);
-  size_t p = size_t(shape.stages);
-  arrival.resize(program.steps.size());
-  freeAt.assign(p, 0);
-  linkFreeAt.assign(p, 0);
-  starts.assign(p, -1);
-  const Step *steps = program.steps.data();
-  for (size_t i = 0, size = program.steps.size(); i != size; ++i) {
-    const Step &step = steps[i];
-    const StageTimes &time = times[size_t(step.virtualStage)];
-    double seconds = step.kind == 0   ? time.forward
-                     : step.kind == 1 ? time.getBackward()
-                     : step.kind == 2 ? time.backwardInput
-                                      : time.backwardWeight;
-    double start = freeAt[step.stage];
-    if (step.input >= 0)
-      start = std::max(start, arrival[size_t(step.input)]);
-    if (starts[step.stage] < 0)
-      starts[step.stage] = start;
-    double end = start + seconds;
-    freeAt[step.stage] = end;
-    if (step.sends) {
-      end = std::max(end, linkFreeAt[step.stage]) + send;
-      linkFreeAt[step.stage] = end;
+namespace {
+/// Merges the orders of stages into one, in which an op comes after all that it
+/// waits for. Neighbours are of different stages and wait for nothing near, so
+/// that a processor computes several at once.
+class Merger {
+public:
+  using Step = PipelineModel::Step;
+
+  Merger(const PipelineShape &shape, int64_t microBatches,
+         std::vector<Step> &steps)
+      : stages(size_t(shape.stages)), all(size_t(shape.getVirtualStages())),
+        microBatches(size_t(microBatches)), steps(steps), next(stages, 0) {
+    for (int64_t chunk = 0; chunk != shape.chunks; ++chunk)
+      for (int64_t stage = 0; stage != shape.stages; ++stage)
+        virtualStages.push_back(shape.getVirtualStage(stage, chunk));
+    size_t width = this->microBatches;
+    results.assign(2 * (all + 1) * width, unknown);
+    std::fill_n(results.begin(), width, 0);
+    std::fill_n(results.end() - long(width), width, 0);
+  }
+
+  /// Adds what follows of these orders, of each stage no more than `limits`
+  /// ops in all; of a stage one op in turn, if what it waits for is known.
+  void add(const Orders &orders, llvm::ArrayRef<size_t> limits) {
+    size_t before;
+    do {
+      before = steps.size();
+      for (size_t stage = 0; stage != stages; ++stage)
+        if (next[stage] != limits[stage] &&
+            tryAdd(orders[stage][next[stage]], stage, before))
+          ++next[stage];
+    } while (steps.size() != before);
+  }
+
+private:
+  /// Only if what it waits for is among the first `known` steps.
+  bool tryAdd(const PipelineOp &op, size_t stage, size_t known) {
+    size_t at = size_t(virtualStages[size_t(op.chunk) * stages + stage]);
+    Step step{int32_t(size_t(op.kind) * all + at), 0};
+    if (op.kind != PipelineOpKind::BackwardWeight) {
+      bool isForward = op.kind == PipelineOpKind::Forward;
+      // Rows of what virtual stages wait for: forward, then backward.
+      size_t row = isForward ? at : all + 1 + at + 1;
+      step.input = results[row * microBatches + size_t(op.microBatch)];
+      if (size_t(uint32_t(step.input)) > known)
+        return false;
+      row = isForward ? row + 1 : row - 1;
+      results[row * microBatches + size_t(op.microBatch)] =
+          int32_t(steps.size() + 1);
     }
-    arrival[i] = end;
+    steps.push_back(step);
+    return true;
   }
-  ends = freeAt;
-  if (!shape.splitsBackward())
-    return *std::max_element(ends.begin(), ends.end());
-  double longest = 0;
-  for (size_t i = 0; i != p; ++i)
-    longest = std::max(longest, ends[i] - starts[i]);
-  return longest;
-}
+
+  static constexpr int32_t unknown = -1;
+  size_t stages, all, microBatches; ///< micro-batches: most of any order
+  std::vector<Step> &steps;
+  std::vector<size_t> next;           ///< op of each stage
+  std::vector<int64_t> virtualStages; ///< by chunk and stage
+  /// The number of the step whose result it is, from 1; 0: nothing to wait for.
+  std::vector<int32_t> results;
+};
+} // namespace
 
 /// Two numbers of micro-batches, as far from whole groups of p as m is, between
 /// which a step grows as it does from there on. Interleaved stages that differ
@@ -297,6 +311,121 @@ static std::pair<int64_t, int64_t> getSample(const PipelineShape &shape) {
   int64_t few =
       p * std::max<int64_t>(groups, (16 + p - 1) / p) + shape.microBatches % p;
   return {few, few + p * std::max<int64_t>(groups / 2, (8 + p - 1) / p)};
+}
+
+/// Micro-batches in flight at most of each chunk of a stage, if they peak
+/// together; otherwise 0.
+static int64_t getAlikeInFlight(const PipelineShape &shape, int64_t stage) {
+  int64_t p = shape.stages, m = shape.microBatches;
+  if (shape.schedule == Schedule::OneFOneB)
+    return std::min(m, p - stage);
+  bool forwardFirst =
+      shape.schedule == Schedule::GPipe ||
+      (shape.schedule == Schedule::Interleaved && shape.chunks > 1 && m % p);
+  return forwardFirst ? m : 0;
+}
+
+const PipelineModel::Program &PipelineModel::get(const PipelineShape &shape) {
+  if (last && shape == lastShape)
+    return *last;
+  auto [few, many] = getSample(shape);
+  bool isOne = shape.microBatches != few && shape.microBatches <= many;
+  if (isOne)
+    few = many = shape.microBatches;
+  auto [at, isNew] = programs.try_emplace(
+      {shape.schedule, shape.stages, shape.chunks, few, many});
+  Program &result = at->second;
+  last = &result;
+  lastShape = shape;
+  if (!isNew)
+    return result;
+
+  result.few = few;
+  result.many = many;
+  auto getOrdersOf = [&](int64_t microBatches, std::vector<size_t> &sizes) {
+    PipelineShape sample = shape;
+    sample.microBatches = microBatches;
+    Orders orders = getOrders(sample);
+    for (const std::vector<PipelineOp> &order : orders)
+      sizes.push_back(order.size());
+    return orders;
+  };
+  std::vector<size_t> sizes, fewSizes;
+  Orders orders = getOrdersOf(many, sizes);
+  size_t total = std::accumulate(sizes.begin(), sizes.end(), size_t(0));
+  result.steps.reserve(total);
+  if (!getAlikeInFlight(shape, 0))
+    result.peaks = getInFlight(orders, shape.chunks);
+  Merger merger(shape, many, result.steps);
+  if (!isOne) {
+    Orders fewer = getOrdersOf(few, fewSizes);
+    std::vector<size_t> shared;
+    for (size_t stage = 0; stage != orders.size(); ++stage)
+      shared.push_back(
+          size_t(std::mismatch(fewer[stage].begin(), fewer[stage].end(),
+                               orders[stage].begin())
+                     .first -
+                 fewer[stage].begin()));
+    merger.add(orders, shared);
+    result.shared = result.steps.size();
+    Merger(merger).add(fewer, fewSizes);
+    result.fewEnd = result.steps.size();
+  }
+  merger.add(orders, sizes);
+  if (isOne)
+    result.shared = result.fewEnd = result.steps.size();
+  assert((isOne
+              ? result.steps.size()
+              : result.steps.size() - result.fewEnd + result.shared) == total &&
+         "orders do not wait in a circle");
+  // A stage begins with the first pass over its first chunk.
+  for (size_t i = 0; result.begins.size() != orders.size(); ++i)
+    if (result.steps[i].op == int32_t(result.begins.size()))
+      result.begins.push_back(result.steps[i].input);
+  return result;
+}
+
+/// Plays steps from `first` up to `last`. `arrival`, from 1, is when a step's
+/// result is where it is needed; the first of it is the start of all.
+template <bool takesTurns>
+void PipelineModel::play(const Program &program, size_t first, size_t last) {
+  const Step *steps = program.steps.data();
+  const OpCost *costs = opCosts.data();
+  double *free = freeAt.data(), *link = linkFreeAt.data();
+  double *arrivals = arrival.data();
+  for (size_t i = first; i != last; ++i) {
+    const OpCost &cost = costs[steps[i].op];
+    double end =
+        std::max(free[cost.stage], arrivals[steps[i].input]) + cost.seconds;
+    free[cost.stage] = end;
+    if (takesTurns && cost.send > 0)
+      link[cost.stage] = end = std::max(end, link[cost.stage]) + cost.send;
+    else
+      end += cost.send;
+    arrivals[i + 1] = end;
+  }
+}
+
+void PipelineModel::setCosts(const PipelineShape &shape,
+                             llvm::ArrayRef<StageTimes> times, double send) {
+  size_t all = times.size();
+  opCosts.resize(4 * all);
+  takesTurns = false;
+  for (size_t at = 0; at != all; ++at) {
+    int32_t stage = int32_t(shape.getStage(int64_t(at)));
+    auto getSend = [&](size_t to) {
+      return to < all && shape.getStage(int64_t(to)) != stage ? send : 0;
+    };
+    double ahead = getSend(at + 1), back = getSend(at - 1);
+    const StageTimes &time = times[at];
+    opCosts[at] = {time.forward, ahead, stage};
+    opCosts[all + at] = {time.getBackward(), back, stage};
+    opCosts[2 * all + at] = {time.backwardInput, back, stage};
+    opCosts[3 * all + at] = {time.backwardWeight, 0, stage};
+    // No message waits for the one before it if its op takes longer than that.
+    takesTurns |= time.forward < ahead || time.getBackward() < back ||
+                  (shape.splitsBackward() && time.backwardInput < back);
+  }
 }
 
 double PipelineModel::getSeconds(const PipelineShape &shape,
@@ -312,15 +441,41 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
     ends.assign(1, sum * double(m));
     return ends[0];
   }
-  auto [few, many] = getSample(shape);
-  if (m <= many)
-    return evaluate(shape, times, send, starts, ends);
-  PipelineShape small = shape, large = shape;
-  small.microBatches = few;
-  large.microBatches = many;
-  std::vector<double> smallEnds;
-  double first = evaluate(small, times, send, starts, smallEnds);
-  double second = evaluate(large, times, send, starts, ends);
+  const Program &program = get(shape);
+  setCosts(shape, times, send);
+  freeAt.assign(size_t(p), 0);
+  linkFreeAt.assign(size_t(p), 0);
+  arrival.resize(program.steps.size() + 1);
+  arrival[0] = 0;
+  auto playSteps = [&](size_t first, size_t last) {
+    if (takesTurns)
+      play<true>(program, first, last);
+    else
+      play<false>(program, first, last);
+  };
+  auto getLongest = [&](const std::vector<double> &last) {
+    double longest = 0;
+    for (size_t i = 0; i != last.size(); ++i)
+      longest =
+          std::max(longest, last[i] - (shape.splitsBackward() ? starts[i] : 0));
+    return longest;
+  };
+  playSteps(0, program.shared);
+  fewEnds = freeAt;
+  sharedLinks = linkFreeAt;
+  playSteps(program.shared, program.fewEnd);
+  if (m > program.few) {
+    std::swap(fewEnds, freeAt);
+    linkFreeAt = sharedLinks;
+    playSteps(program.fewEnd, program.steps.size());
+  }
+  starts.resize(size_t(p));
+  for (size_t stage = 0; stage != size_t(p); ++stage)
+    starts[stage] = arrival[size_t(program.begins[stage])];
+  ends = freeAt;
+  double seconds = getLongest(ends);
+  if (m == program.few)
+    return seconds;
   // Once it has settled, a pipeline is no faster than its slowest stage; uneven
   // ones may take longer to settle than the samples are.
   std::vector<double> own(size_t(p), 0.);
@@ -328,51 +483,36 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
     own[size_t(shape.getStage(int64_t(v)))] += times[v].getTotal();
   double slowest = *std::max_element(own.begin(), own.end());
   auto extrapolate = [&](double from, double to) {
-    double each = (to - from) / double(many - few);
-    return to + double(m - many) * std::max(each, slowest);
+    double each = (to - from) / double(program.many - program.few);
+    return to + double(m - program.many) * std::max(each, slowest);
   };
   for (size_t i = 0; i != ends.size(); ++i)
-    ends[i] = extrapolate(smallEnds[i], ends[i]);
-  return extrapolate(first, second);
-}
-
-const PipelineModel::Compiled *
-PipelineModel::getForPeaks(const PipelineShape &shape) {
-  if (shape.schedule == Schedule::GPipe || shape.schedule == Schedule::OneFOneB)
-    return nullptr;
-  // More micro-batches keep no more, unless all forward passes come first.
-  PipelineShape known = shape;
-  if (shape.schedule != Schedule::Interleaved ||
-      shape.microBatches % shape.stages == 0)
-    known.microBatches = std::min(known.microBatches, getSample(shape).second);
-  return &get(known);
-}
-
-double PipelineModel::getPeak(const Compiled *program,
-                              const PipelineShape &shape, int64_t stage,
-                              llvm::ArrayRef<double> activations) const {
-  int64_t m = shape.microBatches, p = shape.stages;
-  if (shape.schedule == Schedule::GPipe)
-    return double(m) * activations[size_t(stage)];
-  if (shape.schedule == Schedule::OneFOneB)
-    return double(std::min(m, p - stage)) * activations[size_t(stage)];
-  const std::vector<int32_t> &peaks = program->peaks[size_t(stage)];
-  double most = 0;
-  size_t width = size_t(shape.chunks);
-  for (size_t i = 0; i != peaks.size(); i += width) {
-    double sum = 0;
-    for (size_t chunk = 0; chunk != width; ++chunk)
-      sum += double(peaks[i + chunk]) *
-             activations[size_t(shape.getVirtualStage(stage, int64_t(chunk)))];
-    most = std::max(most, sum);
-  }
-  return most;
+    ends[i] = extrapolate(fewEnds[i], ends[i]);
+  return extrapolate(getLongest(fewEnds), seconds);
 }
 
 void PipelineModel::getPeaks(const PipelineShape &shape,
                              llvm::ArrayRef<double> activations,
                              llvm::MutableArrayRef<double> peaks) {
-  const Compiled *program = getForPeaks(shape);
-  for (size_t stage = 0; stage != peaks.size(); ++stage)
-    peaks[stage] = getPeak(program, shape, int64_t(stage), activations);
+  size_t width = size_t(shape.chunks);
+  for (size_t i = 0; i != peaks.size(); ++i) {
+    int64_t stage = int64_t(i);
+    auto getKept = [&](size_t chunk) {
+      return activations[size_t(shape.getVirtualStage(stage, int64_t(chunk)))];
+    };
+    peaks[i] = 0;
+    if (int64_t count = getAlikeInFlight(shape, stage)) {
+      for (size_t chunk = 0; chunk != width; ++chunk)
+        peaks[i] += double(count) * getKept(chunk);
+      continue;
+    }
+    // More micro-batches than those of the program keep no more.
+    const std::vector<int32_t> &counts = get(shape).peaks[i];
+    for (size_t at = 0; at != counts.size(); at += width) {
+      double sum = 0;
+      for (size_t chunk = 0; chunk != width; ++chunk)
+        sum += double(counts[at + chunk]) * getKept(chunk);
+      peaks[i] = std::max(peaks[i], sum);
+    }
+  }
 }

@@ -55,6 +55,7 @@ enum class PipelineOpKind : uint8_t {
 struct PipelineOp {
   PipelineOpKind kind;
   int32_t chunk, microBatch;
+  bool operator==(const PipelineOp &) const = default;
 };
 
 /// What each stage runs, in order: GPipe (Huang et al. 2019), 1F1B and
@@ -81,31 +82,45 @@ public:
   void getPeaks(const PipelineShape &shape, llvm::ArrayRef<double> activations,
                 llvm::MutableArrayRef<double> peaks);
 
-private:
+  /// An op of a stage: the number of its cost, and which result it waits for,
+  /// counted from 1; 0: none.
   struct Step {
-    uint16_t stage;
-    uint8_t kind, sends; ///< sends: whether its result leaves the stage
-    int32_t virtualStage;
-    int32_t input; ///< step whose message it waits for, or -1
+    int32_t op, input;
   };
-  struct Compiled {
+
+private:
+  /// What all stages run, for `few` micro-batches and for `many`; both begin
+  /// alike. Steps are first those of both, then what few end with, then what
+  /// many do; if few are as many, all are of both.
+  struct Program {
+    int64_t few = 0, many = 0;
     std::vector<Step> steps; ///< a step comes after all that it waits for
+    size_t shared = 0, fewEnd = 0;
+    std::vector<int32_t> begins; ///< input of each stage's first op
     /// By stage: numbers of micro-batches in flight, `chunks` each, that no
     /// other moment exceeds in every chunk.
     std::vector<std::vector<int32_t>> peaks;
   };
+  /// Seconds of an op, and of the message with its result.
+  struct alignas(32) OpCost {
+    double seconds, send;
+    int32_t stage;
+  };
 
-  const Compiled &get(const PipelineShape &shape);
-  /// A program that keeps as much; none if it follows from the shape.
-  const Compiled *getForPeaks(const PipelineShape &shape);
-  double getPeak(const Compiled *program, const PipelineShape &shape,
-                 int64_t stage, llvm::ArrayRef<double> activations) const;
-  double evaluate(const PipelineShape &shape, llvm::ArrayRef<StageTimes> times,
-                  double send, std::vector<double> &starts,
-                  std::vector<double> &ends);
+  const Program &get(const PipelineShape &shape);
+  /// Fills the costs of ops, which are numbered by kind and virtual stage.
+  void setCosts(const PipelineShape &shape, llvm::ArrayRef<StageTimes> times,
+                double send);
+  template <bool takesTurns>
+  void play(const Program &program, size_t first, size_t last);
 
-  std::map<std::tuple<Schedule, int64_t, int64_t, int64_t>, Compiled> compiled;
-  std::vector<double> arrival, freeAt, linkFreeAt;
+  std::map<std::tuple<Schedule, int64_t, int64_t, int64_t, int64_t>, Program>
+      programs;
+  PipelineShape lastShape;
+  const Program *last = nullptr; ///< of that shape
+  std::vector<OpCost> opCosts;
+  bool takesTurns = false; ///< whether a message may wait for the one before
+  std::vector<double> arrival, freeAt, linkFreeAt, fewEnds, sharedLinks;
 };
 
 } // namespace cleave
