@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Cost/CostModel.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cmath>
 
@@ -13,8 +14,8 @@ using namespace cleave;
 
 static constexpr double infinity = std::numeric_limits<double>::infinity();
 
-const CostModel::Floor &CostModel::getFloor(const TrainLayout &layout,
-                                            Recompute recompute) {
+const CostModel::KindCosts &CostModel::getKindCosts(const TrainLayout &layout,
+                                                    Recompute recompute) {
   auto isCutLike = [&](const TrainLayout &other) {
     return layout.tp == other.tp && layout.cp == other.cp &&
            layout.dp == other.dp && layout.pp == other.pp &&
@@ -23,39 +24,100 @@ const CostModel::Floor &CostModel::getFloor(const TrainLayout &layout,
            layout.sequenceParallel == other.sequenceParallel &&
            layout.contextKind == other.contextKind;
   };
-  // Orders below a branch cut blocks alike.
-  if (!isCutLike(floorLayout) ||
-      (layout.order != floorLayout.order &&
-       (layout.getContextGroup() != floorLayout.getContextGroup() ||
-        layout.getRankGroup(layout.ep, layout.expertTp) !=
-            floorLayout.getRankGroup(layout.ep, layout.expertTp)))) {
-    floorLayout = layout;
-    floors.clear();
-    whole = getWholeModel(layout);
-    headTime = getBlockCost(head, layout, Recompute::None).getTime();
-    embeddingWeights =
-        getBlockCost(embedding, layout, Recompute::None).denseParameters;
-  }
   unsigned key =
       unsigned(recompute) + (recompute == Recompute::Selective
                                  ? unsigned(layout.recomputedModules) << 2
                                  : 0);
-  for (const auto &[known, floor] : floors)
-    if (known == key)
-      return floor;
-  Floor floor{infinity, infinity, infinity, infinity, infinity, infinity};
-  for (const Block *kind : kinds) {
-    const StageCost &cost = getBlockCost(*kind, layout, recompute);
-    floor.time = std::min(floor.time, cost.getTime());
-    floor.forward = std::min(floor.forward, cost.forward);
-    floor.activations = std::min(floor.activations, cost.activations);
-    floor.workingSet = std::min(floor.workingSet, cost.workingSet);
-    floor.denseParameters =
-        std::min(floor.denseParameters, cost.denseParameters);
-    floor.expertParameters =
-        std::min(floor.expertParameters, cost.expertParameters);
+  // Orders below a branch cut blocks alike.
+  if (!isCutLike(cutLayout) ||
+      (layout.order != cutLayout.order &&
+       (layout.getContextGroup() != cutLayout.getContextGroup() ||
+        layout.getRankGroup(layout.ep, layout.expertTp) !=
+            cutLayout.getRankGroup(layout.ep, layout.expertTp)))) {
+    cutLayout = layout;
+    cutCosts.clear();
+    whole = getWholeModel(layout);
+    headCost = &getBlockCost(head, layout, Recompute::None);
+    embeddingCost = &getBlockCost(embedding, layout, Recompute::None);
+  } else {
+    for (const auto &[known, costs] : cutCosts)
+      if (known == key)
+        return costs;
   }
-  return floors.emplace_back(key, floor).second;
+  KindCosts costs;
+  for (const Block *kind : kinds)
+    costs.push_back(&getBlockCost(*kind, layout, recompute));
+  return cutCosts.emplace_back(key, std::move(costs)).second;
+}
+
+CostModel::MostBlocks CostModel::getMostBlocks(const TrainLayout &layout) {
+  const KindCosts &costs = getKindCosts(layout, Recompute::None);
+  MostBlocks most;
+  for (size_t kind = 0; kind != kinds.size(); ++kind) {
+    int64_t count = (kindCounts[kind] + layout.pp - 1) / layout.pp;
+    double seconds = double(count) * costs[kind]->getTime();
+    if (seconds > most.seconds)
+      most = {kind, count, seconds};
+  }
+  return most;
+}
+
+const CostModel::PipelineBlocks &
+CostModel::getPipelineBlocks(const TrainLayout &layout) {
+  auto [at, isNew] =
+      pipelineBlocks.try_emplace({layout.pp, layout.virtualStages,
+                                  layout.schedule == Schedule::ZeroBubbleV,
+                                  layout.firstBlocks, layout.lastBlocks});
+  PipelineBlocks &result = at->second;
+  if (!isNew)
+    return result;
+  PipelineShape shape = getShape(layout);
+  int64_t all = shape.getVirtualStages();
+  std::vector<BlockRange> ranges;
+  for (int64_t i = 0, first = 0; i != all; ++i) {
+    int64_t end = first + layout.getNumBlocks(i, int64_t(kindOf.size()));
+    ranges.push_back({first, end});
+    first = end;
+  }
+  result.first = ranges.front();
+  auto isLike = [&](const DeviceBlocks &a, const DeviceBlocks &b) {
+    auto begin = kindOf.begin();
+    return a.hasEmbedding == b.hasEmbedding && a.hasHead == b.hasHead &&
+           std::equal(a.chunks.begin(), a.chunks.end(), b.chunks.begin(),
+                      [&](BlockRange x, BlockRange y) {
+                        return std::equal(begin + x.first, begin + x.end,
+                                          begin + y.first, begin + y.end);
+                      });
+  };
+  for (int64_t stage = layout.pp - 1; stage >= 0; --stage) {
+    DeviceBlocks device{.stage = stage,
+                        .before = ranges[size_t(stage)].first,
+                        .hasEmbedding = stage == 0,
+                        .hasHead = stage == shape.getStage(all - 1)};
+    for (int64_t chunk = 0; chunk != shape.chunks; ++chunk)
+      device.chunks.push_back(
+          ranges[size_t(shape.getVirtualStage(stage, chunk))]);
+    if (stage < 2)
+      result.front.insert(result.front.begin(), device);
+    // Of those that are alike, the last one waits longest.
+    if (llvm::none_of(result.devices, [&](const DeviceBlocks &other) {
+          return isLike(device, other);
+        }))
+      result.devices.push_back(std::move(device));
+  }
+  return result;
+}
+
+template <typename Get>
+double CostModel::sum(BlockRange blocks, const KindCosts &costs,
+                      Get get) const {
+  size_t width = kinds.size();
+  const int64_t *from = &kindsBefore[size_t(blocks.first) * width];
+  const int64_t *end = &kindsBefore[size_t(blocks.end) * width];
+  double sum = 0;
+  for (size_t kind = 0; kind != width; ++kind)
+    sum += double(end[kind] - from[kind]) * get(*costs[kind]);
+  return sum;
 }
 
 double CostModel::getRoundTrip(const TrainLayout &layout, bool splits,
@@ -66,11 +128,20 @@ double CostModel::getRoundTrip(const TrainLayout &layout, bool splits,
          2 * sends * send;
 }
 
-double CostModel::addData(double own, double data) const {
+double CostModel::addData(double own, double microBatches,
+                          DataFloor data) const {
   // What runs beside compute slows it down.
-  return own + data -
-         (1 - profile.overlapSlowdown) *
-             std::min(data * profile.dataOverlap, own);
+  auto add = [&](double own, double data) {
+    return own + data -
+           (1 - profile.overlapSlowdown) *
+               std::min(data * profile.dataOverlap, own);
+  };
+  auto get = [&](double own) {
+    return add(own, data.each) * microBatches + add(own, data.once) - own;
+  };
+  // Where both hide more, more compute may take less.
+  double most = std::min(data.each, data.once) * profile.dataOverlap;
+  return own < most ? std::min(get(own), get(most)) : get(own);
 }
 
 double CostModel::getTimeBound(const TrainLayout &layout) {
@@ -79,19 +150,17 @@ double CostModel::getTimeBound(const TrainLayout &layout) {
 
 double CostModel::getTimeBound(const TrainLayout &layout,
                                llvm::ArrayRef<DataFloor> floors) {
-  double block = getFloor(layout, Recompute::None).time;
+  MostBlocks most = getMostBlocks(layout);
   const StageCost &sum = whole;
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
-  // Some device computes as much as the mean does, and the one with the most
-  // blocks as much as these.
+  // Some device computes as much as the mean does, and one has the most blocks
+  // of a kind.
   double mean = sum.getTime() / double(layout.pp);
-  double most = std::ceil(double(kindOf.size()) / double(layout.pp)) * block;
   double least = infinity;
   for (const DataFloor &data : floors)
     least = std::min(
-        least, std::max(addData(most, data.each) * microBatches +
-                            addData(most, data.once) - most,
+        least, std::max(addData(most.seconds, microBatches, data),
                         getRoundTrip(layout, /*splits=*/true, data.send)));
   least = std::max(least, mean * microBatches);
   double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
@@ -142,28 +211,11 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
          (machine.device.reserve + (1 + profile.allocatorGaps) * tensors);
 }
 
-/// Blocks of the device that has the most, or fewer; and of that with the head.
-static std::pair<int64_t, int64_t> getMostBlocks(const TrainLayout &layout,
-                                                 int64_t blocks) {
-  int64_t all = layout.pp * layout.virtualStages;
-  int64_t most = (blocks + layout.pp - 1) / layout.pp;
-  int64_t first = layout.getNumBlocks(0, blocks);
-  int64_t last = layout.getNumBlocks(all - 1, blocks);
-  if (all <= 2)
-    return {std::max({most, first, last}), last};
-  int64_t inner = blocks - first - last;
-  if (layout.virtualStages == 1)
-    return {std::max({first, last, (inner + all - 3) / (all - 2)}), last};
-  int64_t fewest = std::min(first, inner / (all - 2));
-  return {most, last + (layout.virtualStages - 1) * fewest};
-}
-
 DataFloor CostModel::getDataFloor(const TrainLayout &layout) {
-  const Floor &floor = getFloor(layout, Recompute::None);
-  double most = std::ceil(double(kindOf.size()) / double(layout.pp));
+  MostBlocks most = getMostBlocks(layout);
   StageCost stage;
-  stage.denseParameters = most * floor.denseParameters;
-  stage.expertParameters = most * floor.expertParameters;
+  stage.add(*getKindCosts(layout, Recompute::None)[most.kind],
+            double(most.count));
   auto [gradients, parameters] = getDataTimes(layout, stage);
   DataFloor data;
   if (layout.zero == 3)
@@ -178,103 +230,99 @@ DataFloor CostModel::getDataFloor(const TrainLayout &layout) {
 }
 
 double CostModel::getBusyBound(const TrainLayout &layout, DataFloor data) {
-  int64_t blocks = int64_t(kindOf.size());
-  auto [most, last] = getMostBlocks(layout, blocks);
-  double block = getFloor(layout, Recompute::None).time;
-  if (layout.recompute != Recompute::None) {
-    // Of b blocks of a virtual stage at least b * count / most recompute.
-    double again = layout.recomputeBlocks == 0
-                       ? 1
-                       : double(layout.recomputeBlocks) /
-                             double(layout.getMostBlocks(blocks));
-    block += again * (getFloor(layout, layout.recompute).time - block);
-  }
-  double own = double(most) * block;
-  double end = double(last) * block + headTime;
+  const PipelineBlocks &pipeline = getPipelineBlocks(layout);
+  const KindCosts &plain = getKindCosts(layout, Recompute::None);
+  const KindCosts &other = getKindCosts(layout, layout.recompute);
+  MostBlocks most = getMostBlocks(layout);
+  auto getTime = [](const StageCost &cost) { return cost.getTime(); };
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
-  double seconds = std::max(addData(own, data.each) * microBatches +
-                                addData(own, data.once) - own,
-                            end * microBatches);
-  // The first stage waits for its last micro-batch to come back.
   bool splits = PipelineShape{.schedule = layout.schedule}.splitsBackward();
-  double ahead = double(layout.getNumBlocks(0, blocks)) *
-                 getFloor(layout, Recompute::None).forward;
+  int64_t again = getBlocksAgain(layout);
+  double seconds = 0;
+  for (const DeviceBlocks &device : pipeline.devices) {
+    double own = 0;
+    int64_t count = 0;
+    for (BlockRange chunk : device.chunks) {
+      int64_t middle = std::min(chunk.end, chunk.first + again);
+      own += sum({chunk.first, middle}, other, getTime) +
+             sum({middle, chunk.end}, plain, getTime);
+      count += getCount(chunk, most.kind);
+    }
+    own += (device.hasEmbedding ? embeddingCost->getTime() : 0) +
+           (device.hasHead ? headCost->getTime() : 0);
+    // A device waits for a micro-batch to come, and the stages before it for
+    // the last one to come back.
+    double around = 0;
+    if (!splits && device.stage > 0)
+      around = embeddingCost->getTime() +
+               sum({0, device.before}, plain, getTime) +
+               2 * double(device.stage) * data.send;
+    seconds = std::max(seconds, own * microBatches + around);
+    if (count >= most.count)
+      seconds = std::max(seconds, addData(own, microBatches, data));
+  }
+  // The first stage waits for its last micro-batch to come back.
+  double ahead = embeddingCost->forward +
+                 sum(pipeline.first, plain,
+                     [](const StageCost &cost) { return cost.forward; });
   seconds = std::max(seconds, (std::ceil(microBatches) - 1) * ahead +
                                   getRoundTrip(layout, splits, data.send));
-  // The last stage waits for a micro-batch to come, and the others for it to
-  // come back.
-  if (layout.pp > 1 && !splits) {
-    int64_t all = layout.pp * layout.virtualStages;
-    int64_t first = layout.getNumBlocks(0, blocks);
-    int64_t inner = blocks - first - layout.getNumBlocks(all - 1, blocks);
-    int64_t before =
-        first + (all > 2 ? (layout.pp - 2) * (inner / (all - 2)) : 0);
-    seconds = std::max(seconds, end * microBatches + double(before) * block);
-  }
   return (1 - 1e-9) * (seconds + profile.hostPerStep);
 }
 
 double CostModel::getWorkingSet(const TrainLayout &layout) {
-  double stages = double(layout.pp);
+  // Of what may recompute, the least has the rest beside it.
+  TrainLayout leanest = layout;
+  leanest.recomputedModules = recomputeAttention | recomputePointwise;
+  double stages = double(layout.pp), least = infinity;
   double inner = layout.pp == 1 ? 1 : std::max(stages - 2, 1.) / stages;
-  return (1 - 1e-9) * inner * getFloor(layout, Recompute::None).workingSet;
-}
-
-StateFloor CostModel::getStateFloor(const TrainLayout &layout) {
-  const Floor &floor = getFloor(layout, Recompute::None);
-  auto split = [&](int zero, double bytes) {
-    bool cuts = layout.zero >= zero;
-    double dense = bytes / (cuts ? double(layout.getShards()) : 1);
-    double expert = bytes / (cuts ? double(layout.getExpertRanks()) : 1);
-    return std::pair(dense, expert);
-  };
-  StateFloor state;
-  for (auto [dense, expert] :
-       {split(3, work.getParameterBytes()), split(2, profile.gradientBytes),
-        split(1, work.getStateBytes())}) {
-    state.block +=
-        dense * floor.denseParameters + expert * floor.expertParameters;
-    state.embedding += dense * embeddingWeights;
-  }
-  return state;
+  for (const StageCost *cost : getKindCosts(leanest, Recompute::Selective))
+    least = std::min(least, cost->workingSet);
+  return (1 - 1e-9) * inner * least;
 }
 
 MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
+  const PipelineBlocks &blocks = getPipelineBlocks(layout);
+  const KindCosts &plain = getKindCosts(layout, Recompute::None);
+  const KindCosts &other = getKindCosts(layout, layout.recompute);
   PipelineShape shape = getShape(layout);
-  if (!(shape == peakShape)) {
-    peakShape = shape;
-    kept.assign(size_t(shape.getVirtualStages()), 1);
-    size_t count = size_t(std::min<int64_t>(layout.pp, 2));
-    pipeline.getPeaks(shape, kept,
-                      llvm::MutableArrayRef(peaks).take_front(count));
+  int64_t again = getBlocksAgain(layout);
+  kept.resize(size_t(shape.getVirtualStages()));
+  std::array<StageCost, 2> stages;
+  for (size_t i = 0; i != blocks.front.size(); ++i) {
+    const DeviceBlocks &device = blocks.front[i];
+    if (device.hasEmbedding)
+      stages[i].add(*embeddingCost, 1);
+    for (int64_t chunk = 0; chunk != shape.chunks; ++chunk) {
+      BlockRange range = device.chunks[size_t(chunk)];
+      int64_t middle = std::min(range.end, range.first + again);
+      double before = stages[i].activations;
+      for (size_t kind = 0; kind != kinds.size(); ++kind) {
+        stages[i].add(*other[kind],
+                      double(getCount({range.first, middle}, kind)));
+        stages[i].add(*plain[kind],
+                      double(getCount({middle, range.end}, kind)));
+      }
+      int64_t at = shape.getVirtualStage(int64_t(i), chunk);
+      if (at == shape.getVirtualStages() - 1)
+        stages[i].add(*headCost, 1);
+      kept[size_t(at)] = stages[i].activations - before;
+    }
+    if (model.tied && device.hasHead && !device.hasEmbedding)
+      stages[i].denseParameters +=
+          getVocabShard(layout.tp) * double(model.getEmbeddingWidth());
   }
-  Floor plain = getFloor(layout, Recompute::None);
-  const Floor &other = getFloor(layout, layout.recompute);
-  double again = other.activations;
-  double workingSet = std::min(plain.workingSet, other.workingSet);
-  // A virtual stage at an end may have fewer blocks than the others.
-  int64_t blocks = int64_t(kindOf.size()), all = shape.getVirtualStages();
-  int64_t first = layout.getNumBlocks(0, blocks);
-  int64_t last = layout.getNumBlocks(all - 1, blocks);
-  int64_t inner = all > 2 ? (blocks - first - last) / (all - 2) : last;
-  MemoryFloor floor{.gaps = getGaps(layout), .reserve = machine.device.reserve};
-  for (int64_t stage = 0; stage != std::min<int64_t>(layout.pp, 2); ++stage) {
-    bool isEnd = stage == 0 || layout.pp == 2;
-    int64_t each = !isEnd             ? inner
-                   : shape.chunks > 1 ? std::min({first, inner, last})
-                   : stage == 0       ? first
-                                      : last;
-    int64_t recompute = layout.recompute == Recompute::None ? 0
-                        : layout.recomputeBlocks == 0
-                            ? each
-                            : std::min(each, layout.recomputeBlocks);
-    floor.kept[size_t(stage)] =
-        workingSet +
-        peaks[size_t(stage)] * (double(each - recompute) * plain.activations +
-                                double(recompute) * again);
-    floor.blocks[size_t(stage)] = double(each * shape.chunks);
-  }
+  std::array<double, 2> inFlight;
+  pipeline.getPeaks(
+      shape, kept,
+      llvm::MutableArrayRef(inFlight).take_front(blocks.front.size()));
+  MemoryFloor floor{
+      .stages = {}, .gaps = getGaps(layout), .reserve = machine.device.reserve};
+  for (size_t i = 0; i != blocks.front.size(); ++i)
+    floor.stages[i] = {inFlight[i] + stages[i].workingSet,
+                       stages[i].denseParameters, stages[i].expertParameters,
+                       stages[i].largest};
   return floor;
 }
 

@@ -41,6 +41,12 @@ CostModel::CostModel(const Architecture &model, const Machine &machine,
     kindCounts.resize(kinds.size(), 0);
     kindCounts[kind] += run.count;
   }
+  std::vector<int64_t> before(kinds.size(), 0);
+  for (uint16_t kind : kindOf) {
+    kindsBefore.insert(kindsBefore.end(), before.begin(), before.end());
+    ++before[kind];
+  }
+  kindsBefore.insert(kindsBefore.end(), before.begin(), before.end());
 }
 
 size_t CostModel::CutHash::operator()(const Cut &cut) const {
@@ -173,9 +179,7 @@ void CostModel::buildStages(const TrainLayout &layout) {
   int64_t number = 0;
   std::vector<const StageCost *> costs(kinds.size() * 2, nullptr);
   std::vector<int64_t> times(kinds.size() * 2);
-  int64_t again = layout.recompute == Recompute::None ? 0
-                  : layout.recomputeBlocks > 0        ? layout.recomputeBlocks
-                                                      : blocks;
+  int64_t again = getBlocksAgain(layout);
   for (int64_t at = 0; at != all; ++at) {
     StageCost &chunk = chunks[size_t(at)];
     if (at == 0)
@@ -217,6 +221,12 @@ void CostModel::buildStages(const TrainLayout &layout) {
   pipeline.getPeaks(shape, kept, inFlight);
 }
 
+int64_t CostModel::getBlocksAgain(const TrainLayout &layout) const {
+  return layout.recompute == Recompute::None ? 0
+         : layout.recomputeBlocks > 0        ? layout.recomputeBlocks
+                                             : int64_t(kindOf.size());
+}
+
 double CostModel::getSend(const TrainLayout &layout) const {
   if (layout.pp == 1)
     return 0;
@@ -234,34 +244,37 @@ double CostModel::getGaps(const TrainLayout &layout) const {
   return profile.allocatorGaps + (nests ? 0 : profile.scatteredGaps);
 }
 
-template <typename Visit>
-void CostModel::visitMemory(const TrainLayout &layout, Visit visit) const {
+StateBytes CostModel::getStateBytes(const TrainLayout &layout) const {
   double shards = double(layout.getShards());
   double expertShards = double(layout.getExpertRanks());
-  // Bytes of a parameter, of dense weights and of experts.
-  auto split = [&](int zero, double bytes) {
+  auto split = [&](int zero, double bytes) -> StateBytes::Each {
     bool cuts = layout.zero >= zero;
-    return std::pair(bytes / (cuts ? shards : 1),
-                     bytes / (cuts ? expertShards : 1));
+    return {bytes / (cuts ? shards : 1), bytes / (cuts ? expertShards : 1)};
   };
-  auto parameters = split(3, work.getParameterBytes());
-  auto gradients = split(2, profile.gradientBytes);
-  auto optimizer = split(1, work.getStateBytes());
+  return {.parameters = split(3, work.getParameterBytes()),
+          .gradients = split(2, profile.gradientBytes),
+          .optimizer = split(1, work.getStateBytes()),
+          // A block's parameters, those of the next, and a whole gradient.
+          .gathered = layout.zero == 3
+                          ? 2 * work.getParameterBytes() + profile.gradientBytes
+                          : 0};
+}
+
+template <typename Visit>
+void CostModel::visitMemory(const TrainLayout &layout, Visit visit) const {
+  StateBytes state = getStateBytes(layout);
   for (size_t i = 0; i != stages.size(); ++i) {
     const StageCost &each = stages[i];
-    auto sum = [&](std::pair<double, double> bytes) {
-      return bytes.first * each.denseParameters +
-             bytes.second * each.expertParameters;
+    auto sum = [&](StateBytes::Each bytes) {
+      return bytes.dense * each.denseParameters +
+             bytes.expert * each.expertParameters;
     };
-    MemoryUse use{.parameters = sum(parameters),
-                  .gradients = sum(gradients),
-                  .optimizer = sum(optimizer),
+    MemoryUse use{.parameters = sum(state.parameters),
+                  .gradients = sum(state.gradients),
+                  .optimizer = sum(state.optimizer),
                   .activations = inFlight[i],
-                  .temporaries = each.workingSet};
-    // This block's parameters, those of the next, and a whole gradient.
-    if (layout.zero == 3)
-      use.temporaries +=
-          each.largest * (2 * work.getParameterBytes() + profile.gradientBytes);
+                  .temporaries =
+                      each.workingSet + each.largest * state.gathered};
     use.reserve = machine.device.reserve + getGaps(layout) * use.getTensors();
     visit(use);
   }

@@ -226,7 +226,7 @@ private:
     dataFloors.assign(zeros.size(), {.each = -1});
     states.clear();
     for (const TrainLayout &zero : zeros)
-      states.push_back(costs.getStateFloor(zero));
+      states.push_back(costs.getStateBytes(zero));
     const std::vector<TrainLayout> &pipelines =
         getPipelines(space, branch).options;
     for (size_t i = 0; i != pipelines.size(); ++i) {
@@ -281,17 +281,12 @@ private:
                       const TrainLayout &pipeline) {
     if (costs.getBusyBound(pipeline) > getMostSeconds())
       return;
-    // With as little time and memory as there can be.
-    TrainLayout leanest = pipeline;
-    leanest.recompute = Recompute::Full;
-    MemoryFloor floor = costs.getMemoryFloor(leanest);
+    // With as little time as there can be.
     bool hopeless = true;
     for (size_t zero = 0; zero != zeros.size() && hopeless; ++zero)
-      hopeless = floor.getTotal(states[zero]) > getMostBytes() ||
-                 isTooBusy(costs,
-                           Space::combine(pipeline, zeros[zero],
-                                          {Recompute::None, 0}, 0),
-                           zero);
+      hopeless = isTooBusy(
+          costs, Space::combine(pipeline, zeros[zero], {Recompute::None, 0}, 0),
+          zero);
     if (hopeless)
       return;
     // What the first round did need not be done again.
@@ -420,7 +415,7 @@ private:
   std::vector<int64_t> counts;
   std::vector<AxisOrder> orders, heads;
   std::vector<char> done, fits;      ///< by ZeRO
-  std::vector<StateFloor> states;    ///< the same
+  std::vector<StateBytes> states;    ///< the same
   std::vector<DataFloor> dataFloors; ///< the same, -1: not known yet
 
 public:

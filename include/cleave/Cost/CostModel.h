@@ -6,6 +6,7 @@
 #include "cleave/Cost/Kernels.h"
 #include "cleave/Cost/Pipeline.h"
 #include <array>
+#include <deque>
 #include <optional>
 #include <unordered_map>
 
@@ -100,23 +101,38 @@ struct DataFloor {
   double each = 0, once = 0, send = 0;
 };
 
-/// Bytes of parameters, gradients and optimizer state.
-struct StateFloor {
-  double block = 0, embedding = 0;
+/// Bytes that ZeRO leaves a device of a dense parameter and of an expert's:
+/// parameters, gradients, optimizer state; and for a while of one of its
+/// largest block.
+struct StateBytes {
+  struct Each {
+    double dense = 0, expert = 0;
+  };
+  Each parameters, gradients, optimizer;
+  double gathered = 0;
 };
 
-/// Least that the first two stages of a pipeline have: bytes beside the state,
-/// blocks; and what is in no tensor: gaps relative to tensors, and bytes.
+/// What the first two stages of a pipeline have, whatever ZeRO does: bytes
+/// beside the state, parameters; and what is in no tensor: gaps relative to
+/// tensors, and bytes.
 struct MemoryFloor {
-  std::array<double, 2> kept{}, blocks{};
+  struct Stage {
+    double bytes = 0, dense = 0, expert = 0, largest = 0;
+  };
+  std::array<Stage, 2> stages;
   double gaps = 0, reserve = 0;
 
   /// Bytes that a device needs at least.
-  double getTotal(const StateFloor &state) const {
-    return (1 - 1e-9) *
-           (reserve + (1 + gaps) * std::max(kept[0] + blocks[0] * state.block +
-                                                state.embedding,
-                                            kept[1] + blocks[1] * state.block));
+  double getTotal(const StateBytes &state) const {
+    double most = 0;
+    for (const Stage &stage : stages) {
+      double bytes = stage.bytes + state.gathered * stage.largest;
+      for (StateBytes::Each each :
+           {state.parameters, state.gradients, state.optimizer})
+        bytes += each.dense * stage.dense + each.expert * stage.expert;
+      most = std::max(most, bytes);
+    }
+    return (1 - 1e-9) * (reserve + (1 + gaps) * most);
   }
 };
 
@@ -170,10 +186,9 @@ public:
   DataFloor getDataFloor(const TrainLayout &layout);
   /// The same for those which differ in ZeRO only.
   double getScheduleBound(const TrainLayout &layout);
-  /// What a device keeps at least, whatever ZeRO does; nothing is built for it.
+  /// What devices have at least, whatever ZeRO does; nothing is built for it.
   MemoryFloor getMemoryFloor(const TrainLayout &layout);
-  /// That of any block.
-  StateFloor getStateFloor(const TrainLayout &layout);
+  StateBytes getStateBytes(const TrainLayout &layout) const;
   /// Bytes that none which differs in schedule, stages, ZeRO or recomputation
   /// needs less than, on its fullest device.
   double getMemoryBound(const TrainLayout &layout) const;
@@ -235,9 +250,9 @@ private:
   /// Seconds that one micro-batch takes through all stages and back.
   double getRoundTrip(const TrainLayout &layout, bool splits,
                       double send) const;
-  /// Seconds that a device's own time for a micro-batch and its communication
-  /// take together.
-  double addData(double own, double data) const;
+  /// Seconds that a device computes and communicates in a step, if its own
+  /// time for a micro-batch is `own` or more.
+  double addData(double own, double microBatches, DataFloor data) const;
   Cut getCut(const Block &block, const TrainLayout &layout,
              Recompute recompute) const;
   const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,
@@ -245,12 +260,42 @@ private:
   /// All blocks, embedding and head, without recomputation, as if one device
   /// had them.
   StageCost getWholeModel(const TrainLayout &layout);
-  /// Least that any block of the model takes, keeps and has of weights.
-  struct Floor {
-    double time, forward, activations, workingSet, denseParameters,
-        expertParameters;
+  /// Of each kind of block.
+  using KindCosts = std::vector<const StageCost *>;
+  const KindCosts &getKindCosts(const TrainLayout &layout, Recompute recompute);
+  /// Some device has as many blocks of a kind as the mean does; of the kind
+  /// with which these take longest.
+  struct MostBlocks {
+    size_t kind = 0;
+    int64_t count = 0;
+    double seconds = 0; ///< without recomputation
   };
-  const Floor &getFloor(const TrainLayout &layout, Recompute recompute);
+  MostBlocks getMostBlocks(const TrainLayout &layout);
+  struct BlockRange {
+    int64_t first = 0, end = 0;
+  };
+  /// Blocks of a stage of a pipeline, and of all virtual stages before its
+  /// first one.
+  struct DeviceBlocks {
+    int64_t stage = 0, before = 0;
+    bool hasEmbedding = false, hasHead = false;
+    std::vector<BlockRange> chunks = {};
+  };
+  struct PipelineBlocks {
+    BlockRange first;                  ///< of the first virtual stage
+    std::vector<DeviceBlocks> front;   ///< the first two stages
+    std::vector<DeviceBlocks> devices; ///< all that differ
+  };
+  const PipelineBlocks &getPipelineBlocks(const TrainLayout &layout);
+  /// How many of each virtual stage's blocks recompute at most.
+  int64_t getBlocksAgain(const TrainLayout &layout) const;
+  int64_t getCount(BlockRange blocks, size_t kind) const {
+    size_t width = kinds.size();
+    return kindsBefore[size_t(blocks.end) * width + kind] -
+           kindsBefore[size_t(blocks.first) * width + kind];
+  }
+  template <typename Get>
+  double sum(BlockRange blocks, const KindCosts &costs, Get get) const;
   /// Fills `stages`, `chunks` and `counts`.
   void buildStages(const TrainLayout &layout);
   /// Calls `visit` with the memory of each stage of what was built.
@@ -291,16 +336,17 @@ private:
   std::vector<const Block *> kinds; ///< different blocks of the model
   std::vector<uint16_t> kindOf;     ///< each block's
   std::vector<int64_t> kindCounts;
+  std::vector<int64_t> kindsBefore; ///< by block and kind; last: all blocks
   PipelineModel pipeline;
 
-  // Floors of one way to cut blocks.
-  TrainLayout floorLayout{.tp = 0};
-  std::vector<std::pair<unsigned, Floor>> floors;
-  double headTime = 0, embeddingWeights = 0;
+  // Of one way to cut blocks.
+  TrainLayout cutLayout{.tp = 0};
+  std::deque<std::pair<unsigned, KindCosts>> cutCosts;
+  const StageCost *headCost = nullptr, *embeddingCost = nullptr;
   StageCost whole; ///< without recomputation
-  // Most chunks that the first two stages of a pipeline keep.
-  PipelineShape peakShape{.stages = 0};
-  std::array<double, 2> peaks;
+  /// By stages, virtual stages, whether these turn, and blocks of the ends.
+  std::map<std::tuple<int64_t, int64_t, bool, int64_t, int64_t>, PipelineBlocks>
+      pipelineBlocks;
 
   // Of the layout that was priced last.
   TrainLayout built{.tp = 0};
