@@ -24,10 +24,6 @@ const CostModel::KindCosts &CostModel::getKindCosts(const TrainLayout &layout,
            layout.sequenceParallel == other.sequenceParallel &&
            layout.contextKind == other.contextKind;
   };
-  unsigned key =
-      unsigned(recompute) + (recompute == Recompute::Selective
-                                 ? unsigned(layout.recomputedModules) << 2
-                                 : 0);
   // Orders below a branch cut blocks alike.
   if (!isCutLike(cutLayout) ||
       (layout.order != cutLayout.order &&
@@ -39,11 +35,15 @@ const CostModel::KindCosts &CostModel::getKindCosts(const TrainLayout &layout,
     whole = getWholeModel(layout);
     headCost = &getBlockCost(head, layout, Recompute::None);
     embeddingCost = &getBlockCost(embedding, layout, Recompute::None);
-  } else {
-    for (const auto &[known, costs] : cutCosts)
-      if (known == key)
-        return costs;
+    most = getMostBlocks(layout);
   }
+  unsigned key =
+      unsigned(recompute) + (recompute == Recompute::Selective
+                                 ? unsigned(layout.recomputedModules) << 2
+                                 : 0);
+  for (const auto &[known, costs] : cutCosts)
+    if (known == key)
+      return costs;
   KindCosts costs;
   for (const Block *kind : kinds)
     costs.push_back(&getBlockCost(*kind, layout, recompute));
@@ -52,14 +52,28 @@ const CostModel::KindCosts &CostModel::getKindCosts(const TrainLayout &layout,
 
 CostModel::MostBlocks CostModel::getMostBlocks(const TrainLayout &layout) {
   const KindCosts &costs = getKindCosts(layout, Recompute::None);
-  MostBlocks most;
-  for (size_t kind = 0; kind != kinds.size(); ++kind) {
-    int64_t count = (kindCounts[kind] + layout.pp - 1) / layout.pp;
-    double seconds = double(count) * costs[kind]->getTime();
-    if (seconds > most.seconds)
-      most = {kind, count, seconds};
+  MostBlocks best;
+  for (const StageCost *fastest : costs) {
+    MostBlocks found;
+    found.least = fastest->getTime();
+    StageCost floor;
+    floor.denseParameters = floor.expertParameters = infinity;
+    for (size_t kind = 0; kind != kinds.size(); ++kind) {
+      const StageCost &cost = *costs[kind];
+      if (cost.getTime() < found.least)
+        continue;
+      found.count += kindCounts[kind];
+      floor.denseParameters =
+          std::min(floor.denseParameters, cost.denseParameters);
+      floor.expertParameters =
+          std::min(floor.expertParameters, cost.expertParameters);
+    }
+    found.count = (found.count + layout.pp - 1) / layout.pp;
+    found.stage.add(floor, double(found.count));
+    if (found.getTime() > best.getTime())
+      best = found;
   }
-  return most;
+  return best;
 }
 
 const CostModel::PipelineBlocks &
@@ -150,7 +164,7 @@ double CostModel::getTimeBound(const TrainLayout &layout) {
 
 double CostModel::getTimeBound(const TrainLayout &layout,
                                llvm::ArrayRef<DataFloor> floors) {
-  MostBlocks most = getMostBlocks(layout);
+  getKindCosts(layout, Recompute::None);
   const StageCost &sum = whole;
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
@@ -160,7 +174,7 @@ double CostModel::getTimeBound(const TrainLayout &layout,
   double least = infinity;
   for (const DataFloor &data : floors)
     least = std::min(
-        least, std::max(addData(most.seconds, microBatches, data),
+        least, std::max(addData(most.getTime(), microBatches, data),
                         getRoundTrip(layout, /*splits=*/true, data.send)));
   least = std::max(least, mean * microBatches);
   double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
@@ -212,10 +226,8 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
 }
 
 DataFloor CostModel::getDataFloor(const TrainLayout &layout) {
-  MostBlocks most = getMostBlocks(layout);
-  StageCost stage;
-  stage.add(*getKindCosts(layout, Recompute::None)[most.kind],
-            double(most.count));
+  getKindCosts(layout, Recompute::None);
+  const StageCost &stage = most.stage;
   auto [gradients, parameters] = getDataTimes(layout, stage);
   DataFloor data;
   if (layout.zero == 3)
@@ -233,7 +245,6 @@ double CostModel::getBusyBound(const TrainLayout &layout, DataFloor data) {
   const PipelineBlocks &pipeline = getPipelineBlocks(layout);
   const KindCosts &plain = getKindCosts(layout, Recompute::None);
   const KindCosts &other = getKindCosts(layout, layout.recompute);
-  MostBlocks most = getMostBlocks(layout);
   auto getTime = [](const StageCost &cost) { return cost.getTime(); };
   double microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
@@ -247,7 +258,9 @@ double CostModel::getBusyBound(const TrainLayout &layout, DataFloor data) {
       int64_t middle = std::min(chunk.end, chunk.first + again);
       own += sum({chunk.first, middle}, other, getTime) +
              sum({middle, chunk.end}, plain, getTime);
-      count += getCount(chunk, most.kind);
+      count += int64_t(sum(chunk, plain, [&](const StageCost &cost) {
+        return cost.getTime() >= most.least;
+      }));
     }
     own += (device.hasEmbedding ? embeddingCost->getTime() : 0) +
            (device.hasHead ? headCost->getTime() : 0);

@@ -263,12 +263,14 @@ private:
   /// Of each kind of block.
   using KindCosts = std::vector<const StageCost *>;
   const KindCosts &getKindCosts(const TrainLayout &layout, Recompute recompute);
-  /// Some device has as many blocks of a kind as the mean does; of the kind
-  /// with which these take longest.
+  /// Some device has as many blocks as the mean does of those that take no
+  /// less than one kind; of the kind with which that is longest, without
+  /// recomputation.
   struct MostBlocks {
-    size_t kind = 0;
     int64_t count = 0;
-    double seconds = 0; ///< without recomputation
+    double least = 0; ///< s of a block
+    StageCost stage;  ///< weights of them at least
+    double getTime() const { return double(count) * least; }
   };
   MostBlocks getMostBlocks(const TrainLayout &layout);
   struct BlockRange {
@@ -344,6 +346,7 @@ private:
   std::deque<std::pair<unsigned, KindCosts>> cutCosts;
   const StageCost *headCost = nullptr, *embeddingCost = nullptr;
   StageCost whole; ///< without recomputation
+  MostBlocks most;
   /// By stages, virtual stages, whether these turn, and blocks of the ends.
   std::map<std::tuple<int64_t, int64_t, bool, int64_t, int64_t>, PipelineBlocks>
       pipelineBlocks;
