@@ -58,13 +58,18 @@ public:
         addOrders(space, costs, branch);
         continue;
       }
-      if (branch.kind == Branch::Bounded && !seeksMemory()) {
+      if (branch.kind == Branch::Bounded) {
         refine(space, costs, branch);
         continue;
       }
+      branch.found = expand(space, costs, branch, /*usualOnly=*/true);
       promising.push_back(branch);
-      expand(space, costs, branch, /*usualOnly=*/true);
     }
+    // What is best of all is often near what was best there.
+    llvm::sort(promising, [](const Branch &a, const Branch &b) {
+      return std::tie(a.found, a.bound, a.index) <
+             std::tie(b.found, b.bound, b.index);
+    });
     for (const Branch &branch : promising)
       if (branch.bound <= getWorst())
         expand(space, costs, branch, /*usualOnly=*/false);
@@ -85,10 +90,11 @@ private:
     size_t layout; ///< in `layouts`: with the first of all below it
     enum Kind {
       Orders,  ///< stands for all but the first of its orders
-      Bounded, ///< by compute
-      Refined  ///< by communication as well
+      Bounded, ///< by compute, or by state and inputs of blocks
+      Refined  ///< by communication as well, or by what lives inside a block
     } kind;
     AxisOrder order;
+    double found = infinity; ///< the least value of the first round
 
     bool operator<(const Branch &other) const {
       return std::tie(bound, index) > std::tie(other.bound, other.index);
@@ -179,17 +185,22 @@ private:
     }
   }
 
-  /// Communication over data-parallel ranks bounds some branches further.
+  /// Communication over data-parallel ranks bounds some branches further, or
+  /// what lives inside a block.
   void refine(const Space &space, CostModel &costs, Branch branch) {
     TrainLayout layout = layouts[branch.layout];
     layout.order = branch.order;
-    space.getZeros(zeros, layout);
-    space.getOrders(orders, layout);
-    dataFloors.clear();
-    for (const TrainLayout &zero : zeros)
-      dataFloors.push_back(getDataFloor(costs, zero));
-    branch.bound =
-        std::max(branch.bound, costs.getTimeBound(layout, dataFloors) * price);
+    if (seeksMemory()) {
+      branch.bound += costs.getWorkingSet(layout);
+    } else {
+      space.getZeros(zeros, layout);
+      space.getOrders(orders, layout);
+      dataFloors.clear();
+      for (const TrainLayout &zero : zeros)
+        dataFloors.push_back(getDataFloor(costs, zero));
+      branch.bound = std::max(branch.bound,
+                              costs.getTimeBound(layout, dataFloors) * price);
+    }
     branch.kind = Branch::Refined;
     branches.push(branch);
   }
@@ -208,13 +219,13 @@ private:
   }
 
   double getBound(CostModel &costs, const TrainLayout &layout) const {
-    return seeksMemory()
-               ? costs.getMemoryBound(layout) + costs.getWorkingSet(layout)
-               : costs.getTimeBound(layout) * price;
+    return seeksMemory() ? costs.getMemoryBound(layout)
+                         : costs.getTimeBound(layout) * price;
   }
 
-  void expand(const Space &space, CostModel &costs, const Branch &from,
-              bool usual) {
+  /// Returns the least value that was found.
+  double expand(const Space &space, CostModel &costs, const Branch &from,
+                bool usual) {
     TrainLayout branch = layouts[from.layout];
     branch.order = from.order;
     place[1] = from.index;
@@ -225,8 +236,20 @@ private:
       orders.resize(1);
     dataFloors.assign(zeros.size(), {.each = -1});
     states.clear();
-    for (const TrainLayout &zero : zeros)
+    leanest.clear();
+    least = infinity;
+    for (const TrainLayout &zero : zeros) {
       states.push_back(costs.getStateBytes(zero));
+      const StateBytes &state = states.back();
+      if (llvm::any_of(leanest, [&](const StateBytes &other) {
+            return state.covers(other);
+          }))
+        continue;
+      llvm::erase_if(leanest, [&](const StateBytes &other) {
+        return other.covers(state);
+      });
+      leanest.push_back(state);
+    }
     const std::vector<TrainLayout> &pipelines =
         getPipelines(space, branch).options;
     for (size_t i = 0; i != pipelines.size(); ++i) {
@@ -240,6 +263,7 @@ private:
       place[2] = int64_t(i);
       expandPipeline(space, costs, layout);
     }
+    return least;
   }
 
   /// Bytes that a layout may need.
@@ -272,6 +296,11 @@ private:
     return costs.getBusyBound(layout, data) > getMostSeconds();
   }
 
+  /// The same of all ZeROs.
+  bool isTooBusy(CostModel &costs, const TrainLayout &layout) const {
+    return !seeksMemory() && costs.getBusyBound(layout) > getMostSeconds();
+  }
+
   /// Seconds that a layout may take.
   double getMostSeconds() const {
     return seeksMemory() ? infinity : getWorst() / price;
@@ -279,7 +308,7 @@ private:
 
   void expandPipeline(const Space &space, CostModel &costs,
                       const TrainLayout &pipeline) {
-    if (costs.getBusyBound(pipeline) > getMostSeconds())
+    if (isTooBusy(costs, pipeline))
       return;
     // With as little time as there can be.
     bool hopeless = true;
@@ -311,18 +340,21 @@ private:
     // Numbers that take too long; those of which nothing fits.
     counts.erase(llvm::partition_point(counts,
                                        [&](int64_t count) {
-                                         return costs.getBusyBound(
-                                                    combine(0, count)) <=
-                                                getMostSeconds();
+                                         return !isTooBusy(costs,
+                                                           combine(0, count));
                                        }),
                  counts.end());
     if (counts.empty())
       return;
     done = fits;
     MemoryFloor floor = costs.getMemoryFloor(combine(0, counts.back()));
+    auto isTooMuch = [&](const StateBytes &state) {
+      return floor.getTotal(state) > getMostBytes();
+    };
+    if (llvm::all_of(leanest, isTooMuch))
+      return;
     for (size_t zero = 0; zero != zeros.size(); ++zero)
-      done[zero] = done[zero] ||
-                   floor.getTotal(states[zero]) > getMostBytes() ||
+      done[zero] = done[zero] || isTooMuch(states[zero]) ||
                    isTooBusy(costs, combine(zero, counts.front()), zero) ||
                    isTooLarge(costs, combine(zero, counts.back()));
     if (seeksMemory())
@@ -390,6 +422,7 @@ private:
       return false;
     double value =
         seeksMemory() ? estimate->memory.getTotal() : estimate->step * price;
+    least = std::min(least, value);
     Key key{value, place};
     if (int64_t(found.size()) >= request.top) {
       if (!(key < found.rbegin()->first))
@@ -416,7 +449,9 @@ private:
   std::vector<AxisOrder> orders, heads;
   std::vector<char> done, fits;      ///< by ZeRO
   std::vector<StateBytes> states;    ///< the same
-  std::vector<DataFloor> dataFloors; ///< the same, -1: not known yet
+  std::vector<StateBytes> leanest;   ///< of them, those that none is below
+  std::vector<DataFloor> dataFloors; ///< by ZeRO, -1: not known yet
+  double least = infinity;           ///< value
 
 public:
   std::map<Key, Candidate> found;

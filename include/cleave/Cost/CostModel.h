@@ -110,6 +110,17 @@ struct StateBytes {
   };
   Each parameters, gradients, optimizer;
   double gathered = 0;
+
+  Each getTotal() const {
+    return {parameters.dense + gradients.dense + optimizer.dense,
+            parameters.expert + gradients.expert + optimizer.expert};
+  }
+  /// Whether it is no less than another in all of them.
+  bool covers(const StateBytes &other) const {
+    Each all = getTotal(), others = other.getTotal();
+    return all.dense >= others.dense && all.expert >= others.expert &&
+           gathered >= other.gathered;
+  }
 };
 
 /// What the first two stages of a pipeline have, whatever ZeRO does: bytes
@@ -124,14 +135,12 @@ struct MemoryFloor {
 
   /// Bytes that a device needs at least.
   double getTotal(const StateBytes &state) const {
+    StateBytes::Each each = state.getTotal();
     double most = 0;
-    for (const Stage &stage : stages) {
-      double bytes = stage.bytes + state.gathered * stage.largest;
-      for (StateBytes::Each each :
-           {state.parameters, state.gradients, state.optimizer})
-        bytes += each.dense * stage.dense + each.expert * stage.expert;
-      most = std::max(most, bytes);
-    }
+    for (const Stage &stage : stages)
+      most = std::max(most, stage.bytes + state.gathered * stage.largest +
+                                each.dense * stage.dense +
+                                each.expert * stage.expert);
     return (1 - 1e-9) * (reserve + (1 + gaps) * most);
   }
 };
