@@ -14,44 +14,8 @@ using namespace cleave;
 
 static constexpr double infinity = std::numeric_limits<double>::infinity();
 
-const CostModel::KindCosts &CostModel::getKindCosts(const TrainLayout &layout,
-                                                    Recompute recompute) {
-  auto isCutLike = [&](const TrainLayout &other) {
-    return layout.tp == other.tp && layout.cp == other.cp &&
-           layout.dp == other.dp && layout.pp == other.pp &&
-           layout.ep == other.ep && layout.expertTp == other.expertTp &&
-           layout.microBatch == other.microBatch &&
-           layout.sequenceParallel == other.sequenceParallel &&
-           layout.contextKind == other.contextKind;
-  };
-  // Orders below a branch cut blocks alike.
-  if (!isCutLike(cutLayout) ||
-      (layout.order != cutLayout.order &&
-       (layout.getContextGroup() != cutLayout.getContextGroup() ||
-        layout.getRankGroup(layout.ep, layout.expertTp) !=
-            cutLayout.getRankGroup(layout.ep, layout.expertTp)))) {
-    cutLayout = layout;
-    cutCosts.clear();
-    whole = getWholeModel(layout);
-    headCost = &getBlockCost(head, layout, Recompute::None);
-    embeddingCost = &getBlockCost(embedding, layout, Recompute::None);
-    most = getMostBlocks(layout);
-  }
-  unsigned key =
-      unsigned(recompute) + (recompute == Recompute::Selective
-                                 ? unsigned(layout.recomputedModules) << 2
-                                 : 0);
-  for (const auto &[known, costs] : cutCosts)
-    if (known == key)
-      return costs;
-  KindCosts costs;
-  for (const Block *kind : kinds)
-    costs.push_back(&getBlockCost(*kind, layout, recompute));
-  return cutCosts.emplace_back(key, std::move(costs)).second;
-}
-
-CostModel::MostBlocks CostModel::getMostBlocks(const TrainLayout &layout) {
-  const KindCosts &costs = getKindCosts(layout, Recompute::None);
+CostModel::MostBlocks CostModel::getMostBlocks(const KindCosts &costs,
+                                               int64_t stages) const {
   MostBlocks best;
   for (const StageCost *fastest : costs) {
     MostBlocks found;
@@ -68,58 +32,12 @@ CostModel::MostBlocks CostModel::getMostBlocks(const TrainLayout &layout) {
       floor.expertParameters =
           std::min(floor.expertParameters, cost.expertParameters);
     }
-    found.count = (found.count + layout.pp - 1) / layout.pp;
+    found.count = (found.count + stages - 1) / stages;
     found.stage.add(floor, double(found.count));
     if (found.getTime() > best.getTime())
       best = found;
   }
   return best;
-}
-
-const CostModel::PipelineBlocks &
-CostModel::getPipelineBlocks(const TrainLayout &layout) {
-  auto [at, isNew] =
-      pipelineBlocks.try_emplace({layout.pp, layout.virtualStages,
-                                  layout.schedule == Schedule::ZeroBubbleV,
-                                  layout.firstBlocks, layout.lastBlocks});
-  PipelineBlocks &result = at->second;
-  if (!isNew)
-    return result;
-  PipelineShape shape = getShape(layout);
-  int64_t all = shape.getVirtualStages();
-  std::vector<BlockRange> ranges;
-  for (int64_t i = 0, first = 0; i != all; ++i) {
-    int64_t end = first + layout.getNumBlocks(i, int64_t(kindOf.size()));
-    ranges.push_back({first, end});
-    first = end;
-  }
-  result.first = ranges.front();
-  auto isLike = [&](const DeviceBlocks &a, const DeviceBlocks &b) {
-    auto begin = kindOf.begin();
-    return a.hasEmbedding == b.hasEmbedding && a.hasHead == b.hasHead &&
-           std::equal(a.chunks.begin(), a.chunks.end(), b.chunks.begin(),
-                      [&](BlockRange x, BlockRange y) {
-                        return std::equal(begin + x.first, begin + x.end,
-                                          begin + y.first, begin + y.end);
-                      });
-  };
-  for (int64_t stage = layout.pp - 1; stage >= 0; --stage) {
-    DeviceBlocks device{.stage = stage,
-                        .before = ranges[size_t(stage)].first,
-                        .hasEmbedding = stage == 0,
-                        .hasHead = stage == shape.getStage(all - 1)};
-    for (int64_t chunk = 0; chunk != shape.chunks; ++chunk)
-      device.chunks.push_back(
-          ranges[size_t(shape.getVirtualStage(stage, chunk))]);
-    if (stage < 2)
-      result.front.insert(result.front.begin(), device);
-    // Of those that are alike, the last one waits longest.
-    if (llvm::none_of(result.devices, [&](const DeviceBlocks &other) {
-          return isLike(device, other);
-        }))
-      result.devices.push_back(std::move(device));
-  }
-  return result;
 }
 
 template <typename Get>
@@ -277,7 +195,7 @@ double CostModel::getBusyBound(const TrainLayout &layout, DataFloor data) {
   }
   // The first stage waits for its last micro-batch to come back.
   double ahead = embeddingCost->forward +
-                 sum(pipeline.first, plain,
+                 sum(pipeline.ranges.front(), plain,
                      [](const StageCost &cost) { return cost.forward; });
   seconds = std::max(seconds, (std::ceil(microBatches) - 1) * ahead +
                                   getRoundTrip(layout, splits, data.send));

@@ -142,14 +142,94 @@ void CostModel::StageCost::add(const StageCost &other, double times) {
   largest = std::max(largest, other.largest);
 }
 
-CostModel::StageCost CostModel::getWholeModel(const TrainLayout &layout) {
-  StageCost sum;
-  sum.add(getBlockCost(embedding, layout, Recompute::None), 1);
-  sum.add(getBlockCost(head, layout, Recompute::None), 1);
-  for (size_t kind = 0; kind != kinds.size(); ++kind)
-    sum.add(getBlockCost(*kinds[kind], layout, Recompute::None),
-            double(kindCounts[kind]));
-  return sum;
+const CostModel::KindCosts &CostModel::getKindCosts(const TrainLayout &layout,
+                                                    Recompute recompute) {
+  auto isCutLike = [&](const TrainLayout &other) {
+    return layout.tp == other.tp && layout.cp == other.cp &&
+           layout.dp == other.dp && layout.pp == other.pp &&
+           layout.ep == other.ep && layout.expertTp == other.expertTp &&
+           layout.microBatch == other.microBatch &&
+           layout.sequenceParallel == other.sequenceParallel &&
+           layout.contextKind == other.contextKind;
+  };
+  // Orders below a branch cut blocks alike.
+  if (!isCutLike(cutLayout) ||
+      (layout.order != cutLayout.order &&
+       (layout.getContextGroup() != cutLayout.getContextGroup() ||
+        layout.getRankGroup(layout.ep, layout.expertTp) !=
+            cutLayout.getRankGroup(layout.ep, layout.expertTp)))) {
+    cutLayout = layout;
+    cutCosts.clear();
+    embeddingCost = &getBlockCost(embedding, layout, Recompute::None);
+    headCost = &getBlockCost(head, layout, Recompute::None);
+    const KindCosts &plain = getKindCosts(layout, Recompute::None);
+    whole = StageCost();
+    whole.add(*embeddingCost, 1);
+    whole.add(*headCost, 1);
+    for (size_t kind = 0; kind != kinds.size(); ++kind)
+      whole.add(*plain[kind], double(kindCounts[kind]));
+    most = getMostBlocks(plain, layout.pp);
+  }
+  unsigned key =
+      unsigned(recompute) + (recompute == Recompute::Selective
+                                 ? unsigned(layout.recomputedModules) << 2
+                                 : 0);
+  for (const auto &[known, costs] : cutCosts)
+    if (known == key)
+      return costs;
+  KindCosts costs;
+  for (const Block *kind : kinds)
+    costs.push_back(&getBlockCost(*kind, layout, recompute));
+  return cutCosts.emplace_back(key, std::move(costs)).second;
+}
+
+const CostModel::PipelineBlocks &
+CostModel::getPipelineBlocks(const TrainLayout &layout) {
+  auto [at, isNew] =
+      pipelineBlocks.try_emplace({layout.pp, layout.virtualStages,
+                                  layout.schedule == Schedule::ZeroBubbleV,
+                                  layout.firstBlocks, layout.lastBlocks});
+  PipelineBlocks &result = at->second;
+  if (!isNew)
+    return result;
+  PipelineShape shape = getShape(layout);
+  int64_t all = shape.getVirtualStages();
+  std::vector<BlockRange> &ranges = result.ranges;
+  for (int64_t i = 0, first = 0; i != all; ++i) {
+    int64_t end = first + layout.getNumBlocks(i, int64_t(kindOf.size()));
+    ranges.push_back({first, end});
+    first = end;
+  }
+  auto haveLike = [&](BlockRange a, BlockRange b) {
+    auto begin = kindOf.begin();
+    return std::equal(begin + a.first, begin + a.end, begin + b.first,
+                      begin + b.end);
+  };
+  for (size_t i = 0; i != ranges.size(); ++i)
+    result.repeats.push_back(i > 1 && i + 1 != ranges.size() &&
+                             haveLike(ranges[i], ranges[i - 1]));
+  auto isLike = [&](const DeviceBlocks &a, const DeviceBlocks &b) {
+    return a.hasEmbedding == b.hasEmbedding && a.hasHead == b.hasHead &&
+           std::equal(a.chunks.begin(), a.chunks.end(), b.chunks.begin(),
+                      haveLike);
+  };
+  for (int64_t stage = layout.pp - 1; stage >= 0; --stage) {
+    DeviceBlocks device{.stage = stage,
+                        .before = ranges[size_t(stage)].first,
+                        .hasEmbedding = stage == 0,
+                        .hasHead = stage == shape.getStage(all - 1)};
+    for (int64_t chunk = 0; chunk != shape.chunks; ++chunk)
+      device.chunks.push_back(
+          ranges[size_t(shape.getVirtualStage(stage, chunk))]);
+    if (stage < 2)
+      result.front.insert(result.front.begin(), device);
+    // Of those that are alike, the last one waits longest.
+    if (llvm::none_of(result.devices, [&](const DeviceBlocks &other) {
+          return isLike(device, other);
+        }))
+      result.devices.push_back(std::move(device));
+  }
+  return result;
 }
 
 void CostModel::buildStages(const TrainLayout &layout) {
@@ -171,43 +251,39 @@ void CostModel::buildStages(const TrainLayout &layout) {
   builtExperts = experts;
   played = false;
   PipelineShape shape = getShape(layout);
-  int64_t blocks = int64_t(kindOf.size()), all = shape.getVirtualStages();
+  const PipelineBlocks &blocks = getPipelineBlocks(layout);
+  int64_t all = shape.getVirtualStages(), again = getBlocksAgain(layout);
   stages.assign(size_t(layout.pp), StageCost());
   chunks.assign(size_t(all), StageCost());
   counts.assign(size_t(layout.pp), 0);
-
-  int64_t number = 0;
-  std::vector<const StageCost *> costs(kinds.size() * 2, nullptr);
-  std::vector<int64_t> times(kinds.size() * 2);
-  int64_t again = getBlocksAgain(layout);
+  const KindCosts &plain = getKindCosts(layout, Recompute::None);
+  const KindCosts &other = getKindCosts(layout, layout.recompute);
   for (int64_t at = 0; at != all; ++at) {
     StageCost &chunk = chunks[size_t(at)];
-    if (at == 0)
-      chunk.add(getBlockCost(embedding, layout, Recompute::None), 1);
-    int64_t count = layout.getNumBlocks(at, blocks);
-    std::fill(times.begin(), times.end(), 0);
-    for (int64_t i = 0; i != count; ++i, ++number)
-      ++times[size_t(2 * kindOf[size_t(number)] + (i < again))];
-    for (size_t i = 0; i != times.size(); ++i) {
-      if (times[i] == 0)
-        continue;
-      if (!costs[i])
-        costs[i] = &getBlockCost(*kinds[i / 2], layout,
-                                 i % 2 ? layout.recompute : Recompute::None);
-      chunk.add(*costs[i], double(times[i]));
-    }
-    if (at == all - 1)
-      chunk.add(getBlockCost(head, layout, Recompute::None), 1);
-    if (at != all - 1) {
-      chunk.forward += hold;
-      chunk.held += hold;
-    }
-    if (at != 0) {
-      chunk.backward += hold;
-      chunk.held += hold;
+    BlockRange range = blocks.ranges[size_t(at)];
+    if (blocks.repeats[size_t(at)]) {
+      chunk = chunks[size_t(at - 1)];
+    } else {
+      if (at == 0)
+        chunk.add(*embeddingCost, 1);
+      int64_t middle = std::min(range.end, range.first + again);
+      for (size_t kind = 0; kind != kinds.size(); ++kind) {
+        chunk.add(*plain[kind], double(getCount({middle, range.end}, kind)));
+        chunk.add(*other[kind], double(getCount({range.first, middle}, kind)));
+      }
+      if (at == all - 1)
+        chunk.add(*headCost, 1);
+      if (at != all - 1) {
+        chunk.forward += hold;
+        chunk.held += hold;
+      }
+      if (at != 0) {
+        chunk.backward += hold;
+        chunk.held += hold;
+      }
     }
     size_t stage = size_t(shape.getStage(at));
-    counts[stage] += count;
+    counts[stage] += range.end - range.first;
     stages[stage].add(chunk, 1);
   }
   // A tied head on another stage than the embedding has a copy of it.

@@ -266,9 +266,6 @@ private:
              Recompute recompute) const;
   const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,
                                 Recompute recompute);
-  /// All blocks, embedding and head, without recomputation, as if one device
-  /// had them.
-  StageCost getWholeModel(const TrainLayout &layout);
   /// Of each kind of block.
   using KindCosts = std::vector<const StageCost *>;
   const KindCosts &getKindCosts(const TrainLayout &layout, Recompute recompute);
@@ -281,7 +278,7 @@ private:
     StageCost stage;  ///< weights of them at least
     double getTime() const { return double(count) * least; }
   };
-  MostBlocks getMostBlocks(const TrainLayout &layout);
+  MostBlocks getMostBlocks(const KindCosts &costs, int64_t stages) const;
   struct BlockRange {
     int64_t first = 0, end = 0;
   };
@@ -293,7 +290,9 @@ private:
     std::vector<BlockRange> chunks = {};
   };
   struct PipelineBlocks {
-    BlockRange first;                  ///< of the first virtual stage
+    std::vector<BlockRange> ranges; ///< of virtual stages
+    /// Whether a virtual stage costs what the one before it does.
+    std::vector<char> repeats;
     std::vector<DeviceBlocks> front;   ///< the first two stages
     std::vector<DeviceBlocks> devices; ///< all that differ
   };
@@ -354,7 +353,9 @@ private:
   TrainLayout cutLayout{.tp = 0};
   std::deque<std::pair<unsigned, KindCosts>> cutCosts;
   const StageCost *headCost = nullptr, *embeddingCost = nullptr;
-  StageCost whole; ///< without recomputation
+  /// All blocks, embedding and head, as if one device had them, without
+  /// recomputation.
+  StageCost whole;
   MostBlocks most;
   /// By stages, virtual stages, whether these turn, and blocks of the ends.
   std::map<std::tuple<int64_t, int64_t, bool, int64_t, int64_t>, PipelineBlocks>
