@@ -253,6 +253,10 @@ public:
     for (int64_t chunk = 0; chunk != shape.chunks; ++chunk)
       for (int64_t stage = 0; stage != shape.stages; ++stage)
         virtualStages.push_back(shape.getVirtualStage(stage, chunk));
+    turns.assign(all + 1, false);
+    for (size_t at = 1; at != all; ++at)
+      turns[at] =
+          shape.getStage(int64_t(at)) == shape.getStage(int64_t(at - 1));
     size_t width = this->microBatches;
     results.assign(2 * (all + 1) * width, unknown);
     std::fill_n(results.begin(), width, 0);
@@ -284,6 +288,9 @@ private:
       step.input = results[row * microBatches + size_t(op.microBatch)];
       if (size_t(uint32_t(step.input)) > known)
         return false;
+      // What the stage did itself has come without a message.
+      if (turns[isForward ? at : at + 1])
+        step.input = 0;
       row = isForward ? row + 1 : row - 1;
       results[row * microBatches + size_t(op.microBatch)] =
           int32_t(steps.size() + 1);
@@ -297,6 +304,8 @@ private:
   std::vector<Step> &steps;
   std::vector<size_t> next;           ///< op of each stage
   std::vector<int64_t> virtualStages; ///< by chunk and stage
+  /// Whether a virtual stage is on the stage of the one before it.
+  std::vector<char> turns;
   /// The number of the step whose result it is, from 1; 0: nothing to wait for.
   std::vector<int32_t> results;
 };
@@ -388,7 +397,8 @@ const PipelineModel::Program &PipelineModel::get(const PipelineShape &shape) {
 /// Plays steps from `first` up to `last`. `arrival`, from 1, is when a step's
 /// result is where it is needed; the first of it is the start of all.
 template <bool takesTurns>
-void PipelineModel::play(const Program &program, size_t first, size_t last) {
+void PipelineModel::play(const Program &program, size_t first, size_t last,
+                         double send) {
   const Step *steps = program.steps.data();
   const OpCost *costs = opCosts.data();
   double *free = freeAt.data(), *link = linkFreeAt.data();
@@ -398,11 +408,12 @@ void PipelineModel::play(const Program &program, size_t first, size_t last) {
     double end =
         std::max(free[cost.stage], arrivals[steps[i].input]) + cost.seconds;
     free[cost.stage] = end;
-    if (takesTurns && cost.send > 0)
-      link[cost.stage] = end = std::max(end, link[cost.stage]) + cost.send;
-    else
-      end += cost.send;
-    arrivals[i + 1] = end;
+    // Nothing waits for what is not sent.
+    if (takesTurns && cost.sends) {
+      end = std::max(end, link[cost.stage]);
+      link[cost.stage] = end + send;
+    }
+    arrivals[i + 1] = end + send;
   }
 }
 
@@ -413,18 +424,19 @@ void PipelineModel::setCosts(const PipelineShape &shape,
   takesTurns = false;
   for (size_t at = 0; at != all; ++at) {
     int32_t stage = int32_t(shape.getStage(int64_t(at)));
-    auto getSend = [&](size_t to) {
-      return to < all && shape.getStage(int64_t(to)) != stage ? send : 0;
+    auto isElsewhere = [&](size_t to) {
+      return to < all && shape.getStage(int64_t(to)) != stage;
     };
-    double ahead = getSend(at + 1), back = getSend(at - 1);
+    bool ahead = isElsewhere(at + 1), back = isElsewhere(at - 1);
     const StageTimes &time = times[at];
-    opCosts[at] = {time.forward, ahead, stage};
-    opCosts[all + at] = {time.getBackward(), back, stage};
-    opCosts[2 * all + at] = {time.backwardInput, back, stage};
-    opCosts[3 * all + at] = {time.backwardWeight, 0, stage};
+    opCosts[at] = {time.forward, stage, ahead};
+    opCosts[all + at] = {time.getBackward(), stage, back};
+    opCosts[2 * all + at] = {time.backwardInput, stage, back};
+    opCosts[3 * all + at] = {time.backwardWeight, stage, false};
     // No message waits for the one before it if its op takes longer than that.
-    takesTurns |= time.forward < ahead || time.getBackward() < back ||
-                  (shape.splitsBackward() && time.backwardInput < back);
+    double shortest =
+        shape.splitsBackward() ? time.backwardInput : time.getBackward();
+    takesTurns |= (ahead && time.forward < send) || (back && shortest < send);
   }
 }
 
@@ -449,9 +461,9 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
   arrival[0] = 0;
   auto playSteps = [&](size_t first, size_t last) {
     if (takesTurns)
-      play<true>(program, first, last);
+      play<true>(program, first, last, send);
     else
-      play<false>(program, first, last);
+      play<false>(program, first, last, send);
   };
   auto getLongest = [&](const std::vector<double> &last) {
     double longest = 0;

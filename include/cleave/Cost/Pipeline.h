@@ -101,10 +101,9 @@ private:
     /// other moment exceeds in every chunk.
     std::vector<std::vector<int32_t>> peaks;
   };
-  /// Seconds of an op, and of the message with its result.
-  struct alignas(32) OpCost {
-    double seconds, send;
-    int32_t stage;
+  struct OpCost {
+    double seconds;
+    int32_t stage, sends; ///< sends: whether its result leaves the stage
   };
 
   const Program &get(const PipelineShape &shape);
@@ -112,7 +111,7 @@ private:
   void setCosts(const PipelineShape &shape, llvm::ArrayRef<StageTimes> times,
                 double send);
   template <bool takesTurns>
-  void play(const Program &program, size_t first, size_t last);
+  void play(const Program &program, size_t first, size_t last, double send);
 
   std::map<std::tuple<Schedule, int64_t, int64_t, int64_t, int64_t>, Program>
       programs;
