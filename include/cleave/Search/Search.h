@@ -68,10 +68,8 @@ struct SearchResult {
 /// The best layouts that use every device of the machine (with the objective
 /// cost, any number that divides it) and fit. Branch and bound: branches are
 /// taken in the order of their lower bounds, until the next bound exceeds what
-/// was found. Equal values are ordered by the order of enumeration; of orders
-/// of axes, to which memory makes no difference, the objective memory takes the
-/// first. An error says which condition fails for the layout that is nearest to
-/// legal.
+/// was found. Equal values are ordered by the order of enumeration. An error
+/// says which condition fails for the layout that is nearest to legal.
 llvm::Expected<SearchResult> search(const Architecture &model,
                                     const Machine &machine,
                                     const SearchRequest &request);

@@ -42,8 +42,7 @@ static Constraint parse(const char *text, bool forbids) {
   return *constraint;
 }
 
-/// Values of all layouts that fit, ascending; for memory, to which the order of
-/// axes makes no difference, of the first order only.
+/// Values of all layouts that fit, ascending.
 static std::vector<double> bruteForce(const Architecture &model,
                                       const Machine &machine,
                                       const SearchRequest &request,
@@ -53,15 +52,10 @@ static std::vector<double> bruteForce(const Architecture &model,
   space = 0;
   double limit =
       request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
-  TrainLayout last{.tp = 0};
   enumerateLayouts(model, machine, request, [&](const TrainLayout &layout) {
     ++space;
     EXPECT_EQ(checkLayout(model, machine, request.work, layout), "");
     Estimate estimate = costs.price(layout);
-    last.order = layout.order;
-    bool again = std::exchange(last, layout) == layout;
-    if (again && request.objective == Objective::Memory)
-      return;
     if (estimate.memory.getTotal() <= limit)
       values.push_back(request.objective == Objective::Memory
                            ? estimate.memory.getTotal()
@@ -114,6 +108,7 @@ TEST(Search, EqualsBruteForce) {
         std::next(kernels.begin(), long(random() % kernels.size()))->first;
     request.profile.dataOverlap = double(pick({0, 1, 2})) / 2;
     request.profile.overlapSlowdown = double(pick({0, 12, 50})) / 100;
+    request.profile.scatteredGaps = double(pick({0, 10})) / 100;
     if (random() % 2)
       request.memoryLimit = 1e9 * double(pick({1, 2, 4, 8, 16}));
     if (random() % 3 == 0)
