@@ -49,9 +49,14 @@ protected:
     architecture = getArchitecture(model);
     // Longer than Mistral's window.
     seqLen = std::min<int64_t>(model.maxPositions, 6144);
+    build(/*bf16=*/false);
+  }
+
+  void build(bool bf16) {
     BuildOptions options;
     options.batch = samples;
     options.seqLen = seqLen;
+    options.bf16 = bf16;
     auto module = buildModel(&context, model, options);
     ASSERT_TRUE(bool(module)) << llvm::toString(module.takeError());
     owner = std::move(*module);
@@ -187,11 +192,6 @@ TEST_P(Costs, KeptActivations) {
       machine.device.getMatrix(DType::BF16);
   Profile profile;
   profile.vocabMultiple = 0;
-  Workload work{seqLen, samples, DType::F32};
-  CostModel costs(architecture, machine, work, profile);
-  double planned =
-      costs.getMemory(TrainLayout{.microBatch = samples}).activations;
-
   double blocks = double(architecture.getNumBlocks());
   double rows = 2 * blocks + (model.finalNorm ? 1 : 0), more = 0;
   if (model.qkNorm != QKNorm::None) {
@@ -200,13 +200,20 @@ TEST_P(Costs, KeptActivations) {
     more += blocks * double((model.heads + model.kvHeads) * model.headDim);
   }
   double statistics = model.norm.kind == NormKind::LayerNorm ? 2 : 1;
-  more += rows * statistics + 1;
   if (model.form == BlockForm::Parallel)
     more -= blocks * double(model.hidden);
   more += double(2 * architecture.embeddingWidth);
   if (!model.finalNorm)
     more -= double(model.hidden);
-  EXPECT_EQ(getKept(), planned + 4 * getTokens() * more);
+  for (DType dtype : {DType::F32, DType::BF16}) {
+    build(dtype == DType::BF16);
+    CostModel costs(architecture, machine, {seqLen, samples, dtype}, profile);
+    double planned =
+        costs.getMemory(TrainLayout{.microBatch = samples}).activations;
+    EXPECT_EQ(getKept(), planned + getTokens() * (getBytes(dtype) * more +
+                                                  4 * (rows * statistics + 1)))
+        << getName(dtype).str();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, Costs, testing::ValuesIn(getNames()),
