@@ -52,14 +52,6 @@ double CostModel::sum(BlockRange blocks, const KindCosts &costs,
   return sum;
 }
 
-double CostModel::getRoundTrip(const TrainLayout &layout, bool splits,
-                               double send) const {
-  // The turn of a V-shaped pipeline sends nothing.
-  double sends = double((layout.pp - 1) * layout.virtualStages);
-  return whole.forward + whole.backward - (splits ? whole.weight : 0) +
-         2 * sends * send;
-}
-
 double CostModel::addData(double own, double microBatches,
                           DataFloor data) const {
   // What runs beside compute slows it down.
@@ -89,11 +81,12 @@ double CostModel::getTimeBound(const TrainLayout &layout,
   // Some device computes as much as the mean does, and one has the most blocks
   // of a kind.
   double mean = sum.getTime() / double(layout.pp);
-  double least = infinity;
+  double least = infinity, trip = sum.getTime() - sum.weight;
+  double sends = 2 * double((layout.pp - 1) * layout.virtualStages);
   for (const DataFloor &data : floors)
-    least = std::min(
-        least, std::max(addData(most.getTime(), microBatches, data),
-                        getRoundTrip(layout, /*splits=*/true, data.send)));
+    least =
+        std::min(least, std::max(addData(most.getTime(), microBatches, data),
+                                 trip + sends * data.send));
   least = std::max(least, mean * microBatches);
   double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
                     sum.expertParameters / double(layout.getExpertRanks())) /
@@ -159,16 +152,16 @@ DataFloor CostModel::getDataFloor(const TrainLayout &layout) {
   return data;
 }
 
-double CostModel::getBusyBound(const TrainLayout &layout, DataFloor data) {
+BusyFloor CostModel::getBusyFloor(const TrainLayout &layout) {
   const PipelineBlocks &pipeline = getPipelineBlocks(layout);
   const KindCosts &plain = getKindCosts(layout, Recompute::None);
   const KindCosts &other = getKindCosts(layout, layout.recompute);
   auto getTime = [](const StageCost &cost) { return cost.getTime(); };
-  double microBatches =
-      double(work.globalBatch) / double(layout.dp * layout.microBatch);
   bool splits = PipelineShape{.schedule = layout.schedule}.splitsBackward();
   int64_t again = getBlocksAgain(layout);
-  double seconds = 0;
+  BusyFloor floor;
+  floor.microBatches =
+      double(work.globalBatch) / double(layout.dp * layout.microBatch);
   for (const DeviceBlocks &device : pipeline.devices) {
     double own = 0;
     int64_t count = 0;
@@ -182,23 +175,35 @@ double CostModel::getBusyBound(const TrainLayout &layout, DataFloor data) {
     }
     own += (device.hasEmbedding ? embeddingCost->getTime() : 0) +
            (device.hasHead ? headCost->getTime() : 0);
+    if (count >= most.count)
+      floor.most = std::max(floor.most, own);
     // A device waits for a micro-batch to come, and the stages before it for
     // the last one to come back.
-    double around = 0;
+    double seconds = own * floor.microBatches;
     if (!splits && device.stage > 0)
-      around = embeddingCost->getTime() +
-               sum({0, device.before}, plain, getTime) +
-               2 * double(device.stage) * data.send;
-    seconds = std::max(seconds, own * microBatches + around);
-    if (count >= most.count)
-      seconds = std::max(seconds, addData(own, microBatches, data));
+      seconds +=
+          embeddingCost->getTime() + sum({0, device.before}, plain, getTime);
+    floor.longest = std::max(floor.longest, seconds);
+    if (!splits && device.stage == layout.pp - 1)
+      floor.trips[0] = {seconds, 2 * double(device.stage)};
   }
-  // The first stage waits for its last micro-batch to come back.
+  // The first stage waits for its last micro-batch to come back; the turn of a
+  // V-shaped pipeline sends nothing.
   double ahead = embeddingCost->forward +
                  sum(pipeline.ranges.front(), plain,
                      [](const StageCost &cost) { return cost.forward; });
-  seconds = std::max(seconds, (std::ceil(microBatches) - 1) * ahead +
-                                  getRoundTrip(layout, splits, data.send));
+  floor.trips[1] = {(std::ceil(floor.microBatches) - 1) * ahead +
+                        whole.getTime() - (splits ? whole.weight : 0),
+                    2 * double((layout.pp - 1) * layout.virtualStages)};
+  return floor;
+}
+
+double CostModel::getBusyBound(const BusyFloor &floor,
+                               const DataFloor &data) const {
+  double seconds =
+      std::max(floor.longest, addData(floor.most, floor.microBatches, data));
+  for (auto [computes, sends] : floor.trips)
+    seconds = std::max(seconds, computes + sends * data.send);
   return (1 - 1e-9) * (seconds + profile.hostPerStep);
 }
 

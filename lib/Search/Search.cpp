@@ -195,9 +195,9 @@ private:
     } else {
       space.getZeros(zeros, layout);
       space.getOrders(orders, layout);
-      dataFloors.clear();
+      std::vector<DataFloor> dataFloors;
       for (const TrainLayout &zero : zeros)
-        dataFloors.push_back(getDataFloor(costs, zero));
+        dataFloors.push_back(getDataFloors(costs, zero).least);
       branch.bound = std::max(branch.bound,
                               costs.getTimeBound(layout, dataFloors) * price);
     }
@@ -205,17 +205,23 @@ private:
     branches.push(branch);
   }
 
-  /// In the best order of axes.
-  DataFloor getDataFloor(CostModel &costs, TrainLayout layout) const {
+  /// By order of axes, and the least of each in any of them.
+  struct DataFloors {
+    std::vector<DataFloor> each;
     DataFloor least{infinity, infinity, infinity};
+  };
+
+  DataFloors getDataFloors(CostModel &costs, TrainLayout layout) const {
+    DataFloors floors;
     for (AxisOrder order : orders) {
       layout.order = order;
       DataFloor floor = costs.getDataFloor(layout);
-      least.each = std::min(least.each, floor.each);
-      least.once = std::min(least.once, floor.once);
-      least.send = std::min(least.send, floor.send);
+      floors.least.each = std::min(floors.least.each, floor.each);
+      floors.least.once = std::min(floors.least.once, floor.once);
+      floors.least.send = std::min(floors.least.send, floor.send);
+      floors.each.push_back(floor);
     }
-    return least;
+    return floors;
   }
 
   double getBound(CostModel &costs, const TrainLayout &layout) const {
@@ -234,7 +240,7 @@ private:
     space.getOrders(orders, branch);
     if (ignoresOrders())
       orders.resize(1);
-    dataFloors.assign(zeros.size(), {.each = -1});
+    dataFloors.assign(zeros.size(), DataFloors());
     states.clear();
     leanest.clear();
     least = infinity;
@@ -287,18 +293,29 @@ private:
     return costs.getMemory(layout).getTotal() > getMostBytes();
   }
 
-  bool isTooBusy(CostModel &costs, const TrainLayout &layout, size_t zero) {
-    if (seeksMemory())
-      return false;
-    DataFloor &data = dataFloors[zero];
-    if (data.each < 0)
-      data = getDataFloor(costs, layout);
-    return costs.getBusyBound(layout, data) > getMostSeconds();
+  BusyFloor getBusyFloor(CostModel &costs, const TrainLayout &layout) const {
+    return seeksMemory() ? BusyFloor() : costs.getBusyFloor(layout);
   }
 
-  /// The same of all ZeROs.
-  bool isTooBusy(CostModel &costs, const TrainLayout &layout) const {
-    return !seeksMemory() && costs.getBusyBound(layout) > getMostSeconds();
+  bool isTooBusy(const CostModel &costs, const BusyFloor &busy,
+                 const DataFloor &data = {}) const {
+    return costs.getBusyBound(busy, data) > getMostSeconds();
+  }
+
+  const DataFloors &getDataFloors(CostModel &costs, const TrainLayout &layout,
+                                  size_t zero) {
+    DataFloors &floors = dataFloors[zero];
+    if (floors.each.empty())
+      floors = getDataFloors(
+          costs, Space::combine(layout, zeros[zero], {Recompute::None, 0}, 0));
+    return floors;
+  }
+
+  /// In any order of axes.
+  bool isTooBusy(CostModel &costs, const BusyFloor &busy,
+                 const TrainLayout &layout, size_t zero) {
+    return !seeksMemory() &&
+           isTooBusy(costs, busy, getDataFloors(costs, layout, zero).least);
   }
 
   /// Seconds that a layout may take.
@@ -308,14 +325,12 @@ private:
 
   void expandPipeline(const Space &space, CostModel &costs,
                       const TrainLayout &pipeline) {
-    if (isTooBusy(costs, pipeline))
-      return;
     // With as little time as there can be.
+    BusyFloor busy = getBusyFloor(costs, pipeline);
     bool hopeless = true;
-    for (size_t zero = 0; zero != zeros.size() && hopeless; ++zero)
-      hopeless = isTooBusy(
-          costs, Space::combine(pipeline, zeros[zero], {Recompute::None, 0}, 0),
-          zero);
+    if (!isTooBusy(costs, busy))
+      for (size_t zero = 0; zero != zeros.size() && hopeless; ++zero)
+        hopeless = isTooBusy(costs, busy, pipeline, zero);
     if (hopeless)
       return;
     // What the first round did need not be done again.
@@ -338,10 +353,13 @@ private:
       return Space::combine(pipeline, zeros[zero], way, count);
     };
     // Numbers that take too long; those of which nothing fits.
+    auto getBusy = [&](int64_t count) {
+      return getBusyFloor(costs, combine(0, count));
+    };
     counts.erase(llvm::partition_point(counts,
                                        [&](int64_t count) {
                                          return !isTooBusy(costs,
-                                                           combine(0, count));
+                                                           getBusy(count));
                                        }),
                  counts.end());
     if (counts.empty())
@@ -353,9 +371,10 @@ private:
     };
     if (llvm::all_of(leanest, isTooMuch))
       return;
+    BusyFloor busy = getBusy(counts.front());
     for (size_t zero = 0; zero != zeros.size(); ++zero)
       done[zero] = done[zero] || isTooMuch(states[zero]) ||
-                   isTooBusy(costs, combine(zero, counts.front()), zero) ||
+                   isTooBusy(costs, busy, pipeline, zero) ||
                    isTooLarge(costs, combine(zero, counts.back()));
     if (seeksMemory())
       std::reverse(counts.begin(), counts.end());
@@ -377,13 +396,14 @@ private:
       if (at == counts.end() ||
           costs.getScheduleBound(combine(0, *at)) > getMostSeconds())
         break;
+      busy = getBusy(*at);
       // All of them come last.
       place[5] = *at > 0 ? *at : std::numeric_limits<int64_t>::max();
       for (size_t zero = 0; zero != zeros.size(); ++zero) {
         if (done[zero])
           continue;
         place[3] = int64_t(zero);
-        Outcome outcome = evaluate(costs, combine(zero, *at), zero);
+        Outcome outcome = evaluate(costs, combine(zero, *at), busy, zero);
         done[zero] = seeksMemory()
                          ? outcome == Outcome::TooLarge
                          : outcome == Outcome::TooSlow ||
@@ -397,8 +417,9 @@ private:
 
   enum class Outcome { TooLarge, TooSlow, Priced };
 
-  Outcome evaluate(CostModel &costs, TrainLayout layout, size_t zero) {
-    if (isTooBusy(costs, layout, zero))
+  Outcome evaluate(CostModel &costs, TrainLayout layout, const BusyFloor &busy,
+                   size_t zero) {
+    if (isTooBusy(costs, busy, layout, zero))
       return Outcome::TooSlow;
     if (isTooLarge(costs, layout)) {
       ++result.evaluated;
@@ -406,6 +427,9 @@ private:
     }
     Outcome outcome = Outcome::TooSlow;
     for (size_t i = 0; i != orders.size(); ++i) {
+      if (!seeksMemory() &&
+          isTooBusy(costs, busy, getDataFloors(costs, layout, zero).each[i]))
+        continue;
       layout.order = orders[i];
       place[6] = int64_t(i);
       if (evaluateOrder(costs, layout))
@@ -447,11 +471,11 @@ private:
   std::vector<TrainLayout> zeros;
   std::vector<int64_t> counts;
   std::vector<AxisOrder> orders, heads;
-  std::vector<char> done, fits;      ///< by ZeRO
-  std::vector<StateBytes> states;    ///< the same
-  std::vector<StateBytes> leanest;   ///< of them, those that none is below
-  std::vector<DataFloor> dataFloors; ///< by ZeRO, -1: not known yet
-  double least = infinity;           ///< value
+  std::vector<char> done, fits;       ///< by ZeRO
+  std::vector<StateBytes> states;     ///< the same
+  std::vector<StateBytes> leanest;    ///< of them, those that none is below
+  std::vector<DataFloors> dataFloors; ///< by ZeRO, once they are known
+  double least = infinity;            ///< value
 
 public:
   std::map<Key, Candidate> found;

@@ -101,6 +101,19 @@ struct DataFloor {
   double each = 0, once = 0, send = 0;
 };
 
+/// What keeps a pipeline's devices busy in a step, whatever ZeRO and the order
+/// of axes are.
+struct BusyFloor {
+  double microBatches = 0;
+  double longest = 0; ///< s of any device, sends left out
+  double most = 0;    ///< s for a micro-batch of the one with the most blocks
+  /// Ways of micro-batches through the stages: s, and sends on the way.
+  struct Trip {
+    double seconds = 0, sends = 0;
+  };
+  std::array<Trip, 2> trips;
+};
+
 /// Bytes that ZeRO leaves a device of a dense parameter and of an expert's:
 /// parameters, gradients, optimizer state; and for a while of one of its
 /// largest block.
@@ -188,10 +201,10 @@ public:
   /// The same with one of the ZeROs of which these are the floors.
   double getTimeBound(const TrainLayout &layout,
                       llvm::ArrayRef<DataFloor> floors);
-  /// The same for all that differ from this one in schedule, ZeRO and order
-  /// only, or, with what getDataFloor says of them, in schedule; nothing is
-  /// built for it.
-  double getBusyBound(const TrainLayout &layout, DataFloor data = {});
+  /// The same for all that differ from this one in ZeRO and order only, with
+  /// what getDataFloor says of them; nothing is built for it.
+  BusyFloor getBusyFloor(const TrainLayout &layout);
+  double getBusyBound(const BusyFloor &floor, const DataFloor &data) const;
   DataFloor getDataFloor(const TrainLayout &layout);
   /// The same for those which differ in ZeRO only.
   double getScheduleBound(const TrainLayout &layout);
@@ -256,9 +269,6 @@ private:
     void add(const StageCost &other, double times);
   };
 
-  /// Seconds that one micro-batch takes through all stages and back.
-  double getRoundTrip(const TrainLayout &layout, bool splits,
-                      double send) const;
   /// Seconds that a device computes and communicates in a step, if its own
   /// time for a micro-batch is `own` or more.
   double addData(double own, double microBatches, DataFloor data) const;
