@@ -6,7 +6,9 @@ usage: targets.py BUILD [--own-runs FILE | --skip-own-runs] [--json]
 BUILD is a build folder with bin/cleave, bin/planner and test/bin/SearchTest.
 --own-runs takes what an earlier bench/local/own_runs.py printed instead of
 running it, which takes minutes and wants an idle machine. Prints one
-tab-separated line a target: what, target, measured, "met" or "NOT met".
+tab-separated line a target: what, target, measured, "met" or "NOT met"; then
+one for each file of runs that were not in view when the model was made: these
+are no targets.
 """
 import argparse
 import glob
@@ -20,6 +22,7 @@ import sys
 ROOT = os.path.normpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 CONFIGS = os.path.join(ROOT, "test", "data", "configs")
 RUNS = os.path.join(ROOT, "test", "data", "runs")
+UNSEEN = ["held_out_runs.json", "blind_runs.json"]
 SINGLE_NODE = "vTrain ground truth (single node)"
 MULTI_NODE = "vTrain ground truth (multi-node)"
 
@@ -223,6 +226,23 @@ def measure_ledger(table, cleave):
     add_memory(table, published, said)
 
 
+def measure_unseen(cleave):
+    """A line for each file of runs not in view, which no target is for."""
+    lines = []
+    for name in UNSEEN:
+        path = os.path.join(RUNS, name)
+        total = json.loads(run(cleave, "ledger", "--json", path))["total"]
+        numbers = {key: total[key]
+                   for key in ("rows", "median", "mean", "p90", "bias")}
+        lines.append({"what": f"runs not in view, {name}",
+                      "measured": f"median {percent(total['median'])}, mean "
+                      f"{percent(total['mean'])}, 90th percentile "
+                      f"{percent(total['p90'])}, bias "
+                      f"{percent(total['bias'])}, {total['rows']} rows",
+                      **numbers})
+    return lines
+
+
 def measure_own_runs(table, cleave, path):
     names = ["our own runs on CPU ranks: median", "our own runs: order"]
     script = os.path.join(ROOT, "bench", "local", "own_runs.py")
@@ -263,11 +283,14 @@ def main():
         table.add("our own runs on CPU ranks", "median 10 %, order", "", None)
     else:
         measure_own_runs(table, cleave, args.own_runs)
+    unseen = measure_unseen(cleave)
     if args.json:
-        json.dump(table.lines, sys.stdout, indent=1)
+        json.dump(table.lines + unseen, sys.stdout, indent=1)
         print()
     else:
         table.print()
+        for line in unseen:
+            print(line["what"], line["measured"], sep="\t")
 
 
 if __name__ == "__main__":
