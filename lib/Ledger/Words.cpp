@@ -62,35 +62,38 @@ llvm::StringRef cleave::getPreset(llvm::StringRef gpu) {
 // Networks
 //===----------------------------------------------------------------------===//
 
-/// A number as digits or as a word at the end of `text`, which is cut off; 0 if
-/// there is none.
+/// A number as digits at the end of `text`, which is cut off; 0 if there is
+/// none.
 static double takeNumber(llvm::StringRef &text) {
   text = text.rtrim(" (");
-  auto isPart = [](char c) { return llvm::isDigit(c) || c == '.'; };
-  llvm::StringRef word = text;
   size_t start = text.size();
-  while (start > 0 && isPart(text[start - 1]))
+  while (start > 0 &&
+         (llvm::isDigit(text[start - 1]) || text[start - 1] == '.'))
     --start;
   double number = 0;
-  if (start < text.size()) {
-    if (text.drop_front(start).getAsDouble(number))
-      return 0;
-    text = text.take_front(start);
-    return number;
-  }
-  size_t space = text.find_last_of(" :;,");
-  word = space == llvm::StringRef::npos ? text : text.drop_front(space + 1);
-  number = llvm::StringSwitch<double>(word.lower())
-               .Case("one", 1)
-               .Case("two", 2)
-               .Case("four", 4)
-               .Case("eight", 8)
-               .Case("ten", 10)
-               .Case("sixteen", 16)
-               .Default(0);
-  if (number > 0)
-    text = text.drop_back(word.size());
+  if (start == text.size() || text.drop_front(start).getAsDouble(number))
+    return 0;
+  text = text.take_front(start);
   return number;
+}
+
+/// A count of cards as the last word of `text`; 0 if it is none.
+static double getCount(llvm::StringRef text) {
+  text = text.rtrim();
+  size_t space = text.find_last_of(" :;,(/");
+  llvm::StringRef word =
+      space == llvm::StringRef::npos ? text : text.drop_front(space + 1);
+  int64_t digits = 0;
+  if (!word.getAsInteger(10, digits))
+    return digits > 0 && digits <= 32 ? double(digits) : 0;
+  return llvm::StringSwitch<double>(word.lower())
+      .Case("one", 1)
+      .Case("two", 2)
+      .Case("four", 4)
+      .Case("eight", 8)
+      .Case("ten", 10)
+      .Case("sixteen", 16)
+      .Default(0);
 }
 
 /// Position in `text` of the first of `names`, and what goes with it.
@@ -105,6 +108,29 @@ findFirst(llvm::StringRef text,
   return first;
 }
 
+static constexpr llvm::StringRef cardNames[] = {
+    "NIC", "HCA", "card", " link", "adapter", "rail", "port"};
+
+/// The count of network cards before what they are called, up to two words of
+/// which product it is between: "8 ConnectX-7 adapters"; 0 if there is none.
+static double getCards(llvm::StringRef text) {
+  for (llvm::StringRef name : cardNames) {
+    size_t at = text.find_insensitive(name);
+    if (at == llvm::StringRef::npos)
+      continue;
+    llvm::StringRef words = text.take_front(at).rtrim();
+    for (int i = 0; i != 3 && !words.empty(); ++i) {
+      if (double cards = getCount(words); cards > 1)
+        return cards;
+      size_t space = words.find_last_of(' ');
+      words = space == llvm::StringRef::npos ? "" : words.take_front(space);
+      if (llvm::StringRef(",;:").contains(words.take_back(1)))
+        break;
+    }
+  }
+  return 0;
+}
+
 double cleave::getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
   static constexpr std::pair<llvm::StringRef, double> units[] = {
       {"Gb/s", 1},    {"Gbps", 1},    {"Gbit/s", 1},   {"Gbits", 1},
@@ -116,9 +142,10 @@ double cleave::getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
   auto [unit, scale] = findFirst(text, units);
   auto [named, cardRate] = findFirst(text, generations);
   double rate = 0;
-  llvm::StringRef before;
+  llvm::StringRef before, after;
   if (unit != llvm::StringRef::npos) {
     before = text.take_front(unit);
+    after = text.drop_front(unit).ltrim("GTbpsit/)");
     rate = takeNumber(before) * scale;
   } else if (named != llvm::StringRef::npos) {
     before = text.take_front(named);
@@ -130,14 +157,18 @@ double cleave::getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
   if (before.consume_back("x") || before.consume_back("×"))
     if (double cards = takeNumber(before))
       return rate * cards;
-  static constexpr llvm::StringRef cardNames[] = {
-      "NIC",  "HCA", "card", "link", "adapter", "rail",
-      "port", "HDR", "NDR",  "EDR",  "XDR"};
-  bool ofCards = false;
+  after = after.ltrim();
+  if (after.consume_front("x") || after.consume_front("×"))
+    if (int64_t cards = 0;
+        !after.ltrim().consumeInteger(10, cards) && cards > 0)
+      return rate * double(cards);
+  if (double cards = getCards(text))
+    return rate * cards;
+  bool ofCards = named != llvm::StringRef::npos;
   for (llvm::StringRef name : cardNames)
     ofCards |= says(text, name);
   if (ofCards)
-    if (double cards = takeNumber(before); cards > 0 && cards <= 32)
+    if (double cards = getCount(before))
       return rate * cards;
   bool ofCard = says(text, "per gpu") || says(text, "per NIC") ||
                 says(text, "per card") || says(text, "per port") ||

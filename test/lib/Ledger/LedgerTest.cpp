@@ -160,6 +160,10 @@ TEST(LedgerRowTest, NetworksAsSourcesPrintThem) {
   EXPECT_EQ(get("4x HDR"), 12.5e9);
   EXPECT_EQ(get("8 400Gb/s NICs"), 50e9);
   EXPECT_EQ(get("NDR"), 50e9);
+  EXPECT_EQ(get("Slingshot 200 Gb/s x 4"), 12.5e9);
+  EXPECT_EQ(get("8 ConnectX-7 adapters of 400 Gb/s per node"), 50e9);
+  EXPECT_EQ(get("4 NICs per node, 200Gbps each"), 12.5e9);
+  EXPECT_EQ(get("NVLink 3.0, 1600 Gb/s InfiniBand"), 25e9);
   EXPECT_EQ(get("NVLink 600 GB/s"), builtIn);
   EXPECT_EQ(get("fast Gb/s"), builtIn);
 }
