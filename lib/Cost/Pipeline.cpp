@@ -363,11 +363,15 @@ const PipelineModel::Program &PipelineModel::get(const PipelineShape &shape) {
   Orders orders = getOrdersOf(many, sizes);
   size_t total = std::accumulate(sizes.begin(), sizes.end(), size_t(0));
   result.steps.reserve(total);
-  if (!getAlikeInFlight(shape, 0))
+  bool peaksApart = !getAlikeInFlight(shape, 0);
+  if (peaksApart && isOne)
     result.peaks = getInFlight(orders, shape.chunks);
   Merger merger(shape, many, result.steps);
   if (!isOne) {
     Orders fewer = getOrdersOf(few, fewSizes);
+    // More micro-batches keep no more.
+    if (peaksApart)
+      result.peaks = getInFlight(fewer, shape.chunks);
     std::vector<size_t> shared;
     for (size_t stage = 0; stage != orders.size(); ++stage)
       shared.push_back(
@@ -518,7 +522,6 @@ void PipelineModel::getPeaks(const PipelineShape &shape,
         peaks[i] += double(count) * getKept(chunk);
       continue;
     }
-    // More micro-batches than those of the program keep no more.
     const std::vector<int32_t> &counts = get(shape).peaks[i];
     for (size_t at = 0; at != counts.size(); at += width) {
       double sum = 0;
