@@ -64,6 +64,10 @@ static std::string getSoftwareText(const json::Object &row) {
        {"source", "source_ref", "software", "framework", "zero", "notes"})
     if (std::optional<llvm::StringRef> value = row.getString(key))
       text += value->str() + "\n";
+  // Where a document lies says nothing of its software.
+  for (size_t at = text.find("://"); at != std::string::npos;
+       at = text.find("://", at + 1))
+    text.erase(at, text.find_first_of("/\n", at + 3) - at);
   return text;
 }
 

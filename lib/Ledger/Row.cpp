@@ -187,12 +187,10 @@ static bool readRecompute(RowReader &reader, int64_t blocks,
   } else if (says(text, "per-op")) {
     layout.recomputedModules = recomputeHalf;
   } else if (says(text, "maxtext")) {
-    // What these policies do not keep; the last product's result is in no
-    // gradient, so that the compiler drops it.
-    layout.recomputedModules =
-        recomputeNorms | recomputeAttention | recomputeUp | recomputeActivation;
-    if (says(text, "save_qkv_proj"))
-      layout.recomputedModules |= recomputeOutput;
+    std::optional<unsigned> modules = getMaxTextModules(text);
+    if (!modules)
+      return false;
+    layout.recomputedModules = *modules;
   } else if (text.contains('[')) {
     layout.recomputedModules = 0;
     llvm::SmallVector<llvm::StringRef> modules;
@@ -313,8 +311,10 @@ static void readMachine(RowReader &reader, LedgerRow &row, llvm::Error &error) {
   row.machine = std::move(*machine);
   int64_t perNode = reader.getCount("gpus_per_node", 8);
   Level &inner = row.machine.levels.front();
-  // A rack's NVLink domain is larger than a node.
-  inner.size = std::max(inner.size, perNode);
+  // A rack's NVLink domain is larger than any node.
+  constexpr int64_t largestNode = 16;
+  if (inner.size <= largestNode)
+    inner.size = perNode;
   double gigabits = getNodeGigabits(reader.getText("interconnect"), perNode);
   if (gigabits > 0)
     scaleLink(row.machine.levels.back().link,

@@ -220,6 +220,23 @@ std::optional<int> cleave::getZeroStage(llvm::StringRef text) {
   return std::nullopt;
 }
 
+std::optional<unsigned> cleave::getMaxTextModules(llvm::StringRef text) {
+  // Their names say what they keep: results of products, and of attention
+  // ("context", "flash"). The last product's is in no gradient, so that the
+  // compiler drops it.
+  constexpr unsigned pointwise = recomputeNorms | recomputeActivation;
+  return llvm::StringSwitch<std::optional<unsigned>>(
+             text.split("maxtext").second.split(']').first.trim())
+      .Cases({"minimal_flash", "minimal_with_context"}, pointwise)
+      .Case("minimal", pointwise | recomputeAttention)
+      .Case("save_dot_with_context_except_mlp", pointwise | recomputeUp)
+      .Cases({"custom", "save_dot_except_mlp"},
+             pointwise | recomputeAttention | recomputeUp)
+      .Case("save_qkv_proj",
+            pointwise | recomputeAttention | recomputeUp | recomputeOutput)
+      .Default(std::nullopt);
+}
+
 std::optional<Schedule> cleave::getSchedule(llvm::StringRef text,
                                             bool virtualStages) {
   if (says(text, "ZB-1p") || says(text, "ZB-H1") || says(text, "ZBH1"))

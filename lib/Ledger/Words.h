@@ -31,6 +31,10 @@ std::optional<DType> getProductType(llvm::StringRef precision);
 /// ZeRO's stage; nothing if the text says none that is known.
 std::optional<int> getZeroStage(llvm::StringRef text);
 
+/// What a policy of MaxText ("selective[maxtext save_qkv_proj]") repeats;
+/// nothing if none is known by that name.
+std::optional<unsigned> getMaxTextModules(llvm::StringRef text);
+
 /// Nothing if the text says a schedule that is not known.
 std::optional<Schedule> getSchedule(llvm::StringRef text, bool virtualStages);
 

@@ -299,6 +299,12 @@ TEST(LedgerRowTest, RecomputationAsSourcesSayIt) {
   EXPECT_EQ(get("selective[maxtext save_qkv_proj]").recomputedModules,
             recomputeNorms | recomputeAttention | recomputeOutput |
                 recomputeUp | recomputeActivation);
+  EXPECT_EQ(get("selective[maxtext minimal_flash]").recomputedModules,
+            recomputeNorms | recomputeActivation);
+  json::Object unknown = makeObject();
+  unknown["recompute"] = "selective[maxtext my_policy]";
+  EXPECT_EQ(read(unknown).missing,
+            "recompute \"selective[maxtext my_policy]\"");
   // 3 (0.55 / 0.5 - 1) of a stage's 16 blocks repeat their forward pass.
   json::Object object = makeObject();
   object["recompute"] = "selective";
@@ -307,6 +313,19 @@ TEST(LedgerRowTest, RecomputationAsSourcesSayIt) {
   object["hfu"] = 55;
   EXPECT_EQ(read(object).layout.recompute, Recompute::Full);
   EXPECT_EQ(read(object).layout.recomputeBlocks, 5);
+}
+
+TEST(LedgerRowTest, NodesAreAsLargeAsTheRunSays) {
+  auto get = [](const char *gpu, int64_t perNode) {
+    json::Object object = makeObject();
+    object["gpu"] = gpu;
+    object["gpus_per_node"] = perNode;
+    return read(object).machine.getDevicesPerNode();
+  };
+  EXPECT_EQ(get("H100", 4), 4);
+  EXPECT_EQ(get("H100", 8), 8);
+  EXPECT_EQ(get("V100-32GB (DGX-2)", 16), 16);
+  EXPECT_EQ(get("GB200", 4), 72); // a rack's domain
 }
 
 TEST(LedgerRowTest, ErrorsNameRowKeyAndValue) {
@@ -437,6 +456,10 @@ TEST(ProfileTest, UnseenSourcesFindTheirStack) {
       get(json::Object{{"source", "a blog"}, {"notes", "torch.compile, 2.6"}}),
       "pytorch-compile");
   EXPECT_EQ(get(json::Object{{"source", "DeepSpeed tutorial"}}), "deepspeed");
+  EXPECT_EQ(get(json::Object{
+                {"source", "a blog"},
+                {"source_ref", "https://huggingface.co/spaces/a/b at main"}}),
+            "default");
   EXPECT_EQ(get(json::Object{{"source", "NeMo 25.07"}, {"gpu", "H100"}}),
             "nemo");
   EXPECT_EQ(get(json::Object{{"source", "Megatron-LM SC'21"},
