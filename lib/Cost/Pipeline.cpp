@@ -249,7 +249,7 @@ public:
   Merger(const PipelineShape &shape, int64_t microBatches,
          std::vector<Step> &steps)
       : stages(size_t(shape.stages)), all(size_t(shape.getVirtualStages())),
-        microBatches(size_t(microBatches)), steps(steps), next(stages, 0) {
+        rows(2 * (all + 1)), steps(steps), next(stages, 0) {
     for (int64_t chunk = 0; chunk != shape.chunks; ++chunk)
       for (int64_t stage = 0; stage != shape.stages; ++stage)
         virtualStages.push_back(shape.getVirtualStage(stage, chunk));
@@ -257,10 +257,9 @@ public:
     for (size_t at = 1; at != all; ++at)
       turns[at] =
           shape.getStage(int64_t(at)) == shape.getStage(int64_t(at - 1));
-    size_t width = this->microBatches;
-    results.assign(2 * (all + 1) * width, unknown);
-    std::fill_n(results.begin(), width, 0);
-    std::fill_n(results.end() - long(width), width, 0);
+    results.assign(rows * size_t(microBatches), unknown);
+    for (size_t i = 0; i != size_t(microBatches); ++i)
+      results[i * rows] = results[(i + 1) * rows - 1] = 0;
   }
 
   /// Adds what follows of these orders, of each stage no more than `limits`
@@ -285,22 +284,21 @@ private:
       bool isForward = op.kind == PipelineOpKind::Forward;
       // Rows of what virtual stages wait for: forward, then backward.
       size_t row = isForward ? at : all + 1 + at + 1;
-      step.input = results[row * microBatches + size_t(op.microBatch)];
+      step.input = results[size_t(op.microBatch) * rows + row];
       if (size_t(uint32_t(step.input)) > known)
         return false;
       // What the stage did itself has come without a message.
       if (turns[isForward ? at : at + 1])
         step.input = 0;
       row = isForward ? row + 1 : row - 1;
-      results[row * microBatches + size_t(op.microBatch)] =
-          int32_t(steps.size() + 1);
+      results[size_t(op.microBatch) * rows + row] = int32_t(steps.size() + 1);
     }
     steps.push_back(step);
     return true;
   }
 
   static constexpr int32_t unknown = -1;
-  size_t stages, all, microBatches; ///< micro-batches: most of any order
+  size_t stages, all, rows; ///< rows: of a micro-batch in `results`
   std::vector<Step> &steps;
   std::vector<size_t> next;           ///< op of each stage
   std::vector<int64_t> virtualStages; ///< by chunk and stage
