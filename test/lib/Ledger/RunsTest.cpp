@@ -1,7 +1,7 @@
 //===- RunsTest.cpp - The cost model on the published runs we have --------===//
 //
 // What the model reaches on test/data/runs, rounded up a little: a change of
-// its physics that makes a source worse shows here. docs/planner.md says what
+// its physics that makes a source worse shows here. docs/accuracy.md says what
 // is missing where an error is large.
 //
 //===----------------------------------------------------------------------===//
