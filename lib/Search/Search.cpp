@@ -17,6 +17,7 @@
 // branches.
 //
 //===----------------------------------------------------------------------===//
+#include "Find.h"
 #include "Space.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -482,7 +483,7 @@ public:
 };
 } // namespace
 
-static Machine resize(const Machine &machine, int64_t devices) {
+Machine cleave::resize(const Machine &machine, int64_t devices) {
   Machine smaller = machine;
   smaller.devices = devices;
   if (smaller.levels.back().size == machine.devices)
@@ -500,8 +501,8 @@ static std::vector<int64_t> getCounts(const SearchRequest &request,
   return counts;
 }
 
-static SearchResult find(const Architecture &model, const Machine &machine,
-                         const SearchRequest &request) {
+SearchResult cleave::find(const Architecture &model, const Machine &machine,
+                          const SearchRequest &request) {
   auto begin = std::chrono::steady_clock::now();
   Searcher searcher(model, request);
   int64_t number = 0;
@@ -519,137 +520,6 @@ static SearchResult find(const Architecture &model, const Machine &machine,
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
           .count();
   return result;
-}
-
-//===----------------------------------------------------------------------===//
-// When there is no layout
-//===----------------------------------------------------------------------===//
-
-static std::optional<TrainLayout> findAny(const Architecture &model,
-                                          const Machine &machine,
-                                          const SearchRequest &request) {
-  std::optional<TrainLayout> any;
-  Space space(model, machine, request);
-  std::vector<TrainLayout> pipelines, zeros;
-  std::vector<int64_t> counts;
-  space.visit([&](const TrainLayout &layout) {
-    if (any || space.getWays().empty())
-      return;
-    space.getPipelines(pipelines, layout);
-    space.getZeros(zeros, layout);
-    for (const TrainLayout &pipeline : pipelines) {
-      space.getCounts(counts, pipeline.getMostBlocks(model.getNumBlocks()));
-      if (!zeros.empty() && !counts.empty())
-        any = layout;
-    }
-  });
-  return any;
-}
-
-static std::string formatBytes(double bytes) {
-  return llvm::formatv("{0:F1} GB", bytes / 1e9);
-}
-
-/// A constraint without which there is a layout that `works`.
-static std::string
-blameConstraint(const SearchRequest &request,
-                llvm::function_ref<bool(const SearchRequest &)> works) {
-  for (size_t i = 0; i != request.constraints.size(); ++i) {
-    SearchRequest without = request;
-    without.constraints.erase(without.constraints.begin() + long(i));
-    if (works(without)) {
-      const Constraint &constraint = request.constraints[i];
-      return llvm::formatv("{0} {1}", constraint.forbids ? "--forbid" : "--pin",
-                           constraint.text);
-    }
-  }
-  return "";
-}
-
-/// Nothing is legal: names what a change would make legal.
-static std::string explainIllegal(const Architecture &model,
-                                  const Machine &machine,
-                                  const SearchRequest &request) {
-  auto works = [&](const SearchRequest &changed) {
-    return findAny(model, machine, changed).has_value();
-  };
-  std::string blamed = blameConstraint(request, works);
-  if (!blamed.empty())
-    return llvm::formatv("no layout of {0} devices satisfies {1}; without it "
-                         "there are some",
-                         machine.devices, blamed);
-  SearchRequest free = request;
-  free.constraints.clear();
-  if (!request.constraints.empty() && works(free))
-    return "no layout satisfies all of --pin and --forbid; without them there "
-           "are some";
-  // A batch that every dp divides: what is the least dp?
-  SearchRequest divisible = free;
-  divisible.work.globalBatch = machine.devices;
-  TrainLayout nearest;
-  nearest.dp = std::numeric_limits<int64_t>::max();
-  Space(model, machine, divisible).visit([&](const TrainLayout &layout) {
-    if (layout.dp < nearest.dp)
-      nearest = layout;
-  });
-  if (nearest.dp == std::numeric_limits<int64_t>::max())
-    return llvm::formatv("no layout of {0} devices is legal", machine.devices);
-  int64_t batch = request.work.globalBatch;
-  std::string message = llvm::formatv(
-      "the global batch {0} is not divisible: tp {1} x cp {2} x pp {3} leave "
-      "dp {4}, the least there is on {5} devices; a global batch of {6} works",
-      batch, nearest.tp, nearest.cp, nearest.pp, nearest.dp, machine.devices,
-      (batch + nearest.dp - 1) / nearest.dp * nearest.dp);
-  for (int64_t devices = machine.devices - 1;
-       devices >= 1 && devices > machine.devices - 4096; --devices) {
-    Machine smaller = resize(machine, devices);
-    if (findAny(model, smaller, free))
-      return message + llvm::formatv(", or {0} devices", devices).str();
-  }
-  return message;
-}
-
-/// Legal layouts need too much memory.
-static std::string explainMemory(const Architecture &model,
-                                 const Machine &machine,
-                                 const SearchRequest &request) {
-  double limit =
-      request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
-  SearchRequest smallest = request;
-  smallest.objective = Objective::Memory;
-  smallest.top = 1;
-  auto works = [&](const SearchRequest &changed) {
-    SearchRequest fitting = changed;
-    fitting.objective = Objective::Memory;
-    fitting.top = 1;
-    return !find(model, machine, fitting).best.empty();
-  };
-  std::string blamed = blameConstraint(request, works);
-  smallest.memoryLimit = infinity;
-  SearchResult nearest = find(model, machine, smallest);
-  const Candidate &best = nearest.best.front();
-  const MemoryUse &use = best.estimate.memory;
-  std::string message = llvm::formatv(
-      "nothing fits: memory of a device is {0}, the smallest layout ({1}) "
-      "needs "
-      "{2}: parameters {3}, gradients {4}, optimizer {5}, activations {6}, "
-      "temporaries {7}, reserve {8}",
-      formatBytes(limit), toString(best.layout), formatBytes(use.getTotal()),
-      formatBytes(use.parameters), formatBytes(use.gradients),
-      formatBytes(use.optimizer), formatBytes(use.activations),
-      formatBytes(use.temporaries), formatBytes(use.reserve));
-  if (!blamed.empty())
-    return message + "; without " + blamed + " some fit";
-  smallest.memoryLimit = limit;
-  for (int64_t devices = machine.devices * 2;
-       devices <= machine.devices * 64 && devices <= (1 << 20); devices *= 2) {
-    SearchRequest larger = smallest;
-    if (!find(model, resize(machine, devices), larger).best.empty())
-      return message + llvm::formatv("; {0} devices are enough", devices).str();
-  }
-  return message +
-         llvm::formatv("; devices of {0} would do", formatBytes(use.getTotal()))
-             .str();
 }
 
 llvm::Expected<SearchResult> cleave::search(const Architecture &model,
@@ -673,66 +543,4 @@ llvm::Expected<SearchResult> cleave::search(const Architecture &model,
   return llvm::createStringError(result.space == 0
                                      ? explainIllegal(model, machine, request)
                                      : explainMemory(model, machine, request));
-}
-
-/// Adds the fastest layouts of less and less memory on one machine.
-static void addFront(const Architecture &model, const Machine &machine,
-                     SearchRequest request, int64_t count,
-                     std::vector<Candidate> &front) {
-  double limit =
-      request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
-  CostModel costs(model, machine, request.work, request.profile);
-  double last = infinity;
-  for (int64_t i = count; i > 0; --i) {
-    request.memoryLimit = limit * double(i) / double(count);
-    if (last <= request.memoryLimit)
-      continue;
-    SearchResult result = find(model, machine, request);
-    if (result.best.empty())
-      return;
-    Candidate &best = result.best.front();
-    best.estimate = costs.price(best.layout);
-    last = best.estimate.memory.getTotal();
-    front.push_back(std::move(best));
-  }
-}
-
-llvm::Expected<std::vector<Candidate>>
-cleave::computeFront(const Architecture &model, const Machine &machine,
-                     const SearchRequest &request, int64_t count,
-                     llvm::ArrayRef<int64_t> devices) {
-  SearchRequest fastest = request;
-  fastest.objective = Objective::Time;
-  fastest.top = 1;
-  std::vector<Candidate> all;
-  for (int64_t number :
-       devices.empty() ? llvm::ArrayRef(machine.devices) : devices)
-    addFront(model, resize(machine, number), fastest, count, all);
-  if (all.empty()) {
-    llvm::Expected<SearchResult> why = search(model, machine, fastest);
-    return why ? llvm::createStringError("nothing fits on so few devices")
-               : why.takeError();
-  }
-  std::vector<Candidate> front;
-  auto noBetter = [](const Candidate &a, const Candidate &b) {
-    return a.estimate.step >= b.estimate.step &&
-           a.estimate.memory.getTotal() >= b.estimate.memory.getTotal() &&
-           a.layout.getDevices() >= b.layout.getDevices();
-  };
-  for (size_t i = 0; i != all.size(); ++i) {
-    bool dominated = false;
-    for (size_t j = 0; j != all.size() && !dominated; ++j)
-      dominated = i != j && noBetter(all[i], all[j]) &&
-                  (j < i || !noBetter(all[j], all[i]));
-    if (!dominated)
-      front.push_back(all[i]);
-  }
-  llvm::sort(front, [](const Candidate &a, const Candidate &b) {
-    auto getKey = [](const Candidate &each) {
-      return std::tuple(each.estimate.step, each.layout.getDevices(),
-                        each.estimate.memory.getTotal());
-    };
-    return getKey(a) < getKey(b);
-  });
-  return front;
 }

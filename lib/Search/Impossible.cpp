@@ -1,0 +1,128 @@
+//===- Impossible.cpp - Why there is no layout ----------------------------===//
+#include "Find.h"
+#include "Space.h"
+#include "cleave/Search/Format.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace cleave;
+
+static std::optional<TrainLayout> findAny(const Architecture &model,
+                                          const Machine &machine,
+                                          const SearchRequest &request) {
+  std::optional<TrainLayout> any;
+  Space space(model, machine, request);
+  std::vector<TrainLayout> pipelines, zeros;
+  std::vector<int64_t> counts;
+  space.visit([&](const TrainLayout &layout) {
+    if (any || space.getWays().empty())
+      return;
+    space.getPipelines(pipelines, layout);
+    space.getZeros(zeros, layout);
+    for (const TrainLayout &pipeline : pipelines) {
+      space.getCounts(counts, pipeline.getMostBlocks(model.getNumBlocks()));
+      if (!zeros.empty() && !counts.empty())
+        any = layout;
+    }
+  });
+  return any;
+}
+
+/// A constraint without which there is a layout that `works`.
+static std::string
+blameConstraint(const SearchRequest &request,
+                llvm::function_ref<bool(const SearchRequest &)> works) {
+  for (size_t i = 0; i != request.constraints.size(); ++i) {
+    SearchRequest without = request;
+    without.constraints.erase(without.constraints.begin() + long(i));
+    if (works(without)) {
+      const Constraint &constraint = request.constraints[i];
+      return llvm::formatv("{0} {1}", constraint.forbids ? "--forbid" : "--pin",
+                           constraint.text);
+    }
+  }
+  return "";
+}
+
+std::string cleave::explainIllegal(const Architecture &model,
+                                   const Machine &machine,
+                                   const SearchRequest &request) {
+  auto works = [&](const SearchRequest &changed) {
+    return findAny(model, machine, changed).has_value();
+  };
+  std::string blamed = blameConstraint(request, works);
+  if (!blamed.empty())
+    return llvm::formatv("no layout of {0} devices satisfies {1}; without it "
+                         "there are some",
+                         machine.devices, blamed);
+  SearchRequest free = request;
+  free.constraints.clear();
+  if (!request.constraints.empty() && works(free))
+    return "no layout satisfies all of --pin and --forbid; without them there "
+           "are some";
+  // A batch that every dp divides: what is the least dp?
+  SearchRequest divisible = free;
+  divisible.work.globalBatch = machine.devices;
+  TrainLayout nearest;
+  nearest.dp = std::numeric_limits<int64_t>::max();
+  Space(model, machine, divisible).visit([&](const TrainLayout &layout) {
+    if (layout.dp < nearest.dp)
+      nearest = layout;
+  });
+  if (nearest.dp == std::numeric_limits<int64_t>::max())
+    return llvm::formatv("no layout of {0} devices is legal", machine.devices);
+  int64_t batch = request.work.globalBatch;
+  std::string message = llvm::formatv(
+      "the global batch {0} is not divisible: tp {1} x cp {2} x pp {3} leave "
+      "dp {4}, the least there is on {5} devices; a global batch of {6} works",
+      batch, nearest.tp, nearest.cp, nearest.pp, nearest.dp, machine.devices,
+      (batch + nearest.dp - 1) / nearest.dp * nearest.dp);
+  for (int64_t devices = machine.devices - 1;
+       devices >= 1 && devices > machine.devices - 4096; --devices) {
+    Machine smaller = resize(machine, devices);
+    if (findAny(model, smaller, free))
+      return message + llvm::formatv(", or {0} devices", devices).str();
+  }
+  return message;
+}
+
+std::string cleave::explainMemory(const Architecture &model,
+                                  const Machine &machine,
+                                  const SearchRequest &request) {
+  double limit =
+      request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
+  SearchRequest smallest = request;
+  smallest.objective = Objective::Memory;
+  smallest.top = 1;
+  auto works = [&](const SearchRequest &changed) {
+    SearchRequest fitting = changed;
+    fitting.objective = Objective::Memory;
+    fitting.top = 1;
+    return !find(model, machine, fitting).best.empty();
+  };
+  std::string blamed = blameConstraint(request, works);
+  smallest.memoryLimit = std::numeric_limits<double>::infinity();
+  SearchResult nearest = find(model, machine, smallest);
+  const Candidate &best = nearest.best.front();
+  const MemoryUse &use = best.estimate.memory;
+  std::string message = llvm::formatv(
+      "nothing fits: memory of a device is {0}, the smallest layout ({1}) "
+      "needs {2}: parameters {3}, gradients {4}, optimizer {5}, activations "
+      "{6}, "
+      "temporaries {7}, reserve {8}",
+      formatBytes(limit), toString(best.layout), formatBytes(use.getTotal()),
+      formatBytes(use.parameters), formatBytes(use.gradients),
+      formatBytes(use.optimizer), formatBytes(use.activations),
+      formatBytes(use.temporaries), formatBytes(use.reserve));
+  if (!blamed.empty())
+    return message + "; without " + blamed + " some fit";
+  smallest.memoryLimit = limit;
+  for (int64_t devices = machine.devices * 2;
+       devices <= machine.devices * 64 && devices <= (1 << 20); devices *= 2) {
+    SearchRequest larger = smallest;
+    if (!find(model, resize(machine, devices), larger).best.empty())
+      return message + llvm::formatv("; {0} devices are enough", devices).str();
+  }
+  return message +
+         llvm::formatv("; devices of {0} would do", formatBytes(use.getTotal()))
+             .str();
+}
