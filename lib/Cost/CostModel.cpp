@@ -394,7 +394,8 @@ PipelineStep CostModel::getPipelineStep(const TrainLayout &layout) {
   step.shape = getShape(layout);
   step.times = times;
   step.send = send;
-  step.data = dataExposed;
+  for (const DataExposure &each : exposed)
+    step.data.push_back(each.once);
   for (const StageCost &chunk : chunks)
     step.activations.push_back(chunk.activations);
   return step;
@@ -439,6 +440,80 @@ double CostModel::getCopyTime(const TrainLayout &layout,
                                double(layout.zeroGroup));
 }
 
+CostModel::DataExposure CostModel::getDataExposure(const TrainLayout &layout,
+                                                   const StageCost &stage,
+                                                   int64_t blocks) const {
+  double share = profile.dataOverlap, slow = profile.overlapSlowdown;
+  // The first block's gather and the last one's scatter hide behind nothing.
+  double buckets = double(std::max<int64_t>(blocks, 1));
+  double inner = 1 - 1 / buckets;
+  auto [gradients, parameters] = getDataTimes(layout, stage);
+  DataExposure result;
+  double left = 0; // of the last backward pass, with nothing beside it
+  if (layout.zero == 2 && getMicroBatches(layout) > 1) {
+    // To stay split, gradients are reduced after each micro-batch.
+    Overlapped front = overlap(parameters, stage.forward * inner, share, slow);
+    Overlapped back = overlap(gradients, stage.backward, share, slow);
+    result.backward = result.each = back.exposed + back.slowdown;
+    result.once = gradients / buckets * share + front.exposed + front.slowdown;
+    left = back.left;
+  } else if (layout.zero < 3) {
+    Overlapped back = overlap(gradients, stage.backward * inner, share, slow);
+    Overlapped front = overlap(parameters, stage.forward * inner, share, slow);
+    result.once = back.exposed + front.exposed + back.slowdown + front.slowdown;
+    left = back.left;
+  } else {
+    // Each micro-batch gathers each block twice and scatters its gradient.
+    Overlapped front = overlap(parameters, stage.forward, share, slow);
+    Overlapped back =
+        overlap(parameters + gradients, stage.backward, share, slow);
+    result.once = (parameters + gradients) / buckets * share;
+    result.each = front.exposed + back.exposed + front.slowdown + back.slowdown;
+    // Gathered parameters are copied out of the collective's buffer, twice;
+    // gradients are cast on their way into theirs.
+    double weights = stage.denseParameters + stage.expertParameters;
+    result.forward = front.exposed + front.slowdown +
+                     getStreamTime(machine.device, 4 * weights);
+    result.backward =
+        back.exposed + back.slowdown +
+        getStreamTime(machine.device, (6 + profile.gradientBytes) * weights);
+    left = back.left;
+  }
+  Overlapped rest = overlap(getCopyTime(layout, stage), left, share, slow);
+  result.once += rest.exposed + rest.slowdown;
+  return result;
+}
+
+/// Seconds of the optimizer: gradient, master weight and moments read, all but
+/// the gradient written, and the norm's pass over the gradient.
+double CostModel::getOptimizerTime(const TrainLayout &layout) const {
+  double sharded = layout.zero >= 1 ? double(layout.getShards()) : 1;
+  double expertSharded = layout.zero >= 1 ? double(layout.getExpertRanks()) : 1;
+  double updated = 0;
+  for (const StageCost &each : stages)
+    updated = std::max(updated, each.denseParameters / sharded +
+                                    each.expertParameters / expertSharded);
+  return getStreamTime(machine.device, updated * work.getOptimizerTraffic());
+}
+
+void CostModel::setTimes(const PipelineShape &shape) {
+  times.resize(chunks.size());
+  for (size_t i = 0; i != chunks.size(); ++i) {
+    const StageCost &chunk = chunks[i];
+    size_t at = size_t(shape.getStage(int64_t(i)));
+    const StageCost &stage = stages[at];
+    auto getPart = [](double seconds, double ofChunk, double ofStage) {
+      return ofStage > 0 ? seconds * ofChunk / ofStage : 0;
+    };
+    times[i].forward = chunk.forward + getPart(exposed[at].forward,
+                                               chunk.forward, stage.forward);
+    times[i].backwardInput =
+        chunk.backward - chunk.weight +
+        getPart(exposed[at].backward, chunk.backward, stage.backward);
+    times[i].backwardWeight = chunk.weight;
+  }
+}
+
 std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
                                             double seconds) {
   PipelineShape shape = getShape(layout);
@@ -452,112 +527,38 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
     return std::nullopt;
   Estimate result;
 
-  dataExposed.resize(stages.size());
-  extra.assign(stages.size(), {0, 0});
-  for (size_t i = 0; i != stages.size(); ++i) {
-    const StageCost &stage = stages[i];
-    if (i > 0 && stage.isLike(stages[i - 1]) && counts[i] == counts[i - 1]) {
-      dataExposed[i] = dataExposed[i - 1];
-      extra[i] = extra[i - 1];
-      continue;
-    }
-    double share = profile.dataOverlap, slow = profile.overlapSlowdown;
-    double buckets = double(std::max<int64_t>(counts[i], 1));
-    auto [gradients, parameters] = getDataTimes(layout, stage);
-    double left = 0; // of the last backward pass, with nothing beside it
-    if (layout.zero == 2 && shape.microBatches > 1) {
-      // To stay split, gradients are reduced after each micro-batch.
-      Overlapped front =
-          overlap(parameters, stage.forward * (1 - 1 / buckets), share, slow);
-      Overlapped back = overlap(gradients, stage.backward, share, slow);
-      extra[i].second = back.exposed + back.slowdown;
-      left = back.left;
-      result.data = std::max(result.data, extra[i].second * microBatches);
-      dataExposed[i] =
-          gradients / buckets * share + front.exposed + front.slowdown;
-    } else if (layout.zero < 3) {
-      Overlapped back =
-          overlap(gradients, stage.backward * (1 - 1 / buckets), share, slow);
-      Overlapped front =
-          overlap(parameters, stage.forward * (1 - 1 / buckets), share, slow);
-      dataExposed[i] =
-          back.exposed + front.exposed + back.slowdown + front.slowdown;
-      left = back.left;
-    } else {
-      // Each micro-batch gathers each block twice and scatters its gradient;
-      // the first gather and the last scatter have nothing to hide behind.
-      Overlapped front = overlap(parameters, stage.forward, share, slow);
-      Overlapped back =
-          overlap(parameters + gradients, stage.backward, share, slow);
-      double ends = (parameters + gradients) / buckets * share;
-      left = back.left;
-      double each =
-          front.exposed + back.exposed + front.slowdown + back.slowdown;
-      // Gathered parameters are copied out of the collective's buffer, twice;
-      // gradients are cast on their way into theirs.
-      double weights = stage.denseParameters + stage.expertParameters;
-      extra[i].first = front.exposed + front.slowdown +
-                       getStreamTime(machine.device, 4 * weights);
-      extra[i].second =
-          back.exposed + back.slowdown +
-          getStreamTime(machine.device, (6 + profile.gradientBytes) * weights);
-      result.data = std::max(result.data, each * microBatches);
-      dataExposed[i] = ends;
-    }
-    Overlapped rest = overlap(getCopyTime(layout, stage), left, share, slow);
-    dataExposed[i] += rest.exposed + rest.slowdown;
-  }
-
-  // The pipeline.
+  exposed.resize(stages.size());
   double slowest = 0;
   size_t worst = 0;
   for (size_t i = 0; i != stages.size(); ++i) {
-    double time = stages[i].getTime() + extra[i].first + extra[i].second;
+    const StageCost &stage = stages[i];
+    bool isSame =
+        i > 0 && stage.isLike(stages[i - 1]) && counts[i] == counts[i - 1];
+    exposed[i] =
+        isSame ? exposed[i - 1] : getDataExposure(layout, stage, counts[i]);
+    result.data = std::max(result.data, exposed[i].each * microBatches);
+    double time = stage.getTime() + exposed[i].forward + exposed[i].backward;
     if (time > slowest) {
       slowest = time;
       worst = i;
     }
   }
-  times.resize(chunks.size());
-  for (size_t i = 0; i != chunks.size(); ++i) {
-    const StageCost &chunk = chunks[i];
-    size_t at = size_t(shape.getStage(int64_t(i)));
-    const StageCost &stage = stages[at];
-    double more = stage.backward > 0
-                      ? extra[at].second * chunk.backward / stage.backward
-                      : 0;
-    times[i].forward =
-        chunk.forward + (stage.forward > 0
-                             ? extra[at].first * chunk.forward / stage.forward
-                             : 0);
-    times[i].backwardInput = chunk.backward - chunk.weight + more;
-    times[i].backwardWeight = chunk.weight;
-  }
+  setTimes(shape);
   double hop = getSend(layout) * profile.dataOverlap;
   played &= hop == send;
   send = hop;
-
-  // The optimizer: gradient, master weight and moments read, all but the
-  // gradient written, and the norm's pass over the gradient.
-  double sharded = layout.zero >= 1 ? double(layout.getShards()) : 1;
-  double expertSharded = layout.zero >= 1 ? double(layout.getExpertRanks()) : 1;
-  double updated = 0;
-  for (const StageCost &each : stages)
-    updated = std::max(updated, each.denseParameters / sharded +
-                                    each.expertParameters / expertSharded);
-  result.optimizer =
-      getStreamTime(machine.device, updated * work.getOptimizerTraffic());
+  result.optimizer = getOptimizerTime(layout);
 
   // No stage takes less than its own work. Before it begins, the stages before
   // it go forward; after it ends, they go back, and the first one reduces.
   double before = 0, after = 0, least = 0;
   for (size_t i = 0; i != stages.size(); ++i) {
-    own =
-        (stages[i].getTime() + extra[i].first + extra[i].second) * microBatches;
-    least = std::max(least, own + before + dataExposed[i]);
+    own = (stages[i].getTime() + exposed[i].forward + exposed[i].backward) *
+          microBatches;
+    least = std::max(least, own + before + exposed[i].once);
     if (shape.splitsBackward())
       continue;
-    least = std::max(least, own + before + after + dataExposed[0]);
+    least = std::max(least, own + before + after + exposed[0].once);
     before += times[i].forward + send;
     after += times[i].getBackward() + send;
   }
@@ -567,8 +568,8 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   // A batch that does not divide ends in part of a micro-batch.
   double part = microBatches / double(shape.microBatches);
   // Only ZeRO 2 and 3 change what a stage does for a micro-batch.
-  bool same = llvm::all_of(extra, [](const auto &each) {
-    return each.first == 0 && each.second == 0;
+  bool same = llvm::all_of(exposed, [](const DataExposure &each) {
+    return each.forward == 0 && each.backward == 0;
   });
   if (!played || !same)
     pipeline.getSeconds(shape, times, send, starts, ends);
@@ -578,7 +579,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
     double start = shape.splitsBackward() ? starts[i] : 0;
     double ran = part * (ends[i] - start);
     busy = std::max(busy, ran);
-    end = std::max(end, ran + dataExposed[i]);
+    end = std::max(end, ran + exposed[i].once);
   }
 
   const StageCost &stage = stages[worst];

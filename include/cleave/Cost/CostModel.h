@@ -334,6 +334,17 @@ private:
   /// Seconds of a sum of gradients over the groups of ZeRO, whose copies they
   /// are.
   double getCopyTime(const TrainLayout &layout, const StageCost &stage) const;
+  /// Seconds that collectives over the data-parallel ranks add to a stage: once
+  /// a step, and to each forward and backward pass; `each` is what of the
+  /// latter two is communication and not copies.
+  struct DataExposure {
+    double once = 0, forward = 0, backward = 0, each = 0;
+  };
+  DataExposure getDataExposure(const TrainLayout &layout,
+                               const StageCost &stage, int64_t blocks) const;
+  double getOptimizerTime(const TrainLayout &layout) const;
+  /// Fills `times` from `chunks` and `exposed`.
+  void setTimes(const PipelineShape &shape);
   int64_t getMicroBatches(const TrainLayout &layout) const;
   PipelineShape getShape(const TrainLayout &layout) const;
   class BlockPricer;
@@ -379,8 +390,8 @@ private:
   std::vector<int64_t> counts;           ///< blocks of a device
   std::vector<StageTimes> times;
   double send = 0;
-  std::vector<std::pair<double, double>> extra; ///< ZeRO 3, both ways
-  std::vector<double> dataExposed, kept, starts, ends;
+  std::vector<DataExposure> exposed; ///< by stage
+  std::vector<double> kept, starts, ends;
   std::vector<double> inFlight; ///< bytes of activations, by stage
   bool played = false;          ///< `ends` are of what was built
 };
