@@ -52,20 +52,23 @@ double CostModel::sum(BlockRange blocks, const KindCosts &costs,
   return sum;
 }
 
-double CostModel::addData(double own, double microBatches,
-                          DataFloor data) const {
+double CostModel::addData(double own, double microBatches, DataFloor data,
+                          double window) const {
   // What runs beside compute slows it down.
-  auto add = [&](double own, double data) {
-    return own + data -
-           (1 - profile.overlapSlowdown) *
-               std::min(data * profile.dataOverlap, own);
-  };
   auto get = [&](double own) {
-    return add(own, data.each) * microBatches + add(own, data.once) - own;
+    auto add = [&](double data, double window) {
+      return data - (1 - profile.overlapSlowdown) *
+                        std::min(data * profile.dataOverlap, window);
+    };
+    return (own + add(data.each, own)) * microBatches +
+           add(data.once, own * window);
   };
-  // Where both hide more, more compute may take less.
-  double most = std::min(data.each, data.once) * profile.dataOverlap;
-  return own < most ? std::min(get(own), get(most)) : get(own);
+  // Where more of it hides, more compute may take less, up to where all does.
+  double least = get(own);
+  for (double most : {data.each, data.once / window})
+    if (own < most * profile.dataOverlap)
+      least = std::min(least, get(most * profile.dataOverlap));
+  return least;
 }
 
 double CostModel::getTimeBound(const TrainLayout &layout) {
@@ -84,9 +87,9 @@ double CostModel::getTimeBound(const TrainLayout &layout,
   double least = infinity, trip = sum.getTime() - sum.weight;
   double sends = 2 * double((layout.pp - 1) * layout.virtualStages);
   for (const DataFloor &data : floors)
-    least =
-        std::min(least, std::max(addData(most.getTime(), microBatches, data),
-                                 trip + sends * data.send));
+    least = std::min(least, std::max(addData(most.getTime(), microBatches, data,
+                                             /*window=*/double(layout.pp)),
+                                     trip + sends * data.send));
   least = std::max(least, mean * microBatches);
   double updated = (sum.denseParameters / double(layout.dp * layout.cp) +
                     sum.expertParameters / double(layout.getExpertRanks())) /
@@ -162,6 +165,8 @@ BusyFloor CostModel::getBusyFloor(const TrainLayout &layout) {
   BusyFloor floor;
   floor.microBatches =
       double(work.globalBatch) / double(layout.dp * layout.microBatch);
+  if (layout.schedule == Schedule::Interleaved)
+    floor.window = double(layout.pp);
   for (const DeviceBlocks &device : pipeline.devices) {
     double own = 0;
     int64_t count = 0;
@@ -201,7 +206,8 @@ BusyFloor CostModel::getBusyFloor(const TrainLayout &layout) {
 double CostModel::getBusyBound(const BusyFloor &floor,
                                const DataFloor &data) const {
   double seconds =
-      std::max(floor.longest, addData(floor.most, floor.microBatches, data));
+      std::max(floor.longest,
+               addData(floor.most, floor.microBatches, data, floor.window));
   for (auto [computes, sends] : floor.trips)
     seconds = std::max(seconds, computes + sends * data.send);
   return (1 - 1e-9) * (seconds + profile.hostPerStep);

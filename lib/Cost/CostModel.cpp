@@ -444,22 +444,33 @@ CostModel::DataExposure CostModel::getDataExposure(const TrainLayout &layout,
                                                    const StageCost &stage,
                                                    int64_t blocks) const {
   double share = profile.dataOverlap, slow = profile.overlapSlowdown;
-  // The first block's gather and the last one's scatter hide behind nothing.
   double buckets = double(std::max<int64_t>(blocks, 1));
-  double inner = 1 - 1 / buckets;
+  // Once a step, a chunk's collectives hide behind its own last pass, but for
+  // the first block's gather and the last one's scatter; of interleaved stages
+  // also behind the p passes of each chunk between it and the step's end.
+  bool turns = layout.schedule == Schedule::Interleaved;
+  double chunks = turns ? double(layout.virtualStages) : 1;
+  double group = double(std::min(layout.pp, getMicroBatches(layout)));
+  double own = std::max(0., 1 - chunks / buckets) / chunks;
+  double others = 1 - 1 / chunks;
+  auto hideOnce = [&](double communication, double pass) {
+    double window = std::min(pass * (own + others * group),
+                             pass * own + others * communication);
+    return overlap(communication, window, share, slow);
+  };
   auto [gradients, parameters] = getDataTimes(layout, stage);
   DataExposure result;
   double left = 0; // of the last backward pass, with nothing beside it
   if (layout.zero == 2 && getMicroBatches(layout) > 1) {
     // To stay split, gradients are reduced after each micro-batch.
-    Overlapped front = overlap(parameters, stage.forward * inner, share, slow);
+    Overlapped front = hideOnce(parameters, stage.forward);
     Overlapped back = overlap(gradients, stage.backward, share, slow);
     result.backward = result.each = back.exposed + back.slowdown;
     result.once = gradients / buckets * share + front.exposed + front.slowdown;
     left = back.left;
   } else if (layout.zero < 3) {
-    Overlapped back = overlap(gradients, stage.backward * inner, share, slow);
-    Overlapped front = overlap(parameters, stage.forward * inner, share, slow);
+    Overlapped back = hideOnce(gradients, stage.backward);
+    Overlapped front = hideOnce(parameters, stage.forward);
     result.once = back.exposed + front.exposed + back.slowdown + front.slowdown;
     left = back.left;
   } else {

@@ -105,6 +105,7 @@ struct DataFloor {
 /// of axes are.
 struct BusyFloor {
   double microBatches = 0;
+  double window = 1; ///< micro-batches that collectives of the step hide behind
   double longest = 0; ///< s of any device, sends left out
   double most = 0;    ///< s for a micro-batch of the one with the most blocks
   /// Ways of micro-batches through the stages: s, and sends on the way.
@@ -271,7 +272,9 @@ private:
 
   /// Seconds that a device computes and communicates in a step, if its own
   /// time for a micro-batch is `own` or more.
-  double addData(double own, double microBatches, DataFloor data) const;
+  /// What is once a step hides behind no more than `window` micro-batches.
+  double addData(double own, double microBatches, DataFloor data,
+                 double window) const;
   Cut getCut(const Block &block, const TrainLayout &layout,
              Recompute recompute) const;
   const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,

@@ -1,6 +1,7 @@
 //===- StepTest.cpp - Worked examples of a step's time and memory ---------===//
 #include "cleave/Cost/CostModel.h"
 #include "gtest/gtest.h"
+#include <algorithm>
 
 using namespace cleave;
 
@@ -177,6 +178,36 @@ TEST(StepTest, RecomputingMoreKeepsLess) {
   }
   EXPECT_LT(last.step, full.step);
   EXPECT_GT(last.memory.activations, full.memory.activations);
+}
+
+/// Gradients hide behind the last backward pass, but for one block's; of 3
+/// interleaved chunks of 4 blocks also behind 8 passes of each chunk that
+/// follows, and then no more than a third waits for the last chunk's own.
+TEST(StepTest, InterleavedStagesHideMore) {
+  Example example;
+  example.profile.overlapSlowdown = 0;
+  for (double bandwidth : {200e9, 25e9, 2e9, 1e8}) {
+    example.machine.levels.back().link.setBandwidth(bandwidth);
+    auto get = [&](Schedule schedule, int64_t chunks, double overlap) {
+      example.layout.schedule = schedule;
+      example.layout.virtualStages = chunks;
+      example.profile.dataOverlap = overlap;
+      return CostModel(example.model, example.machine, example.work,
+                       example.profile)
+          .getPipelineStep(example.layout);
+    };
+    constexpr size_t stage = 3; // without embedding and head
+    double all = get(Schedule::OneFOneB, 1, 0).data[stage];
+    PipelineStep plain = get(Schedule::OneFOneB, 1, 1);
+    double pass = plain.times[stage].getBackward();
+    EXPECT_NEAR(plain.data[stage], std::max(0., all - pass * 11 / 12),
+                1e-9 * all);
+    double most = pass * (1. / 4 + 8 * 2. / 3);
+    double expected = std::max({0., all - most, all / 3 - pass / 4});
+    EXPECT_NEAR(get(Schedule::Interleaved, 3, 1).data[stage], expected,
+                1e-9 * all)
+        << bandwidth;
+  }
 }
 
 /// A step shorter than its launches takes as long as these.
