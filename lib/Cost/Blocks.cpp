@@ -306,8 +306,7 @@ private:
     double routed = block.getExpertParameters(costs.model.hidden);
     cost.denseParameters =
         (block.getParameters(costs.model.hidden) - routed) / double(cut.tp);
-    if (block.isSparse())
-      cost.expertParameters = routed / double(cut.ep) / double(cut.expertTp);
+    cost.expertParameters = routed / double(cut.ep) / double(cut.expertTp);
     // A product adds a micro-batch's gradient to what earlier ones left: bytes
     // that take time where they exceed its arithmetic.
     double accumulated = getStreamTime(

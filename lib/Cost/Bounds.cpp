@@ -79,8 +79,7 @@ double CostModel::getTimeBound(const TrainLayout &layout,
                                llvm::ArrayRef<DataFloor> floors) {
   getKindCosts(layout, Recompute::None);
   const StageCost &sum = whole;
-  double microBatches =
-      double(work.globalBatch) / double(layout.dp * layout.microBatch);
+  double microBatches = getPartialMicroBatches(layout);
   // Some device computes as much as the mean does, and one has the most blocks
   // of a kind.
   double mean = sum.getTime() / double(layout.pp);
@@ -163,8 +162,7 @@ BusyFloor CostModel::getBusyFloor(const TrainLayout &layout) {
   bool splits = PipelineShape{.schedule = layout.schedule}.splitsBackward();
   int64_t again = getBlocksAgain(layout);
   BusyFloor floor;
-  floor.microBatches =
-      double(work.globalBatch) / double(layout.dp * layout.microBatch);
+  floor.microBatches = getPartialMicroBatches(layout);
   if (layout.schedule == Schedule::Interleaved)
     floor.window = double(layout.pp);
   for (const DeviceBlocks &device : pipeline.devices) {
@@ -270,8 +268,7 @@ MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
 
 double CostModel::getScheduleBound(const TrainLayout &layout) {
   buildStages(layout);
-  double microBatches =
-      double(work.globalBatch) / double(layout.dp * layout.microBatch);
+  double microBatches = getPartialMicroBatches(layout);
   bool splits = PipelineShape{.schedule = layout.schedule}.splitsBackward();
   double hop = getSend(layout) * profile.dataOverlap, around = 0, least = 0;
   for (size_t i = 0; i != stages.size(); ++i) {

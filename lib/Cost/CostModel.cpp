@@ -411,6 +411,10 @@ int64_t CostModel::getMicroBatches(const TrainLayout &layout) const {
                            1);
 }
 
+double CostModel::getPartialMicroBatches(const TrainLayout &layout) const {
+  return double(work.globalBatch) / double(layout.dp * layout.microBatch);
+}
+
 CostModel::DataTimes CostModel::getDataTimes(const TrainLayout &layout,
                                              const StageCost &stage) const {
   Group dense = layout.getRankGroup(layout.getShards(), layout.tp);
@@ -528,8 +532,7 @@ void CostModel::setTimes(const PipelineShape &shape) {
 std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
                                             double seconds) {
   PipelineShape shape = getShape(layout);
-  double microBatches =
-      double(work.globalBatch) / double(layout.dp * layout.microBatch);
+  double microBatches = getPartialMicroBatches(layout);
   buildStages(layout);
   double own = 0;
   for (const StageCost &stage : stages)

@@ -158,10 +158,15 @@ double CollectiveCurve::getBandwidth(int64_t ranks) const {
 }
 
 void Link::setBandwidth(double to) {
+  scaleBandwidth(to / bandwidth);
+  bandwidth = to; // to the last bit
+}
+
+void Link::scaleBandwidth(double factor) {
+  bandwidth *= factor;
   for (CollectiveCurve &curve : collectives)
     for (auto &[ranks, rate] : curve.bandwidth)
-      rate *= to / bandwidth;
-  bandwidth = to;
+      rate *= factor;
 }
 
 /// A whole file, read by `read`.

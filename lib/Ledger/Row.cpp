@@ -75,14 +75,6 @@ private:
 };
 } // namespace
 
-static void scaleLink(Link &link, double bandwidth) {
-  double factor = bandwidth / link.bandwidth;
-  link.bandwidth = bandwidth;
-  for (CollectiveCurve &curve : link.collectives)
-    for (auto &[ranks, rate] : curve.bandwidth)
-      rate *= factor;
-}
-
 static void readModel(RowReader &reader, LedgerRow &row) {
   Architecture &model = row.model;
   model.name = reader.getText("model");
@@ -317,8 +309,8 @@ static void readMachine(RowReader &reader, LedgerRow &row, llvm::Error &error) {
     inner.size = perNode;
   double gigabits = getNodeGigabits(reader.getText("interconnect"), perNode);
   if (gigabits > 0)
-    scaleLink(row.machine.levels.back().link,
-              gigabits * 1e9 / 8 / double(perNode));
+    row.machine.levels.back().link.setBandwidth(gigabits * 1e9 / 8 /
+                                                double(perNode));
 }
 
 llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,

@@ -14,17 +14,10 @@
 
 using namespace cleave;
 
-static void scaleLink(Link &link, double factor) {
-  link.bandwidth *= factor;
-  for (CollectiveCurve &curve : link.collectives)
-    for (auto &[ranks, bandwidth] : curve.bandwidth)
-      bandwidth *= factor;
-}
-
 /// Makes every message free.
 static void removeCosts(Link &link) {
   // Not infinity: bandwidths are interpolated.
-  scaleLink(link, 1e30);
+  link.scaleBandwidth(1e30);
   link.latency = 0;
   for (CollectiveCurve &curve : link.collectives)
     curve.startup = curve.startupPerRank = curve.treeStartup = curve.pipeline =
@@ -77,7 +70,7 @@ static void relax(const PlanContext &context, Explanation &explanation) {
   for (size_t level : getLevels(context.machine)) {
     Machine machine = context.machine;
     Link &link = machine.levels[level].link;
-    scaleLink(link, 2);
+    link.scaleBandwidth(2);
     add(link.name + " x 2", machine, request, 1);
   }
   Machine free = context.machine;
@@ -102,7 +95,7 @@ static void slowDown(const PlanContext &context, Explanation &explanation) {
   for (size_t level : getLevels(context.machine)) {
     Machine machine = context.machine;
     Link &link = machine.levels[level].link;
-    scaleLink(link, 0.8);
+    link.scaleBandwidth(0.8);
     const SearchRequest &request = context.request;
     CostModel costs(context.model, machine, request.work, request.profile);
     Candidate kept{explanation.plan.layout,

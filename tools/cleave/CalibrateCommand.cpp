@@ -99,6 +99,11 @@ measureRanks(llvm::ArrayRef<int> counts) {
   return samples;
 }
 
+static double getMedian(std::vector<double> values) {
+  llvm::sort(values);
+  return values[values.size() / 2];
+}
+
 namespace {
 /// Rounds of the same measurements, some seconds apart: what disturbs a machine
 /// for a while is in few of them.
@@ -118,8 +123,7 @@ public:
       std::vector<double> seconds;
       for (const std::vector<Sample> &round : rounds)
         seconds.push_back(round[i].seconds);
-      llvm::sort(seconds);
-      medians[i].seconds = seconds[seconds.size() / 2];
+      medians[i].seconds = getMedian(std::move(seconds));
     }
     return medians;
   }
@@ -139,11 +143,6 @@ struct KernelRounds {
     products[0].add(tool::measureMatmuls(DType::F32, cores));
     products[1].add(tool::measureMatmuls(DType::BF16, cores));
     attention.add(tool::measureAttention(cores));
-  }
-  double getStream() const {
-    std::vector<double> sorted = streams;
-    llvm::sort(sorted);
-    return sorted[sorted.size() / 2];
   }
 };
 } // namespace
@@ -182,7 +181,7 @@ static int runCalibrate(const CalibrateFlags &flags) {
     say(llvm::formatv("round       {0} of {1}", round, numRounds));
     kernels.measure(cores);
   }
-  device.memoryBandwidth = kernels.getStream();
+  device.memoryBandwidth = getMedian(kernels.streams);
   say(llvm::formatv("memory      {0:F1} GB/s", device.memoryBandwidth / 1e9));
   double peak = double(cores) * runtime::measureCorePeakGflops() * 1e9;
   json::Object matrix;

@@ -349,6 +349,8 @@ private:
   /// Fills `times` from `chunks` and `exposed`.
   void setTimes(const PipelineShape &shape);
   int64_t getMicroBatches(const TrainLayout &layout) const;
+  /// The same, if a batch that does not divide ends in part of one.
+  double getPartialMicroBatches(const TrainLayout &layout) const;
   PipelineShape getShape(const TrainLayout &layout) const;
   class BlockPricer;
   BlockCost computeBlock(const Cut &cut) const;

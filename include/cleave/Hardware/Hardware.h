@@ -98,6 +98,7 @@ struct Link {
   }
   /// Scales the curves with it.
   void setBandwidth(double to);
+  void scaleBandwidth(double factor);
 };
 
 /// Reads a device or link description (docs/formats.md). Errors name the file,
