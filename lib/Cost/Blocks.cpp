@@ -11,6 +11,7 @@
 #include "cleave/Cost/CostModel.h"
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 using namespace cleave;
 
@@ -94,6 +95,14 @@ private:
            cut.recomputedModules & module;
   }
 
+  /// Several weights that read the stream.
+  double addProjection(llvm::ArrayRef<double> outs) {
+    return profile.fusedProjections
+               ? kernels.addLinear(
+                     tokens, std::accumulate(outs.begin(), outs.end(), 0.), h)
+               : kernels.addLinears(tokens, outs, h);
+  }
+
   /// Queries, keys and values, of latent ranks or straight from the stream,
   /// and their rotation.
   void addProjections() {
@@ -113,7 +122,7 @@ private:
         cost.activations -=
             tokens * (queries + keysAndValues) * activationBytes;
     } else {
-      kernels.addLinear(tokens, queries + keysAndValues, h);
+      addProjection({queries, keysAndValues / 2, keysAndValues / 2});
     }
     cost.activations += tokens * (queries + keysAndValues) * activationBytes;
     outputs += tokens * (queries + keysAndValues);
@@ -169,7 +178,8 @@ private:
     double width =
         divide(block.isSparse() ? block.sharedFfn : block.ffn, cut.tp);
     double activated = tokens * width * activationBytes;
-    double up = kernels.addLinear(tokens, matrices * width, h);
+    double up = block.gated ? addProjection({width, width})
+                            : kernels.addLinear(tokens, width, h);
     double activation = kernels.addPasses(getActivationPasses(block.gated),
                                           activated * traffic);
     double down = kernels.addLinear(tokens, h, width);
@@ -233,7 +243,8 @@ private:
       cost.activations += 2 * outer * h; // a byte for each element of a mask
   }
 
-  /// Over tp: two regions in a block.
+  /// Over tp: two regions in a block, each with a copy of what is gathered and
+  /// of what is scattered if the sequence is not first.
   void addTensorExchange() {
     double full = tokens * h * activationBytes;
     Group tensor{cut.tp, 1};
@@ -244,6 +255,8 @@ private:
                         ? getTime(CollectiveKind::AllGather) +
                               getTime(CollectiveKind::ReduceScatter)
                         : getTime(CollectiveKind::AllReduce);
+    if (!profile.sequenceFirst && cut.sequenceParallel && cut.microBatch > 1)
+      region += 2 * getStreamTime(device, 2 * full);
     cost.tensorForward = cost.tensorBackward = 2 * region;
   }
 

@@ -4,6 +4,8 @@
 
 #include "cleave/Cost/Kernels.h"
 #include "cleave/Cost/Work.h"
+#include "llvm/ADT/ArrayRef.h"
+#include <numeric>
 
 namespace cleave {
 
@@ -19,12 +21,18 @@ struct KernelSum {
 
   /// x [rows, in] -> [rows, out] and its two gradients.
   double addLinear(double rows, double out, double in) {
-    double time = getMatmulTime(device, dtype, rows, out, in) / rate;
-    forward += time;
-    linear += time;
-    backwardInput += getMatmulTime(device, dtype, rows, in, out) / rate;
-    backwardWeight += getMatmulTime(device, dtype, out, in, rows) / rate;
     addCasts(rows * in, rows * out);
+    return addProduct(rows, out, in);
+  }
+  /// The same of several weights that read one x, each by a product of its own;
+  /// the sum of their gradients of x reads each but one once more.
+  double addLinears(double rows, llvm::ArrayRef<double> outs, double in) {
+    double time = 0;
+    for (double out : outs)
+      time += addProduct(rows, out, in);
+    addCasts(rows * in, rows * std::accumulate(outs.begin(), outs.end(), 0.));
+    backwardInput += getStreamTime(device, double(outs.size() - 1) * rows * in *
+                                               getBytes(DType::BF16));
     return time;
   }
   /// Pointwise or row kernels that move these bytes.
@@ -40,6 +48,14 @@ struct KernelSum {
   }
 
 private:
+  double addProduct(double rows, double out, double in) {
+    double time = getMatmulTime(device, dtype, rows, out, in) / rate;
+    forward += time;
+    linear += time;
+    backwardInput += getMatmulTime(device, dtype, rows, in, out) / rate;
+    backwardWeight += getMatmulTime(device, dtype, out, in, rows) / rate;
+    return time;
+  }
   /// Below bf16, operands are quantized in two layouts, since products for
   /// gradients read them transposed. Kernels that write an input anyway write
   /// these; output gradients are read and cast. Weights are once a step.

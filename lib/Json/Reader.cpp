@@ -72,6 +72,14 @@ std::string JsonReader::getString(const json::Object &in, llvm::StringRef key,
   return text.str();
 }
 
+bool JsonReader::getFlag(const json::Object &in, llvm::StringRef key,
+                         const std::string &path, bool absent) {
+  const json::Value *value = in.get(key);
+  if (value && !value->getAsBoolean())
+    fail(path + key, "true or false", value);
+  return value ? value->getAsBoolean().value_or(absent) : absent;
+}
+
 int64_t JsonReader::getCount(const json::Object &in, llvm::StringRef key,
                              const std::string &path, int64_t least,
                              int64_t most, std::optional<int64_t> absent) {

@@ -42,13 +42,18 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
       {"rank_skew", profile.rankSkew, 1},
       {"allocator_gaps", profile.allocatorGaps, 1},
       {"scattered_gaps", profile.scatteredGaps, 1}};
-  std::vector<llvm::StringRef> keys = {"why", "match", "attention"};
+  std::vector<llvm::StringRef> keys = {"why", "match", "attention",
+                                       "fused_projections", "sequence_first"};
   for (const Constant &constant : constants)
     keys.push_back(constant.key);
   JsonReader reader(file);
   reader.checkKeys(object, "", keys);
   reader.getString(object, "why", "");
   profile.attention = reader.getString(object, "attention", "");
+  profile.fusedProjections =
+      reader.getFlag(object, "fused_projections", "", profile.fusedProjections);
+  profile.sequenceFirst =
+      reader.getFlag(object, "sequence_first", "", profile.sequenceFirst);
   for (const Constant &constant : constants)
     constant.value = reader.getNumber(object, constant.key, "", 0,
                                       constant.most, constant.value);

@@ -34,6 +34,8 @@ public:
                                       const std::string &path);
   std::string getString(const llvm::json::Object &in, llvm::StringRef key,
                         const std::string &path);
+  bool getFlag(const llvm::json::Object &in, llvm::StringRef key,
+               const std::string &path, bool absent);
   /// A whole number in [least, most]; `absent` where there is no such key.
   int64_t getCount(const llvm::json::Object &in, llvm::StringRef key,
                    const std::string &path, int64_t least, int64_t most,

@@ -210,6 +210,64 @@ TEST(StepTest, InterleavedStagesHideMore) {
   }
 }
 
+/// Queries, keys and values of 4096 channels each, and the two halves of a
+/// gated MLP's way up: five products instead of two, and three gradients of the
+/// stream more to read.
+TEST(StepTest, SeparateProjections) {
+  Example example;
+  example.layout = TrainLayout();
+  example.work = {1024, 1, DType::BF16};
+  example.profile.gradientBytes = 0; // whose sum mixes with the products
+  double forward[2], backward[2];
+  for (bool fused : {false, true})
+    for (int64_t layers : {1, 2}) {
+      example.model = makeGPT(4096, 32, layers);
+      example.model.blocks[0].block.gated = true;
+      example.profile.fusedProjections = fused;
+      StageTimes times = CostModel(example.model, example.machine, example.work,
+                                   example.profile)
+                             .getPipelineStep(example.layout)
+                             .times[0];
+      forward[fused] = times.forward - (layers == 2 ? forward[fused] : 0);
+      backward[fused] =
+          times.getBackward() - (layers == 2 ? backward[fused] : 0);
+    }
+  const Device &device = example.machine.device;
+  auto get = [&](double m, double n, double k) {
+    return getMatmulTime(device, DType::BF16, m, n, k) /
+           example.profile.matrixRate;
+  };
+  double ways = 3 * get(1024, 4096, 4096) + 2 * get(1024, 16384, 4096) -
+                get(1024, 12288, 4096) - get(1024, 32768, 4096);
+  EXPECT_NEAR(forward[0] - forward[1], ways, 1e-9 * forward[1]);
+  double back = 3 * get(1024, 4096, 4096) + 2 * get(1024, 4096, 16384) -
+                get(1024, 4096, 12288) - get(1024, 4096, 32768) +
+                3 * get(4096, 4096, 1024) + 2 * get(16384, 4096, 1024) -
+                get(12288, 4096, 1024) - get(32768, 4096, 1024) +
+                getStreamTime(device, 3. * 1024 * 4096 * 2);
+  EXPECT_NEAR(backward[0] - backward[1], back, 1e-9 * backward[1]);
+}
+
+/// Of several samples, sequence second, each of a block's four collectives each
+/// way comes with a copy of s b h elements of 2 bytes, read and written.
+TEST(StepTest, CopiesBesideCollectivesOfSequences) {
+  Example example;
+  example.layout.sequenceParallel = true;
+  for (int64_t samples : {1, 4}) {
+    example.layout.microBatch = samples;
+    double seconds[2];
+    for (bool first : {false, true}) {
+      example.profile.sequenceFirst = first;
+      seconds[first] = example.price().tensor;
+    }
+    double copy = getStreamTime(example.machine.device,
+                                2. * 2 * 2048 * double(samples) * 12288);
+    // 12 blocks of a stage, 8 samples of a step.
+    double expected = samples == 1 ? 0 : 8. / double(samples) * 12 * 8 * copy;
+    EXPECT_NEAR(seconds[0] - seconds[1], expected, 1e-9 * seconds[1]);
+  }
+}
+
 /// A step shorter than its launches takes as long as these.
 TEST(StepTest, HostBindsSmallBlocks) {
   Example example;

@@ -109,6 +109,8 @@ TEST(Search, EqualsBruteForce) {
     request.profile.dataOverlap = double(pick({0, 1, 2})) / 2;
     request.profile.overlapSlowdown = double(pick({0, 12, 50})) / 100;
     request.profile.scatteredGaps = double(pick({0, 10})) / 100;
+    request.profile.fusedProjections = random() % 2;
+    request.profile.sequenceFirst = random() % 2;
     if (random() % 2)
       request.memoryLimit = 1e9 * double(pick({1, 2, 4, 8, 16}));
     if (random() % 3 == 0)
