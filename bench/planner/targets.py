@@ -22,7 +22,7 @@ import sys
 ROOT = os.path.normpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 CONFIGS = os.path.join(ROOT, "test", "data", "configs")
 RUNS = os.path.join(ROOT, "test", "data", "runs")
-UNSEEN = ["held_out_runs.json", "blind_runs.json"]
+UNSEEN = ["held_out_runs.json", "blind_runs.json", "third_runs.json"]
 SINGLE_NODE = "vTrain ground truth (single node)"
 MULTI_NODE = "vTrain ground truth (multi-node)"
 

@@ -1,4 +1,5 @@
 //===- Profiles.cpp - What is known of the software of a run --------------===//
+#include "Words.h"
 #include "cleave/Catalog/Catalog.h"
 #include "cleave/Json/Json.h"
 #include "cleave/Json/Reader.h"
@@ -90,13 +91,10 @@ static bool matches(const json::Object &match, const json::Object &row) {
     if (size_t off = text.find("FSDP=0"); off != std::string::npos)
       text.erase(off, 6);
     const json::Array *any = entry.second.getAsArray();
-    if (!any ||
-        wants != llvm::any_of(*any, [&](const json::Value &each) {
-          llvm::StringRef wanted = *each.getAsString();
-          return wanted.empty()
-                     ? text.empty()
-                     : llvm::StringRef(text).contains_insensitive(wanted);
-        }))
+    if (!any || wants != llvm::any_of(*any, [&](const json::Value &each) {
+                  llvm::StringRef wanted = *each.getAsString();
+                  return wanted.empty() ? text.empty() : hasName(text, wanted);
+                }))
       return false;
   }
   return true;

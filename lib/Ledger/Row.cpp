@@ -32,6 +32,15 @@ public:
     return "";
   }
 
+  /// A text, or what a switch or a number would be as one.
+  std::string getWords(llvm::StringRef key) {
+    if (std::optional<bool> flag = object.getBoolean(key))
+      return *flag ? "true" : "false";
+    if (std::optional<int64_t> number = object.getInteger(key))
+      return std::to_string(*number);
+    return getText(key);
+  }
+
   /// 0 if absent; positive otherwise.
   double getNumber(llvm::StringRef key) {
     if (!has(key))
@@ -75,6 +84,35 @@ private:
 };
 } // namespace
 
+/// The width of what all tokens pass: "2 shared experts", of routed experts'
+/// width, or "1 shared expert of width 20480".
+static int64_t getSharedWidth(llvm::StringRef notes, int64_t expertWidth) {
+  size_t at = notes.find_insensitive("shared expert");
+  if (at == llvm::StringRef::npos)
+    return 0;
+  llvm::StringRef before = notes.take_front(at).rtrim();
+  llvm::StringRef count =
+      before.drop_front(before.find_last_not_of("0123456789") + 1);
+  int64_t shared = 1;
+  count.getAsInteger(10, shared);
+  llvm::StringRef after = notes.drop_front(at).split(';').first;
+  int64_t width = getNumberAfter(after, "width");
+  return shared * (width > 0 ? width : expertWidth);
+}
+
+/// Samples of a step, stated or of micro-batches; 0 if neither.
+static int64_t readGlobalBatch(RowReader &reader) {
+  if (reader.has("gbs") || !reader.has("mbs") || !reader.has("ga"))
+    return reader.getCount("gbs", 0);
+  int64_t inner = reader.getCount("tp", 1) * reader.getCount("cp", 1) *
+                  reader.getCount("pp", 1, 1 << 14);
+  int64_t ranks = std::max<int64_t>(reader.getCount("num_gpus", 1) / inner, 1);
+  constexpr int64_t most = 1 << 24;
+  int64_t each =
+      std::min(reader.getCount("mbs", 1) * reader.getCount("ga", 1), most);
+  return std::min(each * ranks, most);
+}
+
 static void readModel(RowReader &reader, LedgerRow &row) {
   Architecture &model = row.model;
   model.name = reader.getText("model");
@@ -107,13 +145,7 @@ static void readModel(RowReader &reader, LedgerRow &row) {
   sparse.expertsPerToken = reader.getCount("topk", 1);
   sparse.expertFfn = reader.getCount("moe_ffn", 0);
   sparse.ffn = 0;
-  if (says(notes, "shared expert")) {
-    size_t at = llvm::StringRef(notes).find("shared expert");
-    llvm::StringRef before = llvm::StringRef(notes).take_front(at).rtrim();
-    int64_t shared = 1;
-    before.take_back(1).getAsInteger(10, shared);
-    sparse.sharedFfn = shared * sparse.expertFfn;
-  }
+  sparse.sharedFfn = getSharedWidth(notes, sparse.expertFfn);
   if (says(notes, "every 2nd layer")) {
     for (int64_t i = 0; i < layers; i += 2) {
       model.blocks.push_back({dense, 1});
@@ -140,13 +172,12 @@ static void readModel(RowReader &reader, LedgerRow &row) {
 
 /// ZeRO's stage and the ranks that share a copy; false if the text says no
 /// stage that is known.
-static bool readZero(llvm::StringRef text, bool shardsByDefault,
-                     TrainLayout &layout, int64_t devicesPerNode) {
+static bool readZero(llvm::StringRef text, int usualStage, TrainLayout &layout,
+                     int64_t devicesPerNode) {
   std::optional<int> stage = getZeroStage(text);
   if (!stage)
     return false;
-  // Megatron-Core's recipes shard the optimizer unless they shard more.
-  layout.zero = text.empty() && shardsByDefault ? 1 : *stage;
+  layout.zero = text.empty() ? usualStage : *stage;
   if (layout.zero == 0)
     return true;
   for (llvm::StringRef word :
@@ -165,18 +196,18 @@ static bool readZero(llvm::StringRef text, bool shardsByDefault,
 static bool readRecompute(RowReader &reader, int64_t blocks,
                           TrainLayout &layout) {
   double share = 1; // of the blocks
-  std::string recompute = reader.getText("recompute");
+  std::string recompute = reader.getWords("recompute");
   llvm::StringRef text = recompute;
-  if (text.starts_with_insensitive("full"))
-    layout.recompute = Recompute::Full;
-  if (!text.starts_with_insensitive("selective"))
-    return text.empty() || text.starts_with_insensitive("full") ||
-           text.starts_with_insensitive("no");
-  layout.recompute = Recompute::Selective;
+  std::optional<Recompute> said = getRecompute(text);
+  if (!said)
+    return false;
+  layout.recompute = *said;
+  if (layout.recompute != Recompute::Selective)
+    return true;
   if (says(text, "every other layer")) {
     layout.recompute = Recompute::Full;
     share = 0.5;
-  } else if (says(text, "per-op")) {
+  } else if (says(text, "per-op") || says(text, "selective op")) {
     layout.recomputedModules = recomputeHalf;
   } else if (says(text, "maxtext")) {
     std::optional<unsigned> modules = getMaxTextModules(text);
@@ -233,18 +264,18 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
         row.work.globalBatch / (layout.dp * reader.getCount("ga", 1)), 1);
   // Megatron's sequence parallelism (May 2022) goes with tp since then, and so
   // on devices that came later.
-  std::string date = reader.getText("date");
-  bool recent = date.empty() ? row.machine.device.getMatrix(DType::FP8).peak > 0
-                             : date >= "2022-06";
+  std::string month = getMonth(reader.getText("date"));
+  bool recent = month.empty()
+                    ? row.machine.device.getMatrix(DType::FP8).peak > 0
+                    : month >= "2022-06";
   layout.sequenceParallel = layout.tp > 1 && reader.getFlag("sp", recent);
-  bool shardsByDefault = says(row.source, "Megatron-Bridge") ||
-                         says(row.source, "Megatron-Core") ||
-                         says(row.source, "NeMo");
+  std::string software = row.source + "\n" + reader.getText("software") + "\n" +
+                         reader.getText("framework");
   auto miss = [&](llvm::StringRef key) {
     if (row.missing.empty())
-      row.missing = (key + " \"" + reader.getText(key) + "\"").str();
+      row.missing = (key + " \"" + reader.getWords(key) + "\"").str();
   };
-  if (!readZero(reader.getText("zero"), shardsByDefault, layout,
+  if (!readZero(reader.getWords("zero"), getUsualZeroStage(software), layout,
                 row.machine.getDevicesPerNode()))
     miss("zero");
   // All of dp means all that share the weights, those of cp too.
@@ -268,11 +299,9 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
 /// The kernel that the run names, or its stack's usual one, if it was there at
 /// the time and the device has it; otherwise the newest that frameworks took
 /// without being asked.
-static std::string chooseAttention(RowReader &reader, const Profile &profile,
+static std::string chooseAttention(RowReader &reader, llvm::StringRef said,
+                                   const Profile &profile,
                                    const Device &device) {
-  std::string said = reader.getText("software") + "\n" +
-                     reader.getText("framework") + "\n" +
-                     reader.getText("notes");
   std::string date = reader.getText("date");
   auto exists = [&](llvm::StringRef kernel) {
     return device.attention.count(kernel.str()) > 0;
@@ -327,7 +356,10 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
       if (row.missing.empty() && !reader.has(key))
         row.missing = key.str();
   };
-  need({"layers", "hidden", "heads", "gbs", "num_gpus", "gpu"});
+  need({"layers", "hidden", "heads", "num_gpus", "gpu"});
+  int64_t globalBatch = readGlobalBatch(reader);
+  if (globalBatch == 0)
+    need({"gbs"});
   std::string notes = reader.getText("notes");
   int64_t seqLen = reader.getCount("seq_len", getNumberAfter(notes, "default"));
   if (seqLen == 0)
@@ -336,7 +368,8 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
     need({"ffn"});
   if (reader.has("experts"))
     need({"ep"});
-  // Without a pipeline a step is one micro-batch unless the row says more.
+  // Without a pipeline a step is one micro-batch unless the row says more; one
+  // that says nothing of pipelines may have any.
   if (!reader.has("ga") && (reader.getCount("pp", 1) > 1 || !reader.has("pp")))
     need({"mbs"});
 
@@ -348,7 +381,7 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
   llvm::consumeError(std::move(error));
   if (row.missing.empty()) {
     row.work.seqLen = seqLen;
-    row.work.globalBatch = reader.getCount("gbs", 0);
+    row.work.globalBatch = globalBatch;
     std::string precision = reader.getText("precision");
     std::optional<DType> type = getProductType(precision);
     if (!type)
@@ -365,8 +398,12 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
     if (!profile)
       return profile.takeError();
     row.profile = *profile;
+    std::string said = reader.getText("software") + "\n" +
+                       reader.getText("framework") + "\n" + notes;
     row.profile.attention =
-        chooseAttention(reader, row.profile, row.machine.device);
+        chooseAttention(reader, said, row.profile, row.machine.device);
+    if (!keepsLogits(said))
+      row.profile.logitBytes = 0;
   }
   row.group =
       llvm::formatv("{0}|{1}|{2}|{3}|{4}|{5}|{6}", row.source, row.model.name,

@@ -1,13 +1,27 @@
 //===- Words.cpp - What the free text of a published run says -------------===//
 #include "Words.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+#include <algorithm>
 #include <utility>
 
 using namespace cleave;
 
 bool cleave::says(llvm::StringRef text, llvm::StringRef word) {
   return text.contains_insensitive(word);
+}
+
+bool cleave::hasName(llvm::StringRef text, llvm::StringRef name) {
+  for (size_t at = text.find_insensitive(name); at != llvm::StringRef::npos;
+       at = text.find_insensitive(name, at + 1)) {
+    llvm::StringRef after = text.drop_front(at + name.size());
+    if (after.empty() || !llvm::isLower(after.front()) ||
+        !llvm::isAlpha(name.back()))
+      return true;
+  }
+  return false;
 }
 
 int64_t cleave::getNumberAfter(llvm::StringRef text, llvm::StringRef word) {
@@ -34,6 +48,12 @@ static bool saysNumber(llvm::StringRef text, llvm::StringRef word) {
   return false;
 }
 
+/// Whether an A100 is the one of 40 GB: its memory, or a cloud's machine.
+static bool hasSmallMemory(llvm::StringRef gpu) {
+  return saysNumber(gpu, "40") || says(gpu, "p4d.") ||
+         says(gpu, "a2-highgpu") || says(gpu, "ND96asr");
+}
+
 llvm::StringRef cleave::getPreset(llvm::StringRef gpu) {
   // A cap that is not stated cannot be priced, and cards in PCIe slots have
   // other clocks and links.
@@ -51,7 +71,7 @@ llvm::StringRef cleave::getPreset(llvm::StringRef gpu) {
     if (says(gpu, name)) {
       if (preset == "h100-sxm" && says(gpu, "HBM2e"))
         return "h100-96-hbm2e";
-      if (preset == "a100-80" && saysNumber(gpu, "40"))
+      if (preset == "a100-80" && hasSmallMemory(gpu))
         return "a100-40";
       return preset;
     }
@@ -111,21 +131,30 @@ findFirst(llvm::StringRef text,
 static constexpr llvm::StringRef cardNames[] = {
     "NIC", "HCA", "card", " link", "adapter", "rail", "port"};
 
-/// The count of network cards before what they are called, up to two words of
-/// which product it is between: "8 ConnectX-7 adapters"; 0 if there is none.
+/// The count of network cards in the words before what they are called, which
+/// may say their product and rate too: "8 ConnectX-7 adapters", "8 Mellanox 400
+/// Gbps HCAs"; 0 if there is none.
 static double getCards(llvm::StringRef text) {
+  // Of what else a number may be.
+  auto isOther = [](llvm::StringRef word) {
+    for (llvm::StringRef other : {"Gb", "Tb", "node", "GPU", "server", "host"})
+      if (word.starts_with_insensitive(other))
+        return true;
+    return false;
+  };
   for (llvm::StringRef name : cardNames) {
     size_t at = text.find_insensitive(name);
     if (at == llvm::StringRef::npos)
       continue;
-    llvm::StringRef words = text.take_front(at).rtrim();
-    for (int i = 0; i != 3 && !words.empty(); ++i) {
-      if (double cards = getCount(words); cards > 1)
+    llvm::StringRef clause = text.take_front(at);
+    clause = clause.drop_front(clause.find_last_of(",;:") + 1);
+    llvm::SmallVector<llvm::StringRef> words;
+    clause.split(words, ' ', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+    llvm::StringRef next;
+    for (llvm::StringRef word : llvm::reverse(words)) {
+      if (double cards = getCount(word); cards > 1 && !isOther(next))
         return cards;
-      size_t space = words.find_last_of(' ');
-      words = space == llvm::StringRef::npos ? "" : words.take_front(space);
-      if (llvm::StringRef(",;:").contains(words.take_back(1)))
-        break;
+      next = word;
     }
   }
   return 0;
@@ -170,9 +199,10 @@ double cleave::getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
   if (ofCards)
     if (double cards = getCount(before))
       return rate * cards;
-  bool ofCard = says(text, "per gpu") || says(text, "per NIC") ||
-                says(text, "per card") || says(text, "per port") ||
-                named != llvm::StringRef::npos;
+  bool ofCard = named != llvm::StringRef::npos;
+  for (llvm::StringRef each : {"per ", "each ", "a ", "/"})
+    for (llvm::StringRef what : {"gpu", "NIC", "card", "port"})
+      ofCard |= says(text, (each + what).str());
   return ofCard && !says(text, "per node") ? rate * double(devicesPerNode)
                                            : rate;
 }
@@ -182,10 +212,14 @@ double cleave::getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
 //===----------------------------------------------------------------------===//
 
 std::optional<DType> cleave::getProductType(llvm::StringRef precision) {
-  if (says(precision, "FP8"))
-    return DType::FP8;
-  if (says(precision, "FP4"))
-    return DType::FP4;
+  // Of two, that of products comes first: "NVFP4, attention in FP8".
+  auto find = [&](llvm::StringRef name, llvm::StringRef other) {
+    return std::min(precision.find_insensitive(name),
+                    precision.find_insensitive(other));
+  };
+  size_t eight = find("FP8", "float8"), four = find("FP4", "float4");
+  if (eight != four)
+    return eight < four ? DType::FP8 : DType::FP4;
   bool half = says(precision, "16") || says(precision, "mixed") ||
               says(precision, "amp");
   if (!half && (says(precision, "fp32") || says(precision, "float32") ||
@@ -203,10 +237,14 @@ std::optional<int> cleave::getZeroStage(llvm::StringRef text) {
   auto has = [&](llvm::StringRef name) {
     return llvm::StringRef(word).contains(name);
   };
+  if (has("offload") && !has("nooffload"))
+    return std::nullopt; // waits for the host's memory, which is not priced
   if (has("fsdp=0"))
     return 1; // Megatron-Core's recipes shard the optimizer all the same
   if (has("noshard"))
     return 0;
+  if (word.size() == 1 && word[0] >= '0' && word[0] <= '3')
+    return word[0] - '0';
   if (has("shardgradop") || has("zero2") || has("stage2"))
     return 2;
   if (has("zero1") || has("stage1") || has("distributedoptimizer"))
@@ -217,6 +255,34 @@ std::optional<int> cleave::getZeroStage(llvm::StringRef text) {
   if (word.empty() || has("none") || has("ddp") || has("zero0") ||
       has("stage0") || word == "dp" || word == "no")
     return 0;
+  return std::nullopt;
+}
+
+int cleave::getUsualZeroStage(llvm::StringRef software) {
+  // Megatron-Core's recipes shard the optimizer unless they shard more;
+  // torchtitan's data_parallel_shard_degree is all ranks.
+  for (llvm::StringRef name : {"Megatron-Bridge", "Megatron-Core", "NeMo"})
+    if (hasName(software, name))
+      return 1;
+  return hasName(software, "torchtitan") ? 3 : 0;
+}
+
+std::optional<Recompute> cleave::getRecompute(llvm::StringRef text) {
+  text = text.trim();
+  if (text.starts_with_insensitive("full"))
+    return Recompute::Full;
+  for (llvm::StringRef none : {"no", "off", "false", "without", "disabled"})
+    if (text.starts_with_insensitive(none))
+      return Recompute::None;
+  if (text.empty())
+    return Recompute::None;
+  if (says(text, "selective"))
+    return Recompute::Selective;
+  for (llvm::StringRef full : {"full", "uniform", "checkpointing"})
+    if (says(text, full))
+      return Recompute::Full;
+  if (text.equals_insensitive("true") || text.equals_insensitive("yes"))
+    return Recompute::Full;
   return std::nullopt;
 }
 
@@ -259,12 +325,34 @@ std::optional<Schedule> cleave::getSchedule(llvm::StringRef text,
 // Kernels
 //===----------------------------------------------------------------------===//
 
-llvm::StringRef cleave::getAttentionKernel(llvm::StringRef text) {
+/// Letters and digits of `text` in lower case: "Flash-Attention 2", "flash
+/// attention2" are the same word.
+static std::string squeeze(llvm::StringRef text) {
   std::string word;
   for (char c : text)
     if (llvm::isAlnum(c))
       word += llvm::toLower(c);
+  return word;
+}
+
+/// Whether `word` stands in `text` with no letter or digit beside it.
+static bool saysWord(llvm::StringRef text, llvm::StringRef word) {
+  for (size_t at = text.find(word); at != llvm::StringRef::npos;
+       at = text.find(word, at + 1)) {
+    llvm::StringRef after = text.drop_front(at + word.size());
+    if ((at == 0 || !llvm::isAlnum(text[at - 1])) &&
+        (after.empty() || !llvm::isAlnum(after.front())))
+      return true;
+  }
+  return false;
+}
+
+llvm::StringRef cleave::getAttentionKernel(llvm::StringRef text) {
+  std::string word = squeeze(text);
+  // FlashAttention 4 is Blackwell's, of the rate of cuDNN's there (Zadouri et
+  // al. 2026).
   static constexpr std::pair<llvm::StringRef, llvm::StringRef> kernels[] = {
+      {"flashattention4", "cudnn"},     {"flashattnv4", "cudnn"},
       {"noflashattention", "unfused"},  {"withoutflashattention", "unfused"},
       {"unfusedattention", "unfused"},  {"flashattention3", "flash3"},
       {"flashattnv3", "flash3"},        {"flashattention2", "flash2"},
@@ -276,7 +364,35 @@ llvm::StringRef cleave::getAttentionKernel(llvm::StringRef text) {
   for (auto [name, kernel] : kernels)
     if (llvm::StringRef(word).contains(name))
       return kernel;
+  static constexpr std::pair<llvm::StringRef, llvm::StringRef> shortNames[] = {
+      {"FA4", "cudnn"}, {"FA3", "flash3"}, {"FA2", "flash2"}};
+  for (auto [name, kernel] : shortNames)
+    if (saysWord(text, name))
+      return kernel;
   return "";
+}
+
+bool cleave::keepsLogits(llvm::StringRef text) {
+  std::string word = squeeze(text);
+  llvm::StringRef said = word;
+  if (said.contains("noliger") || said.contains("withoutliger"))
+    return true;
+  for (llvm::StringRef name :
+       {"chunkedloss", "losschunk", "chunkedcross", "chunkedlinear", "liger",
+        "fusedlinearcross", "cutcross"})
+    if (said.contains(name))
+      return false;
+  return true;
+}
+
+std::string cleave::getMonth(llvm::StringRef date) {
+  // A release has the last two digits of its year.
+  std::string month = date.str();
+  if (date.size() >= 5 && date[2] == '.')
+    month = "20" + date.take_front(2).str() + "-" + date.substr(3, 2).str();
+  if (month.size() == 4)
+    month += "-12";
+  return month;
 }
 
 bool cleave::wasAttentionKernel(llvm::StringRef kernel, llvm::StringRef date) {
@@ -290,11 +406,6 @@ bool cleave::wasAttentionKernel(llvm::StringRef kernel, llvm::StringRef date) {
                               .Case("flash3", "2024-07")
                               .Case("cudnn", "2024-08")
                               .Default("");
-  // A release has the last two digits of its year.
-  std::string month = date.str();
-  if (date.size() >= 5 && date[2] == '.')
-    month = "20" + date.take_front(2).str() + "-" + date.substr(3, 2).str();
-  if (month.size() == 4)
-    month += "-12";
+  std::string month = getMonth(date);
   return month.empty() || since <= month;
 }

@@ -164,6 +164,12 @@ TEST(LedgerRowTest, NetworksAsSourcesPrintThem) {
   EXPECT_EQ(get("8 ConnectX-7 adapters of 400 Gb/s per node"), 50e9);
   EXPECT_EQ(get("4 NICs per node, 200Gbps each"), 12.5e9);
   EXPECT_EQ(get("NVLink 3.0, 1600 Gb/s InfiniBand"), 25e9);
+  EXPECT_EQ(get("NVLink 900 GB/s; 8 Mellanox 400 Gbps HDR InfiniBand HCAs per "
+                "node"),
+            50e9);
+  EXPECT_EQ(get("4 25 Gbps NICs"), 12.5e9 / 8);
+  EXPECT_EQ(get("InfiniBand, 400 Gbps each GPU"), 50e9);
+  EXPECT_EQ(get("2 nodes with HDR cards"), 25e9);
   EXPECT_EQ(get("NVLink 600 GB/s"), builtIn);
   EXPECT_EQ(get("fast Gb/s"), builtIn);
 }
@@ -190,6 +196,14 @@ TEST(LedgerRowTest, SaysWhatIsMissing) {
   object = makeObject();
   object["precision"] = "FP8";
   EXPECT_EQ(read(object).missing, "device rate in fp8");
+  // A batch is that of its micro-batches.
+  object = makeObject();
+  object.erase("gbs");
+  object["ga"] = 16;
+  EXPECT_EQ(read(object).missing, "");
+  EXPECT_EQ(read(object).work.globalBatch, 4 * 16 * 8);
+  object.erase("mbs");
+  EXPECT_EQ(read(object).missing, "gbs");
   // One micro-batch a step without a pipeline.
   object = makeObject();
   object.erase("mbs");
@@ -202,7 +216,8 @@ TEST(LedgerRowTest, SaysWhatIsMissing) {
 TEST(LedgerRowTest, SaysWhichWordIsUnknown) {
   for (auto [key, value] :
        {std::pair{"precision", "fp32"}, std::pair{"schedule", "DualPipe"},
-        std::pair{"recompute", "blocks 3 to 7"}, std::pair{"zero", "MiCS"}}) {
+        std::pair{"recompute", "blocks 3 to 7"}, std::pair{"zero", "MiCS"},
+        std::pair{"zero", "ZeRO-3 offload"}}) {
     json::Object object = makeObject();
     object[key] = value;
     EXPECT_EQ(read(object).missing, std::string(key) + " \"" + value + "\"");
@@ -225,6 +240,18 @@ TEST(LedgerRowTest, WordsAsSourcesPrintThem) {
   EXPECT_EQ(zero("FULL_SHARD"), 3);
   EXPECT_EQ(zero("FSDP NO_SHARD"), 0);
   EXPECT_EQ(zero("none (plain DP)"), 0);
+  EXPECT_EQ(zero("1"), 1);
+  EXPECT_EQ(zero("ZeRO-2, no offload"), 2);
+  json::Object number = makeObject();
+  number["zero"] = 3;
+  EXPECT_EQ(read(number).layout.zero, 3);
+  // What a stack does unless it is told otherwise.
+  auto usual = [&](const char *software) {
+    return get("software", software, "A100").layout.zero;
+  };
+  EXPECT_EQ(usual("torchtitan"), 3);
+  EXPECT_EQ(usual("Megatron-Core"), 1);
+  EXPECT_EQ(usual("Nemotron's own"), 0);
   auto schedule = [&](const char *text) {
     return get("schedule", text, "A100").layout.schedule;
   };
@@ -236,13 +263,48 @@ TEST(LedgerRowTest, WordsAsSourcesPrintThem) {
   };
   EXPECT_EQ(type("bf16+fp8"), DType::FP8);
   EXPECT_EQ(type("NVFP4"), DType::FP4);
+  EXPECT_EQ(type("float8 tensorwise; attention bf16"), DType::FP8);
+  EXPECT_EQ(type("NVFP4, attention in FP8"), DType::FP4);
   EXPECT_EQ(type("amp (fp32 master weights)"), DType::BF16);
   auto memory = [&](const char *gpu) {
     return get("notes", "", gpu).machine.device.memory / double(1 << 30);
   };
   EXPECT_EQ(memory("A100-SXM4-40GB"), 40);
   EXPECT_EQ(memory("DGX A100 (640GB)"), 80);
+  EXPECT_EQ(memory("A100 (p4d.24xlarge)"), 40);
+  EXPECT_EQ(memory("A100 (p4de.24xlarge)"), 80);
   EXPECT_EQ(get("notes", "", "H100 NVL").missing, "device \"H100 NVL\"");
+}
+
+TEST(LedgerRowTest, SharedExpertsAsSourcesPrintThem) {
+  auto get = [](const char *notes) {
+    json::Object object = makeObject();
+    object["experts"] = 64;
+    object["topk"] = 8;
+    object["moe_ffn"] = 1000;
+    object["ep"] = 4;
+    object["arch_notes"] = notes;
+    return read(object).model.blocks.at(0).block.sharedFfn;
+  };
+  EXPECT_EQ(get(""), 0);
+  EXPECT_EQ(get("2 shared experts"), 2000);
+  EXPECT_EQ(get("12 shared experts, sigmoid"), 12000);
+  EXPECT_EQ(get("Shared expert"), 1000);
+  EXPECT_EQ(get("1 shared expert of width 20480"), 20480);
+}
+
+/// A loss in chunks leaves no array of logits.
+TEST(LedgerRowTest, LossAsSourcesPrintIt) {
+  auto get = [](const char *software) {
+    json::Object object = makeObject();
+    object["software"] = software;
+    return read(object).profile.logitBytes;
+  };
+  EXPECT_GT(get("torchtitan"), 0);
+  EXPECT_GT(get("Trainer, no Liger"), 0);
+  EXPECT_EQ(get("torchtitan, chunked cross-entropy"), 0);
+  EXPECT_EQ(get("Trainer, Liger kernels"), 0);
+  EXPECT_EQ(get("fused linear cross entropy"), 0);
 }
 
 /// The kernel that a run names; else its stack's, if it was there at the time.
@@ -263,6 +325,14 @@ TEST(LedgerRowTest, AttentionOfTheTime) {
   EXPECT_EQ(get("NeMo with FlashAttention-3", "25.02"), "flash3");
   EXPECT_EQ(get("megatron-core, flash attention 2", "2025"), "flash2");
   EXPECT_EQ(get("NeMo without flash attention", "2025"), "unfused");
+  EXPECT_EQ(get("torchtitan, FA3", "2025"), "flash3");
+  EXPECT_EQ(get("NeMo on 8 of A30, ALFA2", "2025"), "cudnn");
+  json::Object blackwell = makeObject();
+  blackwell["gpu"] = "B300";
+  blackwell["software"] = "torchtitan";
+  EXPECT_EQ(read(blackwell).profile.attention, "flash2");
+  blackwell["software"] = "torchtitan, FA4";
+  EXPECT_EQ(read(blackwell).profile.attention, "cudnn");
 }
 
 /// Sequence parallelism goes with tp since 2022, on devices since then always.
@@ -275,6 +345,8 @@ TEST(LedgerRowTest, SequenceParallelismOfTheTime) {
   };
   EXPECT_TRUE(get("A100", "2023-01"));
   EXPECT_FALSE(get("A100", "2021-04"));
+  EXPECT_FALSE(get("A100", "21.12"));
+  EXPECT_TRUE(get("A100", "22.08"));
   EXPECT_FALSE(get("A100", ""));
   EXPECT_TRUE(get("H100", ""));
 }
@@ -301,6 +373,16 @@ TEST(LedgerRowTest, RecomputationAsSourcesSayIt) {
                 recomputeUp | recomputeActivation);
   EXPECT_EQ(get("selective[maxtext minimal_flash]").recomputedModules,
             recomputeNorms | recomputeActivation);
+  EXPECT_EQ(get("AC: selective op").recomputedModules, recomputeHalf);
+  EXPECT_EQ(get("activation checkpointing").recompute, Recompute::Full);
+  EXPECT_EQ(get("no activation checkpointing").recompute, Recompute::None);
+  EXPECT_EQ(get("without").recompute, Recompute::None);
+  EXPECT_EQ(get("uniform, 1 layer").recompute, Recompute::Full);
+  json::Object flag = makeObject();
+  flag["recompute"] = true;
+  EXPECT_EQ(read(flag).layout.recompute, Recompute::Full);
+  flag["recompute"] = false;
+  EXPECT_EQ(read(flag).layout.recompute, Recompute::None);
   json::Object unknown = makeObject();
   unknown["recompute"] = "selective[maxtext my_policy]";
   EXPECT_EQ(read(unknown).missing,
@@ -475,6 +557,15 @@ TEST(ProfileTest, UnseenSourcesFindTheirStack) {
                              {"gpu", "H100"}}),
             "nemo");
   EXPECT_EQ(get(json::Object{{"source", "MaxText README"}}), "jax");
+  EXPECT_EQ(get(json::Object{{"source", "Nemotron-4 report"},
+                             {"software", "Megatron-LM"},
+                             {"gpu", "H100"}}),
+            "megatron-core");
+  EXPECT_EQ(get(json::Object{{"source", "PaddleNLP guide"}}), "paddle");
+  EXPECT_EQ(get(json::Object{{"source", "a blog"},
+                             {"software", "paddle-2.5.1"},
+                             {"zero", "ZeRO-3"}}),
+            "paddle");
   // A release, and the time and device of what says nothing else.
   EXPECT_EQ(get(json::Object{{"source", "a blog"}, {"date", "25.11"}}), "nemo");
   json::Object old{{"source", "a paper"}, {"date", "2023-05"}, {"gpu", "A100"}};
