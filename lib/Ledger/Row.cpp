@@ -262,6 +262,15 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
   if (layout.microBatch == 0)
     layout.microBatch = std::max<int64_t>(
         row.work.globalBatch / (layout.dp * reader.getCount("ga", 1)), 1);
+  std::string software = row.source + "\n" + reader.getText("software") + "\n" +
+                         reader.getText("framework");
+  // Interleaving takes micro-batches in rounds of the stages.
+  int64_t blocks = row.model.getNumBlocks();
+  int64_t rounds = layout.dp * layout.microBatch * layout.pp;
+  if (layout.pp > 1 && !reader.has("vpp") && !reader.has("schedule") &&
+      interleavesUsually(software) && blocks % layout.pp == 0 &&
+      row.work.globalBatch % rounds == 0)
+    layout.virtualStages = blocks / layout.pp;
   // Megatron's sequence parallelism (May 2022) goes with tp since then, and so
   // on devices that came later.
   std::string month = getMonth(reader.getText("date"));
@@ -269,8 +278,6 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
                     ? row.machine.device.getMatrix(DType::FP8).peak > 0
                     : month >= "2022-06";
   layout.sequenceParallel = layout.tp > 1 && reader.getFlag("sp", recent);
-  std::string software = row.source + "\n" + reader.getText("software") + "\n" +
-                         reader.getText("framework");
   auto miss = [&](llvm::StringRef key) {
     if (row.missing.empty())
       row.missing = (key + " \"" + reader.getWords(key) + "\"").str();
@@ -289,10 +296,10 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
     miss("schedule");
   // Chunks of one block, the most that interleaving can.
   if (layout.schedule == Schedule::Interleaved && layout.virtualStages == 1)
-    layout.virtualStages = std::max<int64_t>(
-        (row.model.getNumBlocks() + layout.pp - 1) / layout.pp, 1);
+    layout.virtualStages =
+        std::max<int64_t>((blocks + layout.pp - 1) / layout.pp, 1);
 
-  if (!readRecompute(reader, row.model.getNumBlocks(), layout))
+  if (!readRecompute(reader, blocks, layout))
     miss("recompute");
 }
 

@@ -267,6 +267,13 @@ int cleave::getUsualZeroStage(llvm::StringRef software) {
   return hasName(software, "torchtitan") ? 3 : 0;
 }
 
+bool cleave::interleavesUsually(llvm::StringRef software) {
+  // virtual_pipeline_model_parallel_size of NeMo-Framework-Launcher's recipes
+  // (175b.yaml: "interleaved pipeline, set to maximum"), and what all of its
+  // performance tables state; Megatron-Bridge's leave it out where it is 1.
+  return hasName(software, "NeMo") && !hasName(software, "Megatron-Bridge");
+}
+
 std::optional<Recompute> cleave::getRecompute(llvm::StringRef text) {
   text = text.trim();
   if (text.starts_with_insensitive("full"))

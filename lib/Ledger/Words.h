@@ -41,6 +41,10 @@ std::optional<int> getZeroStage(llvm::StringRef text);
 /// told otherwise.
 int getUsualZeroStage(llvm::StringRef software);
 
+/// Whether a stack's recipes interleave all blocks of a stage where a run does
+/// not say how many virtual stages it has: NeMo's ("set to maximum").
+bool interleavesUsually(llvm::StringRef software);
+
 /// What is repeated before the backward pass, of all that a framework may call
 /// it: "full", "selective ...", "activation checkpointing"; nothing if the text
 /// says none of them. None without a text.

@@ -140,6 +140,27 @@ TEST(LedgerRowTest, ReadsLayout) {
   EXPECT_EQ(row.stepSeconds, 5.0);
 }
 
+/// Virtual stages that a run does not state are those of its stack's recipes.
+TEST(LedgerRowTest, VirtualStagesOfTheStack) {
+  auto get = [](const char *software, int64_t pp, int64_t batch = 512) {
+    json::Object object = makeObject();
+    object["software"] = software;
+    object["pp"] = pp;
+    object["gbs"] = batch;
+    return read(object).layout;
+  };
+  EXPECT_EQ(get("NeMo 23.09", 4).virtualStages, 8);
+  EXPECT_EQ(get("NeMo 23.09", 4).schedule, Schedule::Interleaved);
+  EXPECT_EQ(get("NeMo 23.09", 1).virtualStages, 1);
+  EXPECT_EQ(get("NeMo 23.09", 4, 96).virtualStages, 1); // 6 micro-batches
+  EXPECT_EQ(get("Megatron-Bridge, NeMo 25.09", 4).virtualStages, 1);
+  EXPECT_EQ(get("Megatron-LM", 4).schedule, Schedule::OneFOneB);
+  json::Object object = makeObject();
+  object["software"] = "NeMo 23.09";
+  object["vpp"] = 2;
+  EXPECT_EQ(read(object).layout.virtualStages, 2);
+}
+
 /// Bytes a second that each of 8 devices has to other nodes.
 TEST(LedgerRowTest, NetworksAsSourcesPrintThem) {
   auto get = [](const char *text) {
