@@ -23,9 +23,7 @@ public:
        const SearchResult &result, const Report &report)
       : os(os), html(os), context(context), result(result), report(report),
         plan(result.best.front()),
-        limit(context.request.memoryLimit > 0 ? context.request.memoryLimit
-                                              : context.machine.device.memory) {
-  }
+        limit(context.request.getMemoryLimit(context.machine)) {}
 
   void print(llvm::StringRef title);
 

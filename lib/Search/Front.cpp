@@ -9,8 +9,7 @@ using namespace cleave;
 static void addFront(const Architecture &model, const Machine &machine,
                      SearchRequest request, int64_t count,
                      std::vector<Candidate> &front) {
-  double limit =
-      request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
+  double limit = request.getMemoryLimit(machine);
   CostModel costs(model, machine, request.work, request.profile);
   double last = std::numeric_limits<double>::infinity();
   for (int64_t i = count; i > 0; --i) {

@@ -88,8 +88,7 @@ std::string cleave::explainIllegal(const Architecture &model,
 std::string cleave::explainMemory(const Architecture &model,
                                   const Machine &machine,
                                   const SearchRequest &request) {
-  double limit =
-      request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
+  double limit = request.getMemoryLimit(machine);
   SearchRequest smallest = request;
   smallest.objective = Objective::Memory;
   smallest.top = 1;

@@ -32,9 +32,8 @@ std::string PlanContext::getMFUConvention() const {
 }
 
 bool PlanContext::fits(const Candidate &candidate) const {
-  double limit =
-      request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
-  return candidate.estimate.memory.getTotal() <= limit;
+  return candidate.estimate.memory.getTotal() <=
+         request.getMemoryLimit(machine);
 }
 
 static std::string getKey(llvm::StringRef field) {
@@ -151,10 +150,11 @@ void cleave::printCandidate(llvm::raw_ostream &os, const PlanContext &context,
   const MemoryUse &memory = estimate.memory;
   printRow(os, "memory", formatBytes(memory.getTotal()),
            llvm::formatv(
-               "of {0} on the fullest device: parameters {1}, "
-               "gradients {2}, optimizer {3}, activations {4}, "
-               "temporaries {5}, reserve {6}{7}",
-               formatBytes(context.machine.device.memory),
+               "of {0} {1}on the fullest device: parameters {2}, "
+               "gradients {3}, optimizer {4}, activations {5}, "
+               "temporaries {6}, reserve {7}{8}",
+               formatBytes(context.request.getMemoryLimit(context.machine)),
+               context.request.memoryLimit > 0 ? "that may be used " : "",
                formatBytes(memory.parameters), formatBytes(memory.gradients),
                formatBytes(memory.optimizer), formatBytes(memory.activations),
                formatBytes(memory.temporaries), formatBytes(memory.reserve),
@@ -206,9 +206,11 @@ llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
                                                const Machine &machine) {
   TrainLayout layout;
   layout.dp = 0;
+  bool saysModules = false;
   for (const auto &[key, value] : object) {
     std::string field = key.str();
     std::replace(field.begin(), field.end(), '_', '-');
+    saysModules |= field == "recompute-modules";
     if (!llvm::is_contained(getLayoutFields(), field))
       return llvm::createStringError(llvm::formatv(
           "unknown key \"{0}\", expects one of {1}", llvm::StringRef(key),
@@ -221,6 +223,10 @@ llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
           llvm::formatv("key \"{0}\": value {1}: expects {2}",
                         llvm::StringRef(key), value, getLegalValues(field)));
   }
+  if (saysModules && layout.recompute != Recompute::Selective)
+    return llvm::createStringError(
+        "key \"recompute_modules\": expects recompute selective, which has "
+        "modules");
   if (layout.dp == 0)
     layout.dp = std::max<int64_t>(
         machine.devices / layout.tp / layout.cp / layout.pp, 1);

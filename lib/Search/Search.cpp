@@ -39,8 +39,7 @@ public:
   void run(const Machine &machine, int64_t number) {
     Space space(model, machine, request);
     CostModel costs(model, machine, request.work, request.profile);
-    limit =
-        request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
+    limit = request.getMemoryLimit(machine);
     // USD of a second of all devices.
     price = request.objective == Objective::Cost
                 ? double(machine.devices) * machine.device.pricePerHour / 3600

@@ -66,6 +66,11 @@ CLI::Validator tool::makeCountCheck() {
   return makeIntegerCheck("NONNEGATIVE", 0);
 }
 
+CLI::Validator tool::makePositiveNumberCheck() {
+  return makeNumberCheck("POSITIVE", "a finite number above 0",
+                         [](double value) { return value > 0; });
+}
+
 void tool::LayoutFlags::add(CLI::App &app) {
   auto *dp = app.add_option("--dp", layout.dp, "data-parallel degree")
                  ->check(makePositiveCheck());
@@ -166,9 +171,6 @@ void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
   CLI::Validator share =
       makeNumberCheck("in [0, 1)", "a number of at least 0 and below 1",
                       [](double value) { return value >= 0 && value < 1; });
-  CLI::Validator positive =
-      makeNumberCheck("POSITIVE", "a finite number above 0",
-                      [](double value) { return value > 0; });
   app.add_option("--lr", options.lr, "peak learning rate")
       ->check(rate)
       ->capture_default_str();
@@ -196,7 +198,7 @@ void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
       ->check(share)
       ->capture_default_str();
   app.add_option("--eps", options.eps, "AdamW's epsilon")
-      ->check(positive)
+      ->check(makePositiveNumberCheck())
       ->capture_default_str();
   app.add_option("--weight-decay", options.weightDecay,
                  "decoupled weight decay of matrices")

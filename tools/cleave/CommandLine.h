@@ -20,6 +20,8 @@ constexpr int64_t maxCount = std::numeric_limits<int32_t>::max();
 /// Refuse what is not an integer from 1, or from 0, to `maxCount`.
 CLI::Validator makePositiveCheck();
 CLI::Validator makeCountCheck();
+/// Refuses what is not a finite number above 0.
+CLI::Validator makePositiveNumberCheck();
 
 /// What `compile`, `train` and `parity` are told of the layout.
 struct LayoutFlags {

@@ -114,14 +114,15 @@ void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
   CLI::App *command = app.add_subcommand(
       "estimate", "Price one layout, or thousands: seconds, MFU, memory");
   flags->common.add(*command);
+  auto *batch = command->add_option(
+      "--batch", flags->batch,
+      "a layout a line, as JSON with these keys; prints a line for each");
   for (llvm::StringRef field : getLayoutFields())
     command
         ->add_option("--" + field.str(), flags->layout[field.str()],
                      getMeaning(field))
-        ->group("Layout (defaults: 1, 1f1b, even, none)");
-  auto *batch = command->add_option(
-      "--batch", flags->batch,
-      "a layout a line, as JSON with these keys; prints a line for each");
+        ->group("Layout (defaults: 1, 1f1b, even, none)")
+        ->excludes(batch);
   command
       ->add_option("--trace", flags->trace,
                    "write the simulated step for ui.perfetto.dev")

@@ -44,6 +44,8 @@ static int runPlan(const PlanCommandFlags &flags) {
       !(planned->machine.device.pricePerHour > 0))
     return tool::fail("--objective cost: " + planned->machine.device.name +
                       " has no price");
+  if (flags.output == "-" && flags.report == "-")
+    return tool::fail("-o and --report: only one of them can be -");
   if (!flags.report.empty() && request.objective != Objective::Time)
     return tool::fail("--report: expects --objective time");
   for (bool forbids : {false, true})
@@ -92,8 +94,6 @@ static int runPlan(const PlanCommandFlags &flags) {
         "{0:2}\n", llvm::json::Value(toJSON(context, *result, false)));
     if (llvm::Error error = tool::writeFile(flags.output, text))
       return tool::fail(std::move(error));
-    if (flags.output == "-")
-      return 0;
   }
   if (!flags.report.empty()) {
     std::string page;
@@ -102,9 +102,9 @@ static int runPlan(const PlanCommandFlags &flags) {
                 *result, computeReport(context, *result));
     if (llvm::Error error = tool::writeFile(flags.report, page))
       return tool::fail(std::move(error));
-    if (flags.report == "-")
-      return 0;
   }
+  if (flags.output == "-" || flags.report == "-")
+    return 0;
   if (flags.json) {
     llvm::outs() << llvm::formatv(
         "{0:2}\n", llvm::json::Value(toJSON(context, *result, true)));
@@ -141,23 +141,28 @@ void tool::addPlanCommand(CLI::App &app, std::function<int()> &run) {
       ->allow_extra_args(false);
   command->add_flag("--runnable", flags->runnable,
                     "only what cleave compile --plan can run");
-  command->add_option("--top", flags->top, "how many of the best layouts")
-      ->check(CLI::Range(int64_t(1), int64_t(10000)))
-      ->capture_default_str();
-  command
-      ->add_option("--objective", flags->objective,
-                   "what is least: seconds of a step, bytes of a device, or "
-                   "USD of a step on any number of devices that divides the "
-                   "cluster's")
-      ->check(CLI::IsMember({"time", "memory", "cost"}))
-      ->capture_default_str();
+  auto *top =
+      command->add_option("--top", flags->top, "how many of the best layouts")
+          ->check(CLI::Range(int64_t(1), int64_t(10000)))
+          ->capture_default_str();
+  auto *objective =
+      command
+          ->add_option(
+              "--objective", flags->objective,
+              "what is least: seconds of a step, bytes of a device, or "
+              "USD of a step on any number of devices that divides the "
+              "cluster's")
+          ->check(CLI::IsMember({"time", "memory", "cost"}))
+          ->capture_default_str();
   auto *front =
       command
           ->add_option(
               "--front", flags->front,
               "the front of time against memory: the fastest layouts at "
               "this many equal steps of it")
-          ->check(CLI::Range(int64_t(1), int64_t(1000)));
+          ->check(CLI::Range(int64_t(1), int64_t(1000)))
+          ->excludes(top)
+          ->excludes(objective);
   command
       ->add_option("--sweep-devices", flags->sweep,
                    "the front over these numbers of devices as well, with "
@@ -165,8 +170,10 @@ void tool::addPlanCommand(CLI::App &app, std::function<int()> &run) {
       ->delimiter(',')
       ->check(makePositiveCheck())
       ->needs(front);
-  command->add_option("-o", flags->output,
-                      "write the plan as JSON; the same bytes each time");
+  command
+      ->add_option("-o", flags->output,
+                   "write the plan as JSON; the same bytes each time")
+      ->excludes(front);
   command
       ->add_option("--report", flags->report,
                    "write the plan as an HTML page: where time and memory go, "

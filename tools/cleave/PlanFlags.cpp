@@ -33,7 +33,7 @@ void tool::PlanFlags::add(CLI::App &app) {
          "--memory", memory,
          "GB of a device that may be used, its reserve included (default: all)")
       ->type_name("GB")
-      ->check(CLI::PositiveNumber);
+      ->check(makePositiveNumberCheck());
 }
 
 llvm::Expected<Machine> tool::getNotedMachine(const Cluster &cluster) {
@@ -65,18 +65,18 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   if (device.getMatrix(request.work.dtype).peak == 0)
     return llvm::createStringError(llvm::formatv(
         "--dtype {0}: {1} has no matrix unit for it", dtype, device.name));
-  llvm::Expected<Profile> stack = loadProfile(!profile.empty()   ? profile
-                                              : device.cores > 0 ? "cleave-cpu"
-                                                                 : "cleave");
+  const std::string own = device.cores > 0 ? "cleave-cpu" : "cleave";
+  const std::string &name = profile.empty() ? own : profile;
+  llvm::Expected<Profile> stack = loadProfile(name);
   if (!stack)
     return llvm::createStringError("--profile: " +
                                    llvm::toString(stack.takeError()));
   if (!device.attention.count(stack->attention)) {
-    if (!profile.empty())
+    if (name != own)
       return llvm::createStringError(llvm::formatv(
           "--profile {0}: its attention kernel \"{1}\" is not one of {2}'s: "
           "{3}",
-          profile, stack->attention, device.name,
+          name, stack->attention, device.name,
           llvm::join(llvm::make_first_range(device.attention), ", ")));
     stack->attention = device.attention.begin()->first;
   }

@@ -48,6 +48,11 @@ struct SearchRequest {
   std::vector<Constraint> constraints;
   int64_t top = 1;
   double memoryLimit = 0; ///< bytes of a device; 0: all of it
+
+  /// Bytes that a layout may need.
+  double getMemoryLimit(const Machine &machine) const {
+    return memoryLimit > 0 ? memoryLimit : machine.device.memory;
+  }
 };
 
 struct Candidate {
