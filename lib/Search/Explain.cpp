@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Search/Explain.h"
+#include "Find.h"
 #include "llvm/ADT/STLExtras.h"
 #include <limits>
 #include <tuple>
@@ -40,7 +41,6 @@ static std::vector<size_t> getLevels(const Machine &machine) {
 static std::optional<Candidate> findBest(const Architecture &model,
                                          const Machine &machine,
                                          SearchRequest request) {
-  request.objective = Objective::Time;
   request.top = 1;
   llvm::Expected<SearchResult> result = search(model, machine, request);
   if (result)
@@ -49,23 +49,28 @@ static std::optional<Candidate> findBest(const Architecture &model,
   return std::nullopt;
 }
 
-static double getLimit(const PlanContext &context) {
-  return context.request.memoryLimit > 0 ? context.request.memoryLimit
-                                         : context.machine.device.memory;
+/// Seconds of the layout on the devices that it uses, which of the cheapest may
+/// be a part of the machine's.
+static Candidate priceOn(Machine machine, const PlanContext &context,
+                         const TrainLayout &layout) {
+  const SearchRequest &request = context.request;
+  machine = resize(machine, layout.getDevices());
+  CostModel costs(context.model, machine, request.work, request.profile);
+  Candidate candidate{layout, costs.price(layout), 0};
+  candidate.value =
+      getValue(request.objective, machine.device, layout, candidate.estimate);
+  return candidate;
 }
 
-static void relax(const PlanContext &context, Explanation &explanation) {
-  auto add = [&](std::string what, const Machine &machine,
-                 const SearchRequest &request, double steps) {
-    // Twice the batch may not fit, where a pinned schedule keeps all of it.
-    if (std::optional<Candidate> best =
-            findBest(context.model, machine, request))
-      explanation.relaxations.push_back(
-          {std::move(what), best->layout, best->estimate.step / steps, true});
-  };
+/// What moves bytes and what bubbles are made of take time and so money, but
+/// no memory.
+static void relaxTime(const PlanContext &context, Explanation &explanation,
+                      llvm::function_ref<void(std::string, const Machine &,
+                                              const SearchRequest &, double)>
+                          add) {
   const SearchRequest &request = context.request;
   SearchRequest roomy = request;
-  roomy.memoryLimit = getLimit(context) * 1.2;
+  roomy.memoryLimit = request.getMemoryLimit(context.machine) * 1.2;
   add("memory + 20 %", context.machine, roomy, 1);
   for (size_t level : getLevels(context.machine)) {
     Machine machine = context.machine;
@@ -77,17 +82,40 @@ static void relax(const PlanContext &context, Explanation &explanation) {
   for (Level &level : free.levels)
     removeCosts(level.link);
   add("infinite interconnect", free, request, 1);
+  const Candidate &plan = explanation.plan;
+  if (plan.estimate.bubble > 0) {
+    double seconds = plan.estimate.step - plan.estimate.bubble;
+    explanation.relaxations.push_back(
+        {"no bubble", plan.layout, seconds,
+         plan.value * seconds / plan.estimate.step, false});
+  }
+}
+
+static void relax(const PlanContext &context, Explanation &explanation) {
+  const SearchRequest &request = context.request;
+  bool seeksMemory = request.objective == Objective::Memory;
+  auto add = [&](std::string what, const Machine &machine,
+                 const SearchRequest &request, double steps) {
+    // Twice the batch may not fit, where a pinned schedule keeps all of it.
+    if (std::optional<Candidate> best =
+            findBest(context.model, machine, request))
+      explanation.relaxations.push_back(
+          {std::move(what), best->layout, best->estimate.step / steps,
+           best->value / (seeksMemory ? 1 : steps), true});
+  };
+  if (!seeksMemory)
+    relaxTime(context, explanation, add);
   SearchRequest twice = request;
   twice.work.globalBatch *= 2;
   add("batch x 2", context.machine, twice, 2);
-  const Candidate &plan = explanation.plan;
-  if (plan.estimate.bubble > 0)
-    explanation.relaxations.push_back(
-        {"no bubble", plan.layout, plan.estimate.step - plan.estimate.bubble,
-         false});
+  for (size_t i = 0; i != request.constraints.size(); ++i) {
+    SearchRequest without = request;
+    without.constraints.erase(without.constraints.begin() + long(i));
+    add("no " + request.constraints[i].getFlag(), context.machine, without, 1);
+  }
   llvm::sort(explanation.relaxations,
              [](const Relaxation &a, const Relaxation &b) {
-               return std::tie(a.seconds, a.what) < std::tie(b.seconds, b.what);
+               return std::tie(a.value, a.what) < std::tie(b.value, b.what);
              });
 }
 
@@ -96,12 +124,9 @@ static void slowDown(const PlanContext &context, Explanation &explanation) {
     Machine machine = context.machine;
     Link &link = machine.levels[level].link;
     link.scaleBandwidth(0.8);
-    const SearchRequest &request = context.request;
-    CostModel costs(context.model, machine, request.work, request.profile);
-    Candidate kept{explanation.plan.layout,
-                   costs.price(explanation.plan.layout), 0};
-    kept.value = kept.estimate.step;
-    std::optional<Candidate> best = findBest(context.model, machine, request);
+    Candidate kept = priceOn(machine, context, explanation.plan.layout);
+    std::optional<Candidate> best =
+        findBest(context.model, machine, context.request);
     explanation.slower.push_back({link.name, kept, best ? *best : kept});
   }
 }
@@ -109,7 +134,8 @@ static void slowDown(const PlanContext &context, Explanation &explanation) {
 Explanation cleave::explain(const PlanContext &context, const Candidate &plan) {
   Explanation explanation{plan, {}, {}};
   relax(context, explanation);
-  slowDown(context, explanation);
+  if (context.request.objective != Objective::Memory)
+    slowDown(context, explanation);
   return explanation;
 }
 
@@ -129,10 +155,14 @@ static std::string checkPinned(const PlanContext &context,
         !setField(layout, constraint.field, text.split('=').second))
       return "";
   }
-  // The plan's other degrees, unless they leave too few devices.
+  // The plan's other degrees, unless they do not divide the devices.
   int64_t devices = context.machine.devices;
+  auto divides = [&] {
+    double degrees = double(layout.tp) * double(layout.cp) * double(layout.pp);
+    return degrees <= double(devices) && devices % int64_t(degrees) == 0;
+  };
   for (int64_t *degree : {&layout.pp, &layout.cp})
-    if (layout.tp * layout.cp * layout.pp > devices &&
+    if (!divides() &&
         llvm::none_of(constraints, [&](const Constraint &constraint) {
           return constraint.field == (degree == &layout.pp ? "pp" : "cp");
         }))

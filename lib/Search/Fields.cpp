@@ -12,6 +12,20 @@ llvm::StringRef cleave::getName(Objective objective) {
   return names[size_t(objective)];
 }
 
+double cleave::getRate(Objective objective, const Device &device,
+                       int64_t devices) {
+  return objective == Objective::Cost
+             ? double(devices) * device.pricePerHour / 3600
+             : 1;
+}
+
+double cleave::getValue(Objective objective, const Device &device,
+                        const TrainLayout &layout, const Estimate &estimate) {
+  return objective == Objective::Memory
+             ? estimate.memory.getTotal()
+             : estimate.step * getRate(objective, device, layout.getDevices());
+}
+
 //===----------------------------------------------------------------------===//
 // Fields
 //===----------------------------------------------------------------------===//
@@ -159,8 +173,8 @@ static std::optional<int64_t> readModules(llvm::StringRef text) {
 }
 
 /// The number that a value stands for, or nothing.
-static std::optional<int64_t> getValue(const Field &field,
-                                       llvm::StringRef text) {
+static std::optional<int64_t> readValue(const Field &field,
+                                        llvm::StringRef text) {
   if (field.name == "recompute-modules")
     return readModules(text);
   if (auto found = llvm::find(field.names, text); found != field.names.end())
@@ -200,7 +214,7 @@ bool cleave::setField(TrainLayout &layout, llvm::StringRef name,
   const Field *field = findField(name);
   if (!field)
     return false;
-  std::optional<int64_t> value = getValue(*field, text);
+  std::optional<int64_t> value = readValue(*field, text);
   if (value)
     field->set(layout, *value);
   return value.has_value();
@@ -250,7 +264,7 @@ llvm::Expected<Constraint> cleave::parseConstraint(llvm::StringRef text,
     return llvm::createStringError(
         llvm::formatv("\"{0}\": unknown field \"{1}\", expects one of {2}",
                       text, field, llvm::join(getLayoutFields(), ", ")));
-  std::optional<int64_t> value = getValue(*known, rest);
+  std::optional<int64_t> value = readValue(*known, rest);
   if (!value)
     return llvm::createStringError(
         llvm::formatv("\"{0}\": value \"{1}\": expects {2}", text, rest,

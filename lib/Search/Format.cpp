@@ -1,6 +1,7 @@
 //===- Format.cpp - Quantities and parts as the planner shows them --------===//
 #include "cleave/Search/Format.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -22,6 +23,18 @@ std::string cleave::formatBytes(double bytes) {
   return llvm::formatv("{0:F1} GB", bytes / 1e9);
 }
 
+std::string cleave::formatValue(Objective objective, double value) {
+  switch (objective) {
+  case Objective::Time:
+    return formatSeconds(value);
+  case Objective::Memory:
+    return formatBytes(value);
+  case Objective::Cost:
+    return llvm::formatv("{0} USD", llvm::format("%.4g", value));
+  }
+  llvm_unreachable("an objective");
+}
+
 void cleave::printRow(llvm::raw_ostream &os, llvm::StringRef name,
                       const llvm::Twine &value, const llvm::Twine &remark) {
   std::string text = value.str(), more = remark.str();
@@ -34,23 +47,23 @@ void cleave::printRow(llvm::raw_ostream &os, llvm::StringRef name,
 }
 
 static constexpr Part<Estimate> timeParts[] = {
-    {"compute", "compute", &Estimate::compute},
-    {"tp", "tensor", &Estimate::tensor},
-    {"cp", "context", &Estimate::context},
-    {"ep", "expert", &Estimate::expert},
-    {"pp", "pipeline", &Estimate::pipeline},
-    {"dp", "data", &Estimate::data},
-    {"bubble", "bubble", &Estimate::bubble},
-    {"optimizer", "optimizer", &Estimate::optimizer},
-    {"host", "host", &Estimate::host}};
+    {{"compute", "compute"}, &Estimate::compute},
+    {{"tp", "tensor"}, &Estimate::tensor},
+    {{"cp", "context"}, &Estimate::context},
+    {{"ep", "expert"}, &Estimate::expert},
+    {{"pp", "pipeline"}, &Estimate::pipeline},
+    {{"dp", "data"}, &Estimate::data},
+    {{"bubble", "bubble"}, &Estimate::bubble},
+    {{"optimizer", "optimizer"}, &Estimate::optimizer},
+    {{"host", "host"}, &Estimate::host}};
 
 static constexpr Part<MemoryUse> memoryParts[] = {
-    {"parameters", "parameters", &MemoryUse::parameters},
-    {"gradients", "gradients", &MemoryUse::gradients},
-    {"optimizer state", "optimizer", &MemoryUse::optimizer},
-    {"activations", "activations", &MemoryUse::activations},
-    {"temporaries", "temporaries", &MemoryUse::temporaries},
-    {"reserve", "reserve", &MemoryUse::reserve}};
+    {{"parameters", "parameters"}, &MemoryUse::parameters},
+    {{"gradients", "gradients"}, &MemoryUse::gradients},
+    {{"optimizer state", "optimizer"}, &MemoryUse::optimizer},
+    {{"activations", "activations"}, &MemoryUse::activations},
+    {{"temporaries", "temporaries"}, &MemoryUse::temporaries},
+    {{"reserve", "reserve"}, &MemoryUse::reserve}};
 
 llvm::ArrayRef<Part<Estimate>> cleave::getTimeParts() { return timeParts; }
 

@@ -2,6 +2,8 @@
 #include "Find.h"
 #include "Space.h"
 #include "cleave/Search/Format.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace cleave;
@@ -27,20 +29,25 @@ static std::optional<TrainLayout> findAny(const Architecture &model,
   return any;
 }
 
-/// A constraint without which there is a layout that `works`.
+/// Constraints without which there is a layout that `works`, in words; those
+/// that come last are kept. Empty if there is none even without all.
 static std::string
-blameConstraint(const SearchRequest &request,
-                llvm::function_ref<bool(const SearchRequest &)> works) {
-  for (size_t i = 0; i != request.constraints.size(); ++i) {
-    SearchRequest without = request;
-    without.constraints.erase(without.constraints.begin() + long(i));
-    if (works(without)) {
-      const Constraint &constraint = request.constraints[i];
-      return llvm::formatv("{0} {1}", constraint.forbids ? "--forbid" : "--pin",
-                           constraint.text);
-    }
+blameConstraints(const SearchRequest &request,
+                 llvm::function_ref<bool(const SearchRequest &)> works) {
+  SearchRequest kept = request;
+  kept.constraints.clear();
+  if (!works(kept))
+    return "";
+  std::vector<std::string> blamed;
+  for (const Constraint &constraint : llvm::reverse(request.constraints)) {
+    kept.constraints.push_back(constraint);
+    if (works(kept))
+      continue;
+    kept.constraints.pop_back();
+    blamed.push_back(constraint.getFlag());
   }
-  return "";
+  std::reverse(blamed.begin(), blamed.end());
+  return llvm::join(blamed, " and ");
 }
 
 std::string cleave::explainIllegal(const Architecture &model,
@@ -49,16 +56,13 @@ std::string cleave::explainIllegal(const Architecture &model,
   auto works = [&](const SearchRequest &changed) {
     return findAny(model, machine, changed).has_value();
   };
-  std::string blamed = blameConstraint(request, works);
+  std::string blamed = blameConstraints(request, works);
   if (!blamed.empty())
     return llvm::formatv("no layout of {0} devices satisfies {1}; without it "
                          "there are some",
                          machine.devices, blamed);
   SearchRequest free = request;
   free.constraints.clear();
-  if (!request.constraints.empty() && works(free))
-    return "no layout satisfies all of --pin and --forbid; without them there "
-           "are some";
   // A batch that every dp divides: what is the least dp?
   SearchRequest divisible = free;
   divisible.work.globalBatch = machine.devices;
@@ -98,7 +102,7 @@ std::string cleave::explainMemory(const Architecture &model,
     fitting.top = 1;
     return !find(model, machine, fitting).best.empty();
   };
-  std::string blamed = blameConstraint(request, works);
+  std::string blamed = blameConstraints(request, works);
   smallest.memoryLimit = std::numeric_limits<double>::infinity();
   SearchResult nearest = find(model, machine, smallest);
   const Candidate &best = nearest.best.front();

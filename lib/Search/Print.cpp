@@ -176,22 +176,12 @@ void cleave::printCandidates(llvm::raw_ostream &os, const PlanContext &context,
 
 std::string cleave::getProof(const PlanContext &context,
                              const SearchResult &result) {
-  std::string bound;
-  switch (context.request.objective) {
-  case Objective::Time:
-    bound = formatSeconds(result.bound);
-    break;
-  case Objective::Memory:
-    bound = formatBytes(result.bound);
-    break;
-  case Objective::Cost:
-    bound = llvm::formatv("{0} USD", llvm::format("%.4g", result.bound));
-    break;
-  }
+  Objective objective = context.request.objective;
   return llvm::formatv("none of {0:N} layouts is better: {1:N} priced, bounds "
                        "exclude the others; bound {2} = {3}",
-                       result.space, result.evaluated, bound,
-                       getName(context.request.objective));
+                       result.space, result.evaluated,
+                       formatValue(objective, result.bound),
+                       getName(objective));
 }
 
 void cleave::printProof(llvm::raw_ostream &os, const PlanContext &context,

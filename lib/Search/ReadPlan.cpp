@@ -1,7 +1,9 @@
 //===- ReadPlan.cpp - A plan file, read again -----------------------------===//
 #include "cleave/Search/ReadPlan.h"
+#include "Find.h"
 #include "cleave/Json/Json.h"
 #include "cleave/Search/Format.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 #include <limits>
@@ -93,6 +95,19 @@ static DType readType(Reader &reader, const json::Object &in) {
   return DType::BF16;
 }
 
+static Objective readObjective(Reader &reader, const json::Object &in) {
+  std::string name = reader.getString(in, "objective");
+  std::vector<llvm::StringRef> names;
+  for (int i = 0; i != numObjectives; ++i) {
+    names.push_back(getName(Objective(i)));
+    if (name == names.back())
+      return Objective(i);
+  }
+  reader.fail("objective", "expects one of " + llvm::join(names, ", ") +
+                               ", got \"" + name + "\"");
+  return Objective::Time;
+}
+
 llvm::Expected<SavedPlan> cleave::readPlan(llvm::StringRef text,
                                            llvm::StringRef file) {
   llvm::Expected<json::Object> object = parseJsonObject(text, file);
@@ -116,7 +131,8 @@ llvm::Expected<SavedPlan> cleave::readPlan(llvm::StringRef text,
                readType(reader, *object)};
   plan.step = reader.getPositive(*object, "step_time_s");
   const json::Object &search = reader.getObject(*object, "search");
-  plan.objective = reader.getString(search, "objective");
+  plan.objective = readObjective(reader, search);
+  plan.value = reader.getPositive(search, "value");
   if (search.get("memory_limit"))
     plan.memoryLimit = reader.getPositive(search, "memory_limit");
   for (bool forbids : {false, true})
@@ -140,14 +156,17 @@ static llvm::Error differ(const SavedPlan &plan, const llvm::Twine &what,
                                  theirs + ", not " + ours);
 }
 
+static bool dividesDevices(const TrainLayout &layout, const Machine &machine) {
+  double devices =
+      double(layout.tp) * layout.cp * double(layout.dp) * layout.pp;
+  return devices <= double(machine.devices) &&
+         machine.devices % int64_t(devices) == 0;
+}
+
 llvm::Expected<Candidate> cleave::priceAgain(const SavedPlan &plan,
                                              const PlanContext &context) {
   const SearchRequest &request = context.request;
   const Device &device = context.machine.device;
-  if (plan.objective != getName(Objective::Time))
-    return llvm::createStringError(
-        plan.file + ": key \"objective\": expects \"time\" but got \"" +
-        plan.objective + "\"; only plans for time are explained");
   if (plan.model != context.model.name)
     return differ(plan, "a model of type", "\"" + plan.model + "\"",
                   "\"" + context.model.name + "\"");
@@ -161,19 +180,31 @@ llvm::Expected<Candidate> cleave::priceAgain(const SavedPlan &plan,
   if (plan.profile != request.profile.name)
     return differ(plan, "profile", "\"" + plan.profile + "\"",
                   "\"" + request.profile.name + "\"");
+  // The cheapest may use a part of the devices.
+  Machine used = context.machine;
+  if (plan.objective == Objective::Cost && dividesDevices(plan.layout, used))
+    used = resize(used, plan.layout.getDevices());
   std::string wrong =
-      checkLayout(context.model, context.machine, request.work, plan.layout);
+      checkLayout(context.model, used, request.work, plan.layout);
   if (!wrong.empty())
     return llvm::createStringError(plan.file + ": key \"layout\": " + wrong);
-  CostModel costs(context.model, context.machine, request.work,
-                  request.profile);
+  CostModel costs(context.model, used, request.work, request.profile);
   Candidate candidate{plan.layout, costs.price(plan.layout), 0};
-  candidate.value = candidate.estimate.step;
-  if (std::abs(candidate.value / plan.step - 1) > 1e-9)
+  candidate.value =
+      getValue(plan.objective, device, plan.layout, candidate.estimate);
+  auto differ = [&](Objective objective, double theirs, double ours) {
+    static constexpr llvm::StringLiteral verbs[] = {"takes", "needs", "costs"};
     return llvm::createStringError(
-        plan.file + ": the plan's step takes " + formatSeconds(plan.step) +
-        ", this model on this cluster " + formatSeconds(candidate.value) +
+        plan.file + ": the plan's step " + verbs[size_t(objective)] + " " +
+        formatValue(objective, theirs) + ", this model on this cluster " +
+        formatValue(objective, ours) +
         "; it is of other sizes, or of another version of cleave");
+  };
+  auto isNear = [](double a, double b) { return std::abs(a / b - 1) <= 1e-9; };
+  if (!isNear(candidate.estimate.step, plan.step))
+    return differ(Objective::Time, plan.step, candidate.estimate.step);
+  if (!isNear(candidate.value, plan.value))
+    return differ(plan.objective, plan.value, candidate.value);
   return candidate;
 }
 

@@ -40,10 +40,7 @@ public:
     Space space(model, machine, request);
     CostModel costs(model, machine, request.work, request.profile);
     limit = request.getMemoryLimit(machine);
-    // USD of a second of all devices.
-    price = request.objective == Objective::Cost
-                ? double(machine.devices) * machine.device.pricePerHour / 3600
-                : 1;
+    price = getRate(request.objective, machine.device, machine.devices);
     pipelinesOf.clear();
     branches = {};
     layouts.clear();
@@ -444,8 +441,8 @@ private:
         costs.tryPrice(layout, getMostSeconds() * (1 + 1e-12));
     if (!estimate)
       return false;
-    double value =
-        seeksMemory() ? estimate->memory.getTotal() : estimate->step * price;
+    double value = getValue(request.objective, costs.getMachine().device,
+                            layout, *estimate);
     least = std::min(least, value);
     Key key{value, place};
     if (int64_t(found.size()) >= request.top) {

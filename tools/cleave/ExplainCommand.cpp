@@ -43,6 +43,7 @@ static int runExplain(const ExplainFlags &flags) {
   SearchRequest &request = planned->request;
   request.memoryLimit = plan->memoryLimit;
   request.constraints = plan->constraints;
+  request.objective = plan->objective;
   PlanContext context{planned->model, planned->machine, request};
   llvm::Expected<Candidate> candidate = priceAgain(*plan, context);
   if (!candidate)
@@ -66,9 +67,9 @@ static int runExplain(const ExplainFlags &flags) {
                                  alternative ? &*alternative : nullptr)));
     return 0;
   }
-  printExplanation(llvm::outs(), explanation);
+  printExplanation(llvm::outs(), context, explanation);
   if (alternative)
-    printAlternative(llvm::outs(), *alternative, *candidate);
+    printAlternative(llvm::outs(), context, *alternative, *candidate);
   return 0;
 }
 

@@ -11,12 +11,12 @@ struct Relaxation {
   std::string what;
   TrainLayout layout;
   double seconds = 0;   ///< of what the plan does in a step
+  double value = 0;     ///< of the objective, for the same
   bool searched = true; ///< false: the plan's own layout, so at least this
 
-  /// 0.1: the plan takes 1.1 times as long.
-  double getGain(const Candidate &plan) const {
-    return plan.estimate.step / seconds - 1;
-  }
+  /// 0.1: the plan's value, its time if that is the objective, is 1.1 times as
+  /// much.
+  double getGain(const Candidate &plan) const { return plan.value / value - 1; }
 };
 
 /// What a slower link does.
@@ -25,10 +25,10 @@ struct SlowerLink {
   Candidate kept; ///< the plan's layout
   Candidate best;
 
-  /// Whether another layout is then faster.
-  bool changes() const { return best.estimate.step < kept.estimate.step; }
-  /// 0.1: keeping the plan's layout takes 1.1 times as long.
-  double getLoss() const { return kept.estimate.step / best.estimate.step - 1; }
+  /// Whether another layout is then better.
+  bool changes() const { return best.value < kept.value; }
+  /// 0.1: keeping the plan's layout takes 1.1 times as long, or costs as much.
+  double getLoss() const { return kept.value / best.value - 1; }
 };
 
 struct Explanation {
@@ -37,15 +37,16 @@ struct Explanation {
   std::vector<SlowerLink> slower;      ///< innermost level first
 };
 
-/// Searches again with one thing changed: memory, each level's link, all links
-/// without any cost, the batch; and prices the plan on slower links. The
-/// request is that of the plan; its objective is time.
+/// Searches again for the plan's objective with one thing changed: each of its
+/// constraints, the batch, and for time or cost memory, each level's link, all
+/// links without any cost; and prices the plan on slower links, unless it is
+/// for memory, which they leave as it is. The request is that of the plan.
 Explanation explain(const PlanContext &context, const Candidate &plan);
 
 /// The best layout under further constraints.
 struct Alternative {
   std::vector<Constraint> constraints;
-  /// If none fits, the fastest that would with enough memory.
+  /// If none fits, the best that would with enough memory.
   std::optional<Candidate> best;
   /// Why none is legal, or none fits; empty otherwise.
   std::string problem;
@@ -57,10 +58,11 @@ Alternative findAlternative(const PlanContext &context, const Candidate &plan,
 llvm::json::Object toJSON(const PlanContext &context,
                           const Explanation &explanation,
                           const Alternative *alternative);
-void printExplanation(llvm::raw_ostream &os, const Explanation &explanation);
+void printExplanation(llvm::raw_ostream &os, const PlanContext &context,
+                      const Explanation &explanation);
 /// What it costs more or less than the plan, by component.
-void printAlternative(llvm::raw_ostream &os, const Alternative &alternative,
-                      const Candidate &plan);
+void printAlternative(llvm::raw_ostream &os, const PlanContext &context,
+                      const Alternative &alternative, const Candidate &plan);
 
 } // namespace cleave
 

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_SEARCH_FORMAT_H
 #define CLEAVE_SEARCH_FORMAT_H
 
-#include "cleave/Cost/CostModel.h"
+#include "cleave/Search/Search.h"
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -11,15 +11,19 @@ namespace cleave {
 std::string formatSeconds(double seconds);
 std::string formatShare(double part, double whole);
 std::string formatBytes(double bytes);
+/// Seconds, bytes or USD.
+std::string formatValue(Objective objective, double value);
 
 /// A name, a value, and what there is to say of it.
 void printRow(llvm::raw_ostream &os, llvm::StringRef name,
               const llvm::Twine &value, const llvm::Twine &remark);
 
 /// A part of a whole, by its name in text and its key in JSON.
-template <typename Whole>
-struct Part {
+struct PartName {
   llvm::StringLiteral name, key;
+};
+template <typename Whole>
+struct Part : PartName {
   double Whole::*value;
 };
 

@@ -14,20 +14,21 @@ struct SavedPlan {
   std::string model, device, profile;
   bool isForCPUs = false;
   int64_t devices = 0;
-  std::string objective;
+  Objective objective = Objective::Time;
   Workload work;
   double memoryLimit = 0; ///< bytes of a device; 0: all of it
   std::vector<Constraint> constraints;
   TrainLayout layout;
-  double step = 0; ///< s
+  double step = 0;  ///< s
+  double value = 0; ///< of the objective
 };
 
 /// Reads a plan of version 1. Errors name the file and the key.
 llvm::Expected<SavedPlan> readPlan(llvm::StringRef text, llvm::StringRef file);
 
-/// Prices the layout of a plan for time again. An error says what differs if
-/// the plan is not of this model, machine and request, or if its step time is
-/// not what they cost.
+/// Prices the layout of a plan again. An error says what differs if the plan is
+/// not of this model, machine and request, or if its step time or the value of
+/// its objective is not what they make of it.
 llvm::Expected<Candidate> priceAgain(const SavedPlan &plan,
                                      const PlanContext &context);
 

@@ -8,6 +8,7 @@
 namespace cleave {
 
 enum class Objective { Time, Memory, Cost };
+constexpr int numObjectives = 3;
 llvm::StringRef getName(Objective objective);
 
 /// What a layout must be (`tp=8`, `recompute!=full`), or must not.
@@ -18,6 +19,10 @@ struct Constraint {
   bool forbids = false;
 
   bool allows(int64_t actual) const;
+  /// As on a command line: --pin tp=8.
+  std::string getFlag() const {
+    return (forbids ? "--forbid " : "--pin ") + text;
+  }
 };
 
 /// Reads FIELD=VALUE; also !=, <, <=, >, >=. Errors list fields and names.
@@ -60,6 +65,13 @@ struct Candidate {
   Estimate estimate;
   double value = 0; ///< of the objective: s, bytes or USD of a step
 };
+
+/// USD of a second of so many devices for the cost, 1 for the time.
+double getRate(Objective objective, const Device &device, int64_t devices);
+/// What an objective makes of a layout: seconds of its step, bytes of its
+/// fullest device, or USD of its step.
+double getValue(Objective objective, const Device &device,
+                const TrainLayout &layout, const Estimate &estimate);
 
 struct SearchResult {
   std::vector<Candidate> best; ///< in order; as many as were asked for

@@ -3,6 +3,7 @@
 #include "cleave/Search/ReadPlan.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
+#include <array>
 
 using namespace cleave;
 
@@ -142,6 +143,76 @@ TEST(Explain, KeepingALayoutCanLose) {
   EXPECT_GT(changes, 0);
 }
 
+TEST(Explain, ConstraintsBind) {
+  Problem problem("h100-sxm:16", 8, 2048, 64);
+  double free = problem.solve().best.front().value;
+  problem.request.constraints = {
+      pin("tp=8"), pin("pp=1"),
+      llvm::cantFail(parseConstraint("zero=3", /*forbids=*/true))};
+  Candidate plan = problem.solve().best.front();
+  ASSERT_GT(plan.value, free);
+  Explanation explanation = explain(problem.getContext(), plan);
+  for (size_t i = 0; i != 3; ++i) {
+    Problem without = problem;
+    without.request.constraints.erase(without.request.constraints.begin() +
+                                      long(i));
+    EXPECT_EQ(find(explanation, std::array{"no --pin tp=8", "no --pin pp=1",
+                                           "no --forbid zero=3"}[i])
+                  ->value,
+              without.solve().best.front().value);
+  }
+}
+
+TEST(Explain, EveryObjective) {
+  // A batch that all devices can share only by tp: fewer are cheaper.
+  for (Objective objective :
+       {Objective::Time, Objective::Memory, Objective::Cost}) {
+    Problem problem("h100-sxm:16", 8, 2048, 4);
+    problem.request.objective = objective;
+    problem.request.constraints = {pin("cp=1")};
+    SavedPlan saved = llvm::cantFail(readPlan(problem.getText(), "plan.json"));
+    EXPECT_EQ(saved.objective, objective);
+    PlanContext context = problem.getContext();
+    Candidate plan = llvm::cantFail(priceAgain(saved, context));
+    SearchResult result = problem.solve();
+    EXPECT_NEAR(plan.value / result.best.front().value, 1, 1e-12);
+    if (objective == Objective::Cost) {
+      EXPECT_LT(plan.layout.getDevices(), 16);
+    }
+    Explanation explanation = explain(context, plan);
+    for (const Relaxation &relaxation : explanation.relaxations) {
+      if (relaxation.what == "batch x 2")
+        continue;
+      EXPECT_GE(relaxation.getGain(plan), -1e-12) << relaxation.what;
+    }
+    Problem twice = problem;
+    twice.request.work.globalBatch *= 2;
+    double steps = objective == Objective::Memory ? 1 : 2;
+    EXPECT_DOUBLE_EQ(find(explanation, "batch x 2")->value,
+                     twice.solve().best.front().value / steps);
+    // Links need no memory.
+    EXPECT_EQ(explanation.slower.size(),
+              objective == Objective::Memory ? 0u : 2u);
+    for (const SlowerLink &slower : explanation.slower) {
+      EXPECT_GE(slower.kept.value, plan.value * (1 - 1e-12));
+      EXPECT_GE(slower.getLoss(), -1e-12);
+    }
+    Alternative other = findAlternative(context, plan, {pin("tp=8")});
+    ASSERT_TRUE(other.best.has_value());
+    EXPECT_EQ(other.best->layout.tp, 8);
+    EXPECT_GE(other.best->value, plan.value);
+    llvm::json::Object json = toJSON(context, explanation, &other);
+    EXPECT_EQ(json.getString("objective"), getName(objective));
+    double shares = 0;
+    for (const auto &[key, share] : *json.getObject("shares"))
+      shares += *share.getAsNumber();
+    EXPECT_NEAR(shares, 1, 1e-9);
+    EXPECT_EQ(
+        json.getObject("why_not")->getObject("difference")->getNumber("value"),
+        other.best->value - plan.value);
+  }
+}
+
 TEST(Explain, Alternatives) {
   Problem problem("h100-sxm:16", 8, 2048, 64);
   Candidate plan = problem.solve().best.front();
@@ -166,6 +237,11 @@ TEST(Explain, Alternatives) {
   EXPECT_NE(illegal.problem.find("tp=16"), std::string::npos);
   EXPECT_NE(illegal.problem.find("tp 16"), std::string::npos)
       << illegal.problem;
+  // Degrees whose product is no number.
+  Alternative absurd =
+      ask({pin("tp=16777216"), pin("cp=16777216"), pin("pp=16777216")});
+  EXPECT_NE(absurd.problem.find("there are 16 devices"), std::string::npos)
+      << absurd.problem;
 }
 
 TEST(Explain, AnAlternativeThatDoesNotFit) {
@@ -209,9 +285,9 @@ TEST(ReadPlan, RefusesWhatDiffers) {
     return priced ? "" : llvm::toString(priced.takeError());
   };
   SavedPlan lean = plan;
-  lean.objective = "memory";
+  lean.objective = Objective::Memory;
   EXPECT_NE(llvm::toString(priceAgain(lean, problem.getContext()).takeError())
-                .find("key \"objective\": expects \"time\" but got \"memory\""),
+                .find("the plan's step needs "),
             std::string::npos);
   Problem renamed = problem;
   renamed.model.name = "gpt";
@@ -241,6 +317,10 @@ TEST(ReadPlan, RefusesOtherFiles) {
         {"\"device_type\": \"gpu\"", "\"device_type\": \"tpu\"",
          "key \"device_type\": expects \"cpu\" or \"gpu\""},
         {"\"tp\": ", "\"tq\": ", "unknown key \"tq\""},
+        {"\"objective\": \"time\"", "\"objective\": \"speed\"",
+         "key \"objective\": expects one of time, memory, cost, got "
+         "\"speed\""},
+        {"\"value\": ", "\"value\": -", "key \"value\""},
         {"\"search\"", "\"found\"", "key \"search\": expects an object"}}) {
     std::string changed = text;
     size_t at = changed.find(from);

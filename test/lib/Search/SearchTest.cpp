@@ -371,6 +371,14 @@ TEST(Search, SaysWhatIsImpossible) {
   EXPECT_NE(batch.find("or 32 devices"), std::string::npos) << batch;
   std::string pinned = getError(model, "h100-sxm:8", 8, {parse("tp=3", false)});
   EXPECT_NE(pinned.find("--pin tp=3"), std::string::npos) << pinned;
+  // Of pins that contradict others the later ones are kept.
+  std::string pins = getError(model, "h100-sxm:8", 8,
+                              {parse("tp=2", false), parse("pp=1", false),
+                               parse("sp=true", false), parse("pp=2", false),
+                               parse("tp=4", false)});
+  EXPECT_NE(pins.find("satisfies --pin tp=2 and --pin pp=1; without"),
+            std::string::npos)
+      << pins;
   Architecture large = makeModel(64, 16384, 128, 8, 65536);
   std::string memory = getError(large, "h100-sxm:8", 8);
   EXPECT_NE(memory.find("nothing fits"), std::string::npos) << memory;
