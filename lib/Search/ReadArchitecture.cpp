@@ -45,6 +45,7 @@ Architecture cleave::getArchitecture(const Model &model) {
   result.hidden = model.hidden;
   result.vocab = model.vocab;
   result.tied = model.tied;
+  result.maxPositions = model.maxPositions;
   if (model.positions)
     result.positions = model.positions->getShape().front();
   if (model.projectIn)
@@ -122,7 +123,9 @@ public:
     model.name = family.type.str();
     model.hidden = need({"hidden_size", "d_model", "n_embed", "n_embd"});
     model.vocab = need({"vocab_size"});
-    model.tied = object.getBoolean("tie_word_embeddings").value_or(family.tied);
+    model.tied = getSwitch("tie_word_embeddings", family.tied);
+    model.maxPositions =
+        get({"max_position_embeddings", "max_seq_len", "n_positions"});
     int64_t layers = need({"num_hidden_layers", "n_layers", "n_layer"});
     Block block = readAttention(model.hidden);
     if (message.empty() && (layers > 4096 || block.heads > model.hidden))
@@ -144,8 +147,8 @@ private:
   /// The first of these keys that is there, here or one level below.
   int64_t get(std::initializer_list<llvm::StringRef> keys, int64_t absent = 0) {
     for (llvm::StringRef key : keys)
-      for (const json::Object *at : {&object, object.getObject("attn_config"),
-                                     object.getObject("ffn_config")}) {
+      for (const json::Object *at :
+           {&object, getObject("attn_config"), getObject("ffn_config")}) {
         const json::Value *value = at ? at->get(key) : nullptr;
         if (!value || value->kind() == json::Value::Null)
           continue;
@@ -155,6 +158,34 @@ private:
         fail(key, "expects a whole number from 0");
       }
     return absent;
+  }
+  /// What a key has, or nothing.
+  const json::Value *find(llvm::StringRef key) const {
+    const json::Value *value = object.get(key);
+    return value && value->kind() != json::Value::Null ? value : nullptr;
+  }
+  bool getSwitch(llvm::StringRef key, bool absent) {
+    const json::Value *value = find(key);
+    if (!value)
+      return absent;
+    std::optional<bool> is = value->getAsBoolean();
+    if (!is)
+      fail(key, "expects true or false");
+    return is.value_or(absent);
+  }
+  const json::Array *getList(llvm::StringRef key) {
+    const json::Value *value = find(key);
+    const json::Array *list = value ? value->getAsArray() : nullptr;
+    if (value && !list)
+      fail(key, "expects an array");
+    return list;
+  }
+  const json::Object *getObject(llvm::StringRef key) {
+    const json::Value *value = find(key);
+    const json::Object *inner = value ? value->getAsObject() : nullptr;
+    if (value && !inner)
+      fail(key, "expects an object");
+    return inner;
   }
   int64_t need(std::initializer_list<llvm::StringRef> keys) {
     int64_t value = get(keys);
@@ -176,9 +207,8 @@ private:
     block.kvHeads =
         get({"num_key_value_heads", "num_kv_heads", "kv_n_heads", "n_head_kv"},
             block.heads);
-    if (family.type == "falcon" &&
-        object.getBoolean("multi_query").value_or(true) &&
-        !object.getBoolean("new_decoder_architecture").value_or(false))
+    if (family.type == "falcon" && getSwitch("multi_query", true) &&
+        !getSwitch("new_decoder_architecture", false))
       block.kvHeads = 1;
     block.latentRank = get({"kv_lora_rank"});
     if (block.latentRank > 0) {
@@ -195,7 +225,7 @@ private:
 
   /// Layers with a sliding window, by the file or by the family's pattern.
   bool hasWindow(int64_t layer) {
-    if (const json::Array *types = object.getArray("layer_types"))
+    if (const json::Array *types = getList("layer_types"))
       return layer < int64_t(types->size()) &&
              (*types)[size_t(layer)].getAsString() == "sliding_attention";
     if (family.type == "gemma2" || family.type == "gpt_oss")
@@ -206,13 +236,13 @@ private:
       return (layer + 1) % 4 != 0;
     if (family.type == "mixtral" || family.type == "phimoe")
       return true;
-    return object.getBoolean("use_sliding_window").value_or(false) &&
+    return getSwitch("use_sliding_window", false) &&
            layer >= get({"max_window_layers"});
   }
 
   /// Layers whose queries only meet their own chunk (Llama 4).
   bool hasChunks(int64_t layer) {
-    if (const json::Array *types = object.getArray("layer_types"))
+    if (const json::Array *types = getList("layer_types"))
       return layer < int64_t(types->size()) &&
              (*types)[size_t(layer)].getAsString() == "chunked_attention";
     return family.type == "llama4_text" && (layer + 1) % 4 != 0;
@@ -241,7 +271,7 @@ private:
   }
 
   bool isSparse(int64_t layer) {
-    if (const json::Array *dense = object.getArray("mlp_only_layers"))
+    if (const json::Array *dense = getList("mlp_only_layers"))
       for (const json::Value &each : *dense)
         if (each.getAsInteger() == layer)
           return false;

@@ -46,6 +46,21 @@ class PlannerTest(ToolTest):
                       text)
         self.assertIn("does not fit", text)
 
+    def test_sequences_longer_than_the_model_is_for(self):
+        for model, most in [("llama-3-8b", 8192), ("gpt2", 1024),
+                            ("mixtral-8x7b", 32768)]:
+            for length in [most, 2 * most]:
+                done = self.start(
+                    "cleave", "plan",
+                    os.path.join(DATA, "configs", model + ".json"),
+                    "--cluster", "h100-sxm:64", "--seq-len", str(length),
+                    "--global-batch", "64")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(
+                    done.stderr, "" if length == most else
+                    f"cleave: note: sequences of {length} tokens are longer "
+                    f"than the {most} positions that the model is for\n")
+
     def test_modules_of_no_selection(self):
         for recompute in [[], ["--recompute", "full"]]:
             self.expect_error(["recompute_modules", "recompute selective"],

@@ -79,9 +79,9 @@ class Page:
 
 
 class ReportTest(ToolTest):
-    FLAGS = ["--cluster", "h100-sxm:64", "--seq-len", "8192",
-             "--global-batch", "128", "--pin", "pp=4", "--pin", "zero=1",
-             "--top", "4"]
+    ONE = ["--cluster", "h100-sxm:64", "--seq-len", "8192",
+           "--global-batch", "128", "--pin", "pp=4", "--pin", "zero=1"]
+    FLAGS = [*ONE, "--top", "4"]
 
     @classmethod
     def setUpClass(cls):
@@ -93,7 +93,7 @@ class ReportTest(ToolTest):
             "page": lambda: Page(self, *self.FLAGS),
             "plan": lambda: self.plan("--json"),
             "front": lambda: json.loads(self.run_tool(
-                "cleave", "plan", LLAMA_8B, *self.FLAGS, "--front", "8",
+                "cleave", "plan", LLAMA_8B, *self.ONE, "--front", "8",
                 "--json"))["front"]}
         if key not in self.cache:
             self.cache[key] = make[key]()
@@ -355,7 +355,8 @@ class ReportTest(ToolTest):
                           "folder")
         self.expect_error("--report: expects --objective time", *plan,
                           "--report", "page.html", "--objective", "memory")
-        done = self.start(*plan, "--report", "page.html", "--front", "3")
+        done = self.start("cleave", "plan", LLAMA_8B, *self.ONE, "--report",
+                          "page.html", "--front", "3")
         self.assertNotEqual(done.returncode, 0)
         self.assertRegex(done.stderr, "--(front|report) excludes --")
 

@@ -49,6 +49,11 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
       loadArchitecture(getConfigPath(model));
   if (!architecture)
     return architecture.takeError();
+  if (architecture->maxPositions > 0 && seqLen > architecture->maxPositions)
+    llvm::errs() << llvm::formatv(
+        "cleave: note: sequences of {0} tokens are longer than the {1} "
+        "positions that the model is for\n",
+        seqLen, architecture->maxPositions);
   llvm::Expected<Cluster> where = parseCluster(cluster);
   if (!where)
     return where.takeError();

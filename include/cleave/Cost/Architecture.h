@@ -53,7 +53,8 @@ struct Architecture {
   /// Width of embedding and head where products without bias lead from it to
   /// the hidden size and back (OPT-350m); 0: the hidden size.
   int64_t embeddingWidth = 0;
-  int64_t positions = 0; ///< rows of learned positions
+  int64_t positions = 0;    ///< rows of learned positions
+  int64_t maxPositions = 0; ///< tokens of a sequence that it is for; 0: unknown
   /// Elements of biases and norms outside of blocks, less those of one norm.
   int64_t vectors = 0;
   bool dropout = false; ///< of both branches and the probabilities

@@ -103,6 +103,11 @@ TEST(ReadArchitecture, NamesWhatIsWrong) {
             "config.json: key \"hidden_size\": expects a whole number from 1");
   EXPECT_EQ(getError(R"({"model_type": "mixtral", "hidden_size": -1})"),
             "config.json: key \"hidden_size\": expects a whole number from 0");
+  EXPECT_EQ(getError(R"({"model_type": "mixtral", "hidden_size": 64,
+                         "vocab_size": 9, "tie_word_embeddings": "yes"})"),
+            "config.json: key \"tie_word_embeddings\": expects true or false");
+  EXPECT_EQ(getError(R"({"model_type": "mixtral", "attn_config": 8})"),
+            "config.json: key \"attn_config\": expects an object");
   // Of all families: the first that is compiled, the last that is planned.
   std::string unknown = getError(R"({"model_type": "no\nthing"})");
   for (const char *part :
