@@ -1,6 +1,7 @@
 //===- Architecture.cpp - Weights and FLOPs from sizes --------------------===//
 #include "cleave/Cost/Architecture.h"
 #include "cleave/Cost/Work.h"
+#include <algorithm>
 
 using namespace cleave;
 
@@ -33,6 +34,24 @@ double Block::getRouterParameters(int64_t hidden) const {
 double Block::getPairs(int64_t seqLen) const {
   return chunk > 0 ? getChunkedPairs(double(seqLen), double(chunk))
                    : getCausalPairs(double(seqLen), double(window));
+}
+
+int64_t Block::getTensors() const {
+  int64_t matrices = gated ? 3 : 2;
+  int64_t attention = latentRank == 0 ? 4 : queryRank > 0 ? 5 : 4;
+  return attention + (getDenseParameters(1) > 0 ? matrices : 0) +
+         (isSparse() ? matrices + 1 : 0) + /*norms*/ 2;
+}
+
+double Block::getLargestTensor(int64_t hidden) const {
+  double width = double(heads) * headDim;
+  double attention =
+      latentRank == 0
+          ? hidden * std::max(width, double(heads) * valueDim)
+          : std::max(queryRank > 0 ? queryRank * width : hidden * width,
+                     double(latentRank) * heads *
+                         (headDim - sharedKeyDim + valueDim));
+  return std::max(attention, getDenseParameters(hidden) / (gated ? 3 : 2));
 }
 
 double Block::getParameters(int64_t hidden) const {

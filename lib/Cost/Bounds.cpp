@@ -21,7 +21,7 @@ CostModel::MostBlocks CostModel::getMostBlocks(const KindCosts &costs,
     MostBlocks found;
     found.least = fastest->getTime();
     StageCost floor;
-    floor.denseParameters = floor.expertParameters = infinity;
+    floor.denseParameters = floor.expertParameters = floor.pieces = infinity;
     for (size_t kind = 0; kind != kinds.size(); ++kind) {
       const StageCost &cost = *costs[kind];
       if (cost.getTime() < found.least)
@@ -31,6 +31,7 @@ CostModel::MostBlocks CostModel::getMostBlocks(const KindCosts &costs,
           std::min(floor.denseParameters, cost.denseParameters);
       floor.expertParameters =
           std::min(floor.expertParameters, cost.expertParameters);
+      floor.pieces = std::min(floor.pieces, cost.pieces);
     }
     found.count = (found.count + stages - 1) / stages;
     found.stage.add(floor, double(found.count));
@@ -116,7 +117,9 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
     routed /= double(layout.ep * layout.expertTp);
     dense += double(kindCounts[kind]) * other;
     experts += double(kindCounts[kind]) * routed;
-    least = std::min(least, other + routed);
+    double dropped = double(kinds[kind]->vectors) / tp;
+    least =
+        std::min(least, (other + routed - dropped) / getPieces(*kinds[kind]));
     // Some stage has this many blocks of the kind.
     most = std::max(most, std::ceil(double(kindCounts[kind]) / pp) * bytes *
                               (other / ranks + routed / expertRanks));
@@ -128,11 +131,11 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
                   (layout.sequenceParallel ? tp : 1);
   double logits = getBytes(work.getActivationType()) * vocab;
   double mean = (cut * bytes + tokens * (inputs + logits)) / pp;
-  // Below ZeRO 3 parameters are whole; with it a block's are, and its gradient,
-  // but at ends without a block.
+  // Below ZeRO 3 parameters are whole; with it those of an exchange are, and
+  // their gradient, but at ends without a block.
   double inner = layout.pp == 1 ? 1 : std::max(pp - 2, 1.) / pp;
   double whole = std::min(weight * (dense + experts - cut) / pp,
-                          inner * least * (2 * weight + profile.gradientBytes));
+                          inner * least * getGatheredBytes(3));
   double tensors = std::max({mean + whole, most, tokens * logits});
   return (1 - 1e-9) *
          (machine.device.reserve + (1 + profile.allocatorGaps) * tensors);

@@ -120,7 +120,8 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
   stage.expertParameters = cost.expertParameters;
   stage.activations = cost.activations;
   stage.workingSet = cost.workingSet;
-  stage.largest = cost.denseParameters + cost.expertParameters;
+  stage.pieces = cost.pieces;
+  stage.largest = cost.largest;
   return stage;
 }
 
@@ -139,6 +140,7 @@ void CostModel::StageCost::add(const StageCost &other, double times) {
   expertParameters += times * other.expertParameters;
   activations += times * other.activations;
   workingSet = std::max(workingSet, other.workingSet);
+  pieces += times * other.pieces;
   largest = std::max(largest, other.largest);
 }
 
@@ -327,13 +329,23 @@ StateBytes CostModel::getStateBytes(const TrainLayout &layout) const {
     bool cuts = layout.zero >= zero;
     return {bytes / (cuts ? shards : 1), bytes / (cuts ? expertShards : 1)};
   };
+  // Weights of f32 are the optimizer's own, but where ZeRO-1 and 2 gather them
+  // beside its shard.
+  bool doubles = work.dtype == DType::F32 && shards > 1 &&
+                 (layout.zero == 1 || layout.zero == 2);
+  double optimizer =
+      work.getStateBytes() + (doubles ? work.getParameterBytes() : 0);
   return {.parameters = split(3, work.getParameterBytes()),
           .gradients = split(2, profile.gradientBytes),
-          .optimizer = split(1, work.getStateBytes()),
-          // A block's parameters, those of the next, and a whole gradient.
-          .gathered = layout.zero == 3
-                          ? 2 * work.getParameterBytes() + profile.gradientBytes
-                          : 0};
+          .optimizer = split(1, optimizer),
+          .gathered = getGatheredBytes(layout.zero)};
+}
+
+double CostModel::getGatheredBytes(int zero) const {
+  double ahead = profile.dataOverlap > 0 ? 2 : 1;
+  return zero == 3   ? ahead * work.getParameterBytes() + profile.gradientBytes
+         : zero == 2 ? profile.gradientBytes
+                     : 0;
 }
 
 template <typename Visit>
@@ -420,11 +432,13 @@ CostModel::DataTimes CostModel::getDataTimes(const TrainLayout &layout,
   Group dense = layout.getRankGroup(layout.getShards(), layout.tp);
   Group experts =
       layout.getRankGroup(layout.getExpertRanks(), layout.ep * layout.expertTp);
+  double pieces = layout.zero >= 2 ? std::max(stage.pieces, 1.) : 1;
   auto getTime = [&](CollectiveKind kind, double bytes) {
-    return getCollectiveTime(machine, kind, dense,
-                             stage.denseParameters * bytes) +
-           getCollectiveTime(machine, kind, experts,
-                             stage.expertParameters * bytes);
+    return pieces *
+           (getCollectiveTime(machine, kind, dense,
+                              stage.denseParameters * bytes / pieces) +
+            getCollectiveTime(machine, kind, experts,
+                              stage.expertParameters * bytes / pieces));
   };
   if (layout.zero == 0)
     return {getTime(CollectiveKind::AllReduce, profile.gradientBytes), 0};
@@ -484,14 +498,16 @@ CostModel::DataExposure CostModel::getDataExposure(const TrainLayout &layout,
         overlap(parameters + gradients, stage.backward, share, slow);
     result.once = (parameters + gradients) / buckets * share;
     result.each = front.exposed + back.exposed + front.slowdown + back.slowdown;
-    // Gathered parameters are copied out of the collective's buffer, twice;
-    // gradients are cast on their way into theirs.
-    double weights = stage.denseParameters + stage.expertParameters;
-    result.forward = front.exposed + front.slowdown +
-                     getStreamTime(machine.device, 4 * weights);
-    result.backward =
-        back.exposed + back.slowdown +
-        getStreamTime(machine.device, (6 + profile.gradientBytes) * weights);
+    result.forward = front.exposed + front.slowdown;
+    result.backward = back.exposed + back.slowdown;
+    if (profile.blockBuffers) {
+      double weights = stage.denseParameters + stage.expertParameters;
+      double copied = 2 * weights * work.getParameterBytes();
+      double cast =
+          weights * (work.getParameterBytes() + profile.gradientBytes);
+      result.forward += getStreamTime(machine.device, copied);
+      result.backward += getStreamTime(machine.device, copied + cast);
+    }
     left = back.left;
   }
   Overlapped rest = overlap(getCopyTime(layout, stage), left, share, slow);

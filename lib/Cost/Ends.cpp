@@ -42,6 +42,7 @@ CostModel::BlockCost CostModel::computeEmbedding(const Cut &cut) const {
   cost.denseParameters = getVocabShard(cut.tp) * width +
                          double(model.positions) * h +
                          model.getProjectionParameters();
+  cost.largest = cost.denseParameters;
   return cost;
 }
 
@@ -79,6 +80,7 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
   cost.denseParameters = (model.tied ? 0 : vocab * width) +
                          model.getProjectionParameters() + h +
                          double(model.vectors);
+  cost.largest = cost.denseParameters;
   // Logits, or later their gradient, are kept; the rest is of the loss. In f32
   // that is another array of the same size.
   double each = getBytes(work.getActivationType());

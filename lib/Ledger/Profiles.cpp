@@ -43,8 +43,12 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
       {"rank_skew", profile.rankSkew, 1},
       {"allocator_gaps", profile.allocatorGaps, 1},
       {"scattered_gaps", profile.scatteredGaps, 1}};
-  std::vector<llvm::StringRef> keys = {"why", "match", "attention",
-                                       "fused_projections", "sequence_first"};
+  std::vector<llvm::StringRef> keys = {"why",
+                                       "match",
+                                       "attention",
+                                       "fused_projections",
+                                       "sequence_first",
+                                       "block_buffers"};
   for (const Constant &constant : constants)
     keys.push_back(constant.key);
   JsonReader reader(file);
@@ -55,9 +59,13 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
       reader.getFlag(object, "fused_projections", "", profile.fusedProjections);
   profile.sequenceFirst =
       reader.getFlag(object, "sequence_first", "", profile.sequenceFirst);
+  profile.blockBuffers = reader.getFlag(object, "block_buffers", "", true);
   for (const Constant &constant : constants)
     constant.value = reader.getNumber(object, constant.key, "", 0,
                                       constant.most, constant.value);
+  // An arena without gaps has none of either kind.
+  if (profile.allocatorGaps == 0 && !object.get("scattered_gaps"))
+    profile.scatteredGaps = 0;
   if (llvm::Error error = reader.takeError())
     return error;
   return profile;

@@ -34,6 +34,10 @@ struct Block {
   /// Weights of all routed experts, the router not included.
   double getExpertParameters(int64_t hidden) const;
   double getRouterParameters(int64_t hidden) const;
+  /// Tensors of weights, biases and norms of heads left out, and the elements
+  /// of the largest that every token meets.
+  int64_t getTensors() const;
+  double getLargestTensor(int64_t hidden) const;
   /// All weights of the block, norms and biases included.
   double getParameters(int64_t hidden) const;
 

@@ -33,6 +33,10 @@ struct Profile {
   /// order. In DTensor's [b, s, h] a copy before or after each takes 0.18 ms
   /// of an MLP of 3 ms (pytorch/torchtitan, pull request 437).
   bool sequenceFirst = true;
+  /// Whether ZeRO-2 and 3 exchange a block at a time, in buffers that gathered
+  /// parameters are copied out of and gradients are cast into (FSDP); else
+  /// each tensor, in place.
+  bool blockBuffers = false;
   /// Share of the gradient's and parameters' communication over data-parallel
   /// ranks, and of messages between stages, that may run beside compute.
   double dataOverlap = 1;
@@ -124,8 +128,8 @@ struct BusyFloor {
 };
 
 /// Bytes that ZeRO leaves a device of a dense parameter and of an expert's:
-/// parameters, gradients, optimizer state; and for a while of one of its
-/// largest block.
+/// parameters, gradients, optimizer state; and for a while of one that is
+/// exchanged.
 struct StateBytes {
   struct Each {
     double dense = 0, expert = 0;
@@ -238,6 +242,8 @@ private:
     double contextForward = 0, contextBackward = 0;   ///< over cp
     double expertForward = 0, expertBackward = 0;     ///< over ep
     double denseParameters = 0, expertParameters = 0; ///< of this device
+    /// Exchanges of ZeRO-2 and 3 for them, and parameters of the largest.
+    double pieces = 1, largest = 0;
     double launches = 1;    ///< kernels, relative to the usual block
     double activations = 0; ///< bytes kept for backward
     double workingSet = 0;  ///< bytes that only live inside the block
@@ -266,14 +272,15 @@ private:
     double host = 0;
     double denseParameters = 0, expertParameters = 0;
     double activations = 0, workingSet = 0;
-    double largest = 0; ///< weights of the largest block
+    double pieces = 0, largest = 0; ///< see BlockCost
 
     double getTime() const { return forward + backward; }
     /// Whether its gradients and parameters take the same to move.
     bool isLike(const StageCost &other) const {
       return forward == other.forward && backward == other.backward &&
              denseParameters == other.denseParameters &&
-             expertParameters == other.expertParameters;
+             expertParameters == other.expertParameters &&
+             pieces == other.pieces;
     }
     void add(const StageCost &other, double times);
   };
@@ -353,6 +360,13 @@ private:
   };
   DataExposure getDataExposure(const TrainLayout &layout,
                                const StageCost &stage, int64_t blocks) const;
+  /// Bytes of a parameter while ZeRO exchanges it: gathered, and the next one's
+  /// where exchanges run ahead, and a whole gradient.
+  double getGatheredBytes(int zero) const;
+  /// Exchanges of ZeRO-2 and 3 for a block, one way.
+  double getPieces(const Block &block) const {
+    return profile.blockBuffers ? 1 : double(block.getTensors());
+  }
   double getOptimizerTime(const TrainLayout &layout) const;
   /// Fills `times` from `chunks` and `exposed`.
   void setTimes(const PipelineShape &shape);

@@ -210,6 +210,65 @@ TEST(StepTest, InterleavedStagesHideMore) {
   }
 }
 
+/// With ZeRO-3 each of 32 blocks, the embedding and the head are gathered twice
+/// and scattered once for a micro-batch: as a block, in buffers that weights
+/// leave by a copy each time and gradients enter by a cast, or as a block's
+/// four matrices of attention, two of the MLP, and two norms.
+TEST(StepTest, ExchangesOfZero3) {
+  Example example;
+  example.model = makeGPT(4096, 32, 32);
+  example.model.vocab = 1024;
+  example.layout = TrainLayout();
+  example.layout.dp = 64;
+  example.layout.zero = 3;
+  example.work.globalBatch = 64 * 3;
+  example.profile.dataOverlap = 0;
+  double weights = example.model.getParameters();
+  Group ranks = example.layout.getRankGroup(64, 1);
+  Estimate estimates[2];
+  for (bool blocks : {false, true}) {
+    example.profile.blockBuffers = blocks;
+    Estimate &estimate = estimates[blocks] = example.price();
+    double pieces = 2 + 32 * (blocks ? 1 : 8);
+    auto get = [&](CollectiveKind kind) {
+      return pieces * getCollectiveTime(example.machine, kind, ranks,
+                                        2 * weights / pieces);
+    };
+    double expected = 3 * (2 * get(CollectiveKind::AllGather) +
+                           get(CollectiveKind::ReduceScatter));
+    EXPECT_NEAR(estimate.data, expected, 1e-9 * expected);
+  }
+  const Device &device = example.machine.device;
+  double copies =
+      getStreamTime(device, 4 * weights) + getStreamTime(device, 8 * weights);
+  EXPECT_NEAR(estimates[1].compute - estimates[0].compute, 3 * copies,
+              1e-9 * estimates[0].step);
+  // A block is 12 h^2 and two norms, its largest matrix 4 h^2; of bf16, with a
+  // gradient of as much.
+  double h = 4096;
+  EXPECT_NEAR(estimates[1].memory.temporaries - estimates[0].memory.temporaries,
+              (8 * h * h + 2 * h) * 4, 1);
+}
+
+/// Weights in f32 have no copy; a rank of ZeRO-1 or 2 has its shard beside the
+/// gathered whole.
+TEST(StepTest, ShardsInSinglePrecision) {
+  for (int zero : {0, 1, 2, 3}) {
+    Example example;
+    example.model = makeGPT(4096, 32, 32);
+    example.layout = TrainLayout();
+    example.layout.dp = 64;
+    example.layout.zero = zero;
+    example.machine.device.matrix[size_t(DType::F32)] =
+        example.machine.device.getMatrix(DType::BF16);
+    example.work = {2048, 64, DType::F32};
+    double expected = zero == 0 ? 8. : zero == 3 ? 8. / 64 : 12. / 64;
+    EXPECT_NEAR(example.price().memory.optimizer /
+                    example.model.getParameters(),
+                expected, 1e-9);
+  }
+}
+
 /// Queries, keys and values of 4096 channels each, and the two halves of a
 /// gated MLP's way up: five products instead of two, and three gradients of the
 /// stream more to read.
