@@ -185,6 +185,42 @@ TEST(Simulate, RecurrenceAgrees) {
   RecordProperty("worst", std::to_string(worst));
 }
 
+/// Up to three times as many micro-batches as stages nothing is extrapolated,
+/// and what is laid out for fewer repeats itself.
+TEST(Simulate, RecurrenceRepeats) {
+  std::mt19937 random(5);
+  std::uniform_real_distribution<double> unit(0, 1);
+  PipelineModel model;
+  for (Schedule schedule :
+       {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
+        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV})
+    for (int64_t p = 2; p != 18; ++p)
+      for (int64_t m = 1; m <= std::max<int64_t>(3 * p, 24); ++m) {
+        int64_t chunks = schedule == Schedule::ZeroBubbleV   ? 2
+                         : schedule == Schedule::Interleaved ? 2 + m % 2
+                                                             : 1;
+        PipelineStep step = makeStep(schedule, p, chunks, m);
+        for (size_t i = 0; i != step.times.size(); ++i) {
+          step.times[i] = {unit(random), unit(random), unit(random)};
+          step.activations[i] = unit(random);
+        }
+        step.send = 0.5 * unit(random);
+        Simulation simulation = simulate(step);
+        std::vector<double> starts, ends, peaks(static_cast<size_t>(p));
+        double seconds =
+            model.getSeconds(step.shape, step.times, step.send, starts, ends);
+        model.getPeaks(step.shape, step.activations, peaks);
+        EXPECT_NEAR(seconds / simulation.step, 1, 1e-12)
+            << getName(schedule).str() << " p " << p << " m " << m;
+        for (size_t stage = 0; stage != peaks.size(); ++stage) {
+          EXPECT_NEAR(ends[stage] / simulation.ends[stage], 1, 1e-12);
+          EXPECT_NEAR(peaks[stage] / simulation.peaks[stage], 1, 1e-12)
+              << getName(schedule).str() << " p " << p << " m " << m
+              << " stage " << stage;
+        }
+      }
+}
+
 /// A stage that is longer than the others fills the pipeline slowly, and many
 /// micro-batches are extrapolated.
 TEST(Simulate, RecurrenceAgreesOverManyMicroBatches) {

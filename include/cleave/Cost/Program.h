@@ -1,0 +1,53 @@
+//===- Program.h - The orders of all stages of a pipeline, merged ---------===//
+#ifndef CLEAVE_COST_PROGRAM_H
+#define CLEAVE_COST_PROGRAM_H
+
+#include "cleave/Cost/Orders.h"
+#include <cstddef>
+
+namespace cleave {
+
+/// What all stages of a pipeline run, in one order, in which a step comes after
+/// all that it waits for. Once a pipeline is full it repeats itself, every
+/// micro-batch or, where stages take turns, every p of them, until it drains;
+/// so steps are laid out for few micro-batches, and of more, parts repeat.
+struct PipelineProgram {
+  /// An op of a stage: the number of its cost, by kind and virtual stage, and
+  /// the step that it waits for, from itself on: -1 is the one before it; 0: it
+  /// waits for nothing.
+  struct Step {
+    int32_t op, input;
+  };
+  struct Part {
+    size_t first, end; ///< steps
+    bool repeats;
+  };
+
+  int64_t microBatches = 0; ///< if nothing repeats
+  int64_t period = 0;       ///< micro-batches that a repetition adds; 0: none
+  std::vector<Step> steps;
+  std::vector<Part> parts; ///< all steps; the second one repeats, if any does
+  /// By stage: the step that its first one waits for; the first stage waits for
+  /// none.
+  std::vector<size_t> begins;
+  /// By stage: numbers of micro-batches in flight, `chunks` each, that no
+  /// other moment exceeds in every chunk.
+  std::vector<std::vector<int32_t>> peaks;
+
+  /// How often what repeats runs for so many micro-batches.
+  int64_t getTimes(int64_t count) const {
+    return period ? 1 + (count - microBatches) / period : 1;
+  }
+  /// Steps of so many micro-batches.
+  size_t getNumSteps(int64_t count) const {
+    return steps.size() / size_t(microBatches) * size_t(count);
+  }
+  /// The micro-batches that a shape's program is laid out for: those of a
+  /// program that repeats to as many as it has, or its own.
+  static int64_t getLaidOut(const PipelineShape &shape);
+  static PipelineProgram layOut(const PipelineShape &shape);
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_COST_PROGRAM_H

@@ -1,0 +1,181 @@
+//===- Orders.cpp - What the stages of a pipeline run, in order -----------===//
+#include "cleave/Cost/Orders.h"
+#include <algorithm>
+
+using namespace cleave;
+
+using Order = std::vector<PipelineOp>;
+
+bool PipelineShape::goesForwardFirst() const {
+  return schedule == Schedule::GPipe ||
+         (cyclesChunks() && microBatches % stages != 0);
+}
+
+int64_t PipelineShape::getAlikeInFlight(int64_t stage) const {
+  if (schedule == Schedule::OneFOneB)
+    return std::min(microBatches, stages - stage);
+  return goesForwardFirst() ? microBatches : 0;
+}
+
+namespace {
+/// Passes of one kind over all chunks: in groups of p micro-batches, all of a
+/// group on one chunk, then on the next; forward from the first chunk, backward
+/// from the last.
+class Passes {
+public:
+  Passes(const PipelineShape &shape, PipelineOpKind kind)
+      : shape(shape), kind(kind) {
+    startGroup(0);
+  }
+
+  PipelineOp next() {
+    int64_t chunk =
+        kind == PipelineOpKind::Forward ? done : shape.chunks - 1 - done;
+    PipelineOp op{kind, int32_t(chunk), int32_t(at)};
+    if (++at == end) {
+      at = first;
+      if (++done == shape.chunks)
+        startGroup(end);
+    }
+    return op;
+  }
+
+private:
+  void startGroup(int64_t microBatch) {
+    first = at = microBatch;
+    end = std::min(first + shape.stages, shape.microBatches);
+    done = 0;
+  }
+
+  const PipelineShape &shape;
+  PipelineOpKind kind;
+  int64_t first = 0, end = 0; ///< micro-batches of the group
+  int64_t at = 0;             ///< the next one
+  int64_t done = 0;           ///< chunks of the group
+};
+} // namespace
+
+/// GPipe, 1F1B and interleaved: `warmup` forward passes, then one backward
+/// after each forward, then what is left.
+static void addFixedOrder(const PipelineShape &shape, int64_t stage,
+                          Order &order) {
+  int64_t p = shape.stages, v = shape.chunks;
+  int64_t passes = shape.microBatches * v;
+  int64_t warmup = p - 1 - stage;
+  if (v > 1)
+    warmup = 2 * warmup + (v - 1) * p;
+  if (shape.goesForwardFirst())
+    warmup = passes;
+  warmup = std::min(warmup, passes);
+  Passes forward(shape, PipelineOpKind::Forward),
+      backward(shape, PipelineOpKind::Backward);
+  order.reserve(size_t(2 * passes));
+  for (int64_t i = 0; i != warmup; ++i)
+    order.push_back(forward.next());
+  for (int64_t i = warmup; i != passes; ++i) {
+    order.push_back(forward.next());
+    order.push_back(backward.next());
+  }
+  for (int64_t i = 0; i != warmup; ++i)
+    order.push_back(backward.next());
+}
+
+/// ZB-H1 and H2: 1F1B with weight gradients `lag` micro-batches behind input
+/// gradients, so that a stage keeps as much as the first one does and has work
+/// left for when the pipeline drains.
+static void addZeroBubbleOrder(const PipelineShape &shape, int64_t stage,
+                               Order &order) {
+  int64_t p = shape.stages, m = shape.microBatches;
+  bool twice = shape.schedule == Schedule::ZeroBubbleH2;
+  int64_t warmup = twice ? 2 * (p - stage) - 1 : p - stage;
+  int64_t lag = twice ? 2 * stage : stage;
+  order.reserve(size_t(3 * m));
+  auto add = [&](PipelineOpKind kind, int64_t microBatch) {
+    if (microBatch >= 0 && microBatch < m)
+      order.push_back({kind, 0, int32_t(microBatch)});
+  };
+  for (int64_t i = 0; i != warmup; ++i)
+    add(PipelineOpKind::Forward, i);
+  for (int64_t i = 0; i != m + lag; ++i) {
+    add(PipelineOpKind::BackwardInput, i);
+    add(PipelineOpKind::BackwardWeight, i - lag);
+    add(PipelineOpKind::Forward, i + warmup);
+  }
+}
+
+/// ZB-V, for at least 2p - 1 micro-batches; of fewer, what belongs to them.
+static void addVShapedOrder(const PipelineShape &shape, int64_t stage,
+                            Order &order) {
+  int64_t p = shape.stages, m = std::max(shape.microBatches, 2 * p - 1);
+  order.reserve(size_t(6 * m));
+  int64_t counts[4][2] = {}; // by kind and chunk
+  auto count = [&](PipelineOpKind kind, int32_t chunk) -> int64_t & {
+    return counts[size_t(kind)][chunk];
+  };
+  auto add = [&](PipelineOpKind kind, int32_t chunk) {
+    int64_t microBatch = count(kind, chunk)++;
+    if (microBatch < shape.microBatches)
+      order.push_back({kind, chunk, int32_t(microBatch)});
+  };
+  const PipelineOpKind forward = PipelineOpKind::Forward,
+                       input = PipelineOpKind::BackwardInput,
+                       weight = PipelineOpKind::BackwardWeight;
+  for (int64_t i = 0; i != 2 * (p - stage) - 1; ++i)
+    add(forward, 0);
+  for (int64_t i = 0; i != stage; ++i) {
+    add(forward, 1);
+    add(forward, 0);
+  }
+  for (int64_t i = 0; i != p - stage; ++i) {
+    add(forward, 1);
+    add(input, 1);
+    add(weight, 1);
+  }
+  while (count(forward, 1) < m) {
+    if (count(forward, 0) < m)
+      add(forward, 0);
+    add(input, 0);
+    add(weight, 0);
+    add(forward, 1);
+    add(input, 1);
+    add(weight, 1);
+  }
+  for (int64_t i = 0; i != stage; ++i) {
+    add(input, 0);
+    add(input, 1);
+  }
+  for (int64_t i = 0; i != p - stage; ++i) {
+    add(input, 0);
+    add(weight, 0);
+  }
+  while (count(weight, 1) < count(input, 1))
+    add(weight, 1);
+  while (count(weight, 0) < count(input, 0))
+    add(weight, 0);
+}
+
+Order cleave::getOrder(const PipelineShape &shape, int64_t stage) {
+  Order order;
+  switch (shape.schedule) {
+  case Schedule::GPipe:
+  case Schedule::OneFOneB:
+  case Schedule::Interleaved:
+    addFixedOrder(shape, stage, order);
+    break;
+  case Schedule::ZeroBubbleH1:
+  case Schedule::ZeroBubbleH2:
+    addZeroBubbleOrder(shape, stage, order);
+    break;
+  case Schedule::ZeroBubbleV:
+    addVShapedOrder(shape, stage, order);
+    break;
+  }
+  return order;
+}
+
+std::vector<Order> cleave::getOrders(const PipelineShape &shape) {
+  std::vector<Order> orders;
+  for (int64_t stage = 0; stage != shape.stages; ++stage)
+    orders.push_back(getOrder(shape, stage));
+  return orders;
+}

@@ -1,0 +1,285 @@
+//===- Program.cpp - The orders of all stages of a pipeline, merged -------===//
+#include "cleave/Cost/Program.h"
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+using namespace cleave;
+
+using Orders = std::vector<std::vector<PipelineOp>>;
+
+namespace {
+/// Vectors of counts, of which none exceeds another in all numbers.
+class Peaks {
+public:
+  explicit Peaks(size_t width) : width(width) {}
+
+  void add(const std::vector<int32_t> &live, int64_t sum) {
+    // They come back, in the same order.
+    for (size_t i = 0, at = hit; i != sums.size(); ++i) {
+      if (covers(&counts[at * width], sums[at], live.data(), sum)) {
+        hit = at;
+        return;
+      }
+      at = at + 1 < sums.size() ? at + 1 : 0;
+    }
+    for (size_t i = 0; sum > least && i != sums.size();)
+      if (covers(live.data(), sum, &counts[i * width], sums[i])) {
+        auto from = counts.begin() + long(i * width);
+        counts.erase(from, from + long(width));
+        sums.erase(sums.begin() + long(i));
+      } else {
+        ++i;
+      }
+    least = std::min(least, sum);
+    hit = sums.size();
+    counts.insert(counts.end(), live.begin(), live.end());
+    sums.push_back(sum);
+  }
+
+  std::vector<int32_t> counts;
+
+private:
+  bool covers(const int32_t *a, int64_t sumOfA, const int32_t *b,
+              int64_t sumOfB) const {
+    if (sumOfA < sumOfB)
+      return false;
+    bool isEqual = sumOfA == sumOfB; // then all numbers are, or none covers
+    for (size_t i = 0; i != width; ++i)
+      if (isEqual ? a[i] != b[i] : a[i] < b[i])
+        return false;
+    return true;
+  }
+
+  size_t width, hit = 0;
+  int64_t least = std::numeric_limits<int64_t>::max(); ///< of the sums
+  std::vector<int64_t> sums;
+};
+} // namespace
+
+/// Whether passes of two chunks alternate around an op, so that what is in
+/// flight before it is the mean of what is two ops earlier and later: never the
+/// most, whatever each chunk keeps.
+static bool alternates(const std::vector<PipelineOp> &order, size_t at) {
+  auto isLike = [&](size_t a, size_t b) {
+    return order[a].kind == order[b].kind && order[a].chunk == order[b].chunk;
+  };
+  return at >= 3 && at + 2 < order.size() && isLike(at, at - 2) &&
+         isLike(at + 1, at - 1) && order[at - 3].kind == order[at - 1].kind &&
+         order[at + 2].kind == order[at].kind;
+}
+
+/// See PipelineProgram::peaks.
+static std::vector<std::vector<int32_t>> getInFlight(const Orders &orders,
+                                                     int64_t chunks) {
+  std::vector<std::vector<int32_t>> all;
+  std::vector<int32_t> live;
+  for (const std::vector<PipelineOp> &order : orders) {
+    Peaks peaks{size_t(chunks)};
+    live.assign(size_t(chunks), 0);
+    int64_t sum = 0;
+    bool grew = false;
+    for (size_t i = 0; i != order.size(); ++i) {
+      if (order[i].kind == PipelineOpKind::Forward) {
+        ++live[size_t(order[i].chunk)];
+        ++sum;
+        grew = true;
+      } else if (order[i].kind != PipelineOpKind::BackwardInput) {
+        if (grew && !alternates(order, i))
+          peaks.add(live, sum);
+        grew = false;
+        --live[size_t(order[i].chunk)];
+        --sum;
+      }
+    }
+    all.push_back(std::move(peaks.counts));
+  }
+  return all;
+}
+
+namespace {
+/// Merges the orders of stages in rounds, in each of which a stage adds its
+/// next op if what it waits for is of earlier rounds. So neighbours are of
+/// different stages and wait for nothing near, and a processor computes several
+/// at once.
+class Merger {
+public:
+  Merger(const PipelineShape &shape, const Orders &orders) {
+    int64_t all = shape.getVirtualStages();
+    // Rows of a micro-batch's results: what comes of the stage itself or of
+    // nowhere, so that nothing waits for it; what goes nowhere; those of
+    // forward passes; those of backward ones.
+    rows = size_t(2 + 2 * all);
+    results.assign(rows * size_t(shape.microBatches), unknown);
+    for (size_t i = 0; i != results.size(); i += rows)
+      results[i] = 0;
+    auto getRow = [&](int64_t at, int64_t from, int64_t pass) {
+      bool isSent =
+          from >= 0 && from < all && shape.getStage(from) != shape.getStage(at);
+      return isSent ? uint32_t(2 + pass * all + from) : 0;
+    };
+    routes.reserve(size_t(4 * all));
+    for (int64_t stage = 0; stage != shape.stages; ++stage)
+      for (int64_t chunk = 0; chunk != shape.chunks; ++chunk) {
+        int64_t at = shape.getVirtualStage(stage, chunk);
+        auto getOp = [&](PipelineOpKind kind) {
+          return int32_t(int64_t(kind) * all + at);
+        };
+        uint32_t forward = uint32_t(2 + at), back = uint32_t(2 + all + at);
+        routes.push_back(
+            {getOp(PipelineOpKind::Forward), getRow(at, at - 1, 0), forward});
+        for (PipelineOpKind kind :
+             {PipelineOpKind::Backward, PipelineOpKind::BackwardInput})
+          routes.push_back({getOp(kind), getRow(at, at + 1, 1), back});
+        routes.push_back({getOp(PipelineOpKind::BackwardWeight), 0, 1});
+      }
+    steps.reserve(orders.size() * orders[0].size());
+    pending.reserve(orders.size());
+    for (size_t stage = 0; stage != orders.size(); ++stage) {
+      const std::vector<PipelineOp> &order = orders[stage];
+      const Route *ways = &routes[4 * stage * size_t(shape.chunks)];
+      pending.push_back({order.data(), order.data() + order.size(), ways});
+      prepare(pending.back());
+    }
+  }
+
+  /// Adds a round; false if nothing can be added.
+  bool addRound() {
+    size_t known = steps.size();
+    for (Pending &next : pending) {
+      uint32_t number = *next.input;
+      if (number > known)
+        continue;
+      uint32_t added = uint32_t(steps.size() + 1);
+      steps.push_back({next.op, number ? int32_t(number - added) : 0});
+      *next.result = added;
+      ++next.at;
+      prepare(next);
+    }
+    return steps.size() != known;
+  }
+  /// Of a stage's order.
+  size_t getLeft(int64_t stage) const {
+    return size_t(pending[size_t(stage)].end - pending[size_t(stage)].at);
+  }
+
+  std::vector<PipelineProgram::Step> steps;
+
+private:
+  /// The op of a kind and chunk of a stage, and the rows of what it waits for
+  /// and of its result.
+  struct Route {
+    int32_t op;
+    uint32_t input, result;
+  };
+  /// What a stage has left of its order, and of the first of it what it waits
+  /// for and its result.
+  struct Pending {
+    const PipelineOp *at, *end;
+    const Route *routes; ///< by chunk and kind
+    int32_t op = 0;
+    const uint32_t *input = nullptr;
+    uint32_t *result = nullptr;
+  };
+
+  void prepare(Pending &next) {
+    if (next.at == next.end) {
+      next.input = &unknown;
+      return;
+    }
+    const Route &route =
+        next.routes[4 * size_t(next.at->chunk) + size_t(next.at->kind)];
+    uint32_t *row = &results[size_t(next.at->microBatch) * rows];
+    next.op = route.op;
+    next.input = row + route.input;
+    next.result = row + route.result;
+  }
+
+  static constexpr uint32_t unknown = std::numeric_limits<uint32_t>::max();
+  size_t rows;
+  /// By micro-batch and row: the number of the step whose result it is, from 1;
+  /// 0: there from the start.
+  std::vector<uint32_t> results;
+  std::vector<Route> routes;    ///< by stage, chunk and kind
+  std::vector<Pending> pending; ///< of each stage
+};
+} // namespace
+
+/// Micro-batches after which a pipeline's steps repeat.
+static int64_t getPeriod(const PipelineShape &shape) {
+  return shape.cyclesChunks() ? shape.stages : 1;
+}
+
+/// Micro-batches that fill a pipeline until its rounds repeat, and one period
+/// more.
+static int64_t getLeast(const PipelineShape &shape) {
+  if (shape.cyclesChunks())
+    return 2 * shape.stages + 1;
+  if (!shape.splitsBackward())
+    return shape.stages + 1;
+  // ZB-H2 has twice as many in flight.
+  return (shape.schedule == Schedule::ZeroBubbleH2 ? 3 : 2) * shape.stages;
+}
+
+int64_t PipelineProgram::getLaidOut(const PipelineShape &shape) {
+  int64_t more = shape.microBatches - getLeast(shape);
+  return more < 0 ? shape.microBatches
+                  : getLeast(shape) + more % getPeriod(shape);
+}
+
+/// Ops of a stage that are no different if there are more micro-batches.
+static size_t getShared(const PipelineShape &shape,
+                        const std::vector<PipelineOp> &order) {
+  PipelineShape more = shape;
+  more.microBatches += getPeriod(shape);
+  std::vector<PipelineOp> longer = getOrder(more, 0);
+  return size_t(
+      std::mismatch(order.begin(), order.end(), longer.begin()).first -
+      order.begin());
+}
+
+PipelineProgram PipelineProgram::layOut(const PipelineShape &shape) {
+  PipelineProgram program;
+  program.microBatches = shape.microBatches;
+  Orders orders = getOrders(shape);
+  Merger merger(shape, orders);
+  auto endPart = [&](bool repeats) {
+    size_t first = program.parts.empty() ? 0 : program.parts.back().end;
+    program.parts.push_back({first, merger.steps.size(), repeats});
+  };
+  // Until a stage has `left` ops left, of which the last `added` repeat.
+  auto addPeriod = [&](int64_t stage, size_t left, size_t added) {
+    while (merger.getLeft(stage) > left + added && merger.addRound())
+      ;
+    endPart(/*repeats=*/false);
+    while (merger.getLeft(stage) > left && merger.addRound())
+      ;
+    endPart(/*repeats=*/true);
+  };
+  if (shape.microBatches >= getLeast(shape)) {
+    program.period = getPeriod(shape);
+    size_t ops = orders[0].size();
+    size_t added = ops / size_t(shape.microBatches) * size_t(program.period);
+    // The first stage is the first to run out of what repeats.
+    size_t left = ops - getShared(shape, orders[0]);
+    if (shape.goesForwardFirst())
+      added /= 2;
+    addPeriod(0, left, added);
+    // The way back repeats as well, and the last stage leads it.
+    if (shape.goesForwardFirst())
+      addPeriod(shape.stages - 1, left - ops / 2, added);
+  }
+  while (merger.addRound())
+    ;
+  endPart(/*repeats=*/false);
+  program.steps = std::move(merger.steps);
+  assert(program.steps.size() == orders.size() * orders[0].size() &&
+         "orders do not wait in a circle");
+  // A stage begins with the first pass over its first chunk.
+  for (size_t i = 0; program.begins.size() != orders.size(); ++i)
+    if (program.steps[i].op == int32_t(program.begins.size()))
+      program.begins.push_back(i - size_t(-program.steps[i].input));
+  if (!shape.getAlikeInFlight(0))
+    program.peaks = getInFlight(orders, shape.chunks);
+  return program;
+}
