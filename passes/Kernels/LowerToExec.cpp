@@ -354,12 +354,15 @@ static bool canAdd(Value value) {
              value.getDefiningOp());
 }
 
+static bool canAddParts(xf::AddOp sum) {
+  return sum->hasOneUse() && llvm::all_of(sum.getInputs(), canAdd);
+}
+
 /// Decides that `value` is computed where its sum lies, if it can be: a value
 /// that is only added, the parts of such a value one by one, or any value if
 /// there is nothing to add it to.
 void Lowering::placeSum(Value value, Value buffer, StringRef accumulate) {
-  auto sum = value.getDefiningOp<xf::AddOp>();
-  if (sum && value.hasOneUse() && llvm::all_of(sum.getInputs(), canAdd)) {
+  if (auto sum = value.getDefiningOp<xf::AddOp>(); sum && canAddParts(sum)) {
     SmallVector<Value> parts(sum.getInputs());
     llvm::sort(parts, [](Value a, Value b) {
       return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
@@ -387,6 +390,11 @@ LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
   for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults()))
     if (value.getParentBlock() == &body)
       placeSum(value, buffers[result], count > 1 ? "after_first" : "never");
+
+  // So are the parts of a sum that something else reads, a collective say.
+  for (xf::AddOp sum : body.getOps<xf::AddOp>())
+    if (canAddParts(sum) && !added.contains(sum))
+      placeSum(sum, getBuffer(sum), "never");
 
   loop = exec::LoopOp::create(b, op.getLoc(), count);
   Block &inner = loop.getBody().emplaceBlock();
