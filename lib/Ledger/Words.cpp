@@ -162,8 +162,7 @@ static double getCards(llvm::StringRef text) {
 
 double cleave::getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
   static constexpr std::pair<llvm::StringRef, double> units[] = {
-      {"Gb/s", 1},    {"Gbps", 1},    {"Gbit/s", 1},   {"Gbits", 1},
-      {"Tb/s", 1000}, {"Tbps", 1000}, {"Tbit/s", 1000}};
+      {"Gb", 1}, {"Gigabit", 1}, {"Tb", 1000}, {"Terabit", 1000}};
   // What one card of a generation has.
   static constexpr std::pair<llvm::StringRef, double> generations[] = {
       {"EDR", 100}, {"HDR", 200},       {"NDR", 400},
@@ -174,7 +173,7 @@ double cleave::getNodeGigabits(llvm::StringRef text, int64_t devicesPerNode) {
   llvm::StringRef before, after;
   if (unit != llvm::StringRef::npos) {
     before = text.take_front(unit);
-    after = text.drop_front(unit).ltrim("GTbpsit/)");
+    after = text.drop_front(unit).split(' ').second;
     rate = takeNumber(before) * scale;
   } else if (named != llvm::StringRef::npos) {
     before = text.take_front(named);
@@ -247,7 +246,8 @@ std::optional<int> cleave::getZeroStage(llvm::StringRef text) {
     return word[0] - '0';
   if (has("shardgradop") || has("zero2") || has("stage2"))
     return 2;
-  if (has("zero1") || has("stage1") || has("distributedoptimizer"))
+  if (has("zero1") || has("stage1") || has("distributedoptimizer") ||
+      has("distopt"))
     return 1;
   if (has("fsdp") || has("fullshard") || has("fullysharded") || has("hsdp") ||
       has("hybridshard") || has("zero3") || has("stage3"))
@@ -283,7 +283,8 @@ std::optional<Recompute> cleave::getRecompute(llvm::StringRef text) {
       return Recompute::None;
   if (text.empty())
     return Recompute::None;
-  if (says(text, "selective"))
+  if (says(text, "selective") || says(text, "core_attn") ||
+      says(text, "core attention"))
     return Recompute::Selective;
   for (llvm::StringRef full : {"full", "uniform", "checkpointing"})
     if (says(text, full))
@@ -318,12 +319,12 @@ std::optional<Schedule> cleave::getSchedule(llvm::StringRef text,
     return Schedule::ZeroBubbleH2;
   if (says(text, "ZB-V") || says(text, "ZBV"))
     return Schedule::ZeroBubbleV;
-  if (says(text, "interleaved") && !says(text, "non-interleaved"))
+  if (says(text, "interleav") && !says(text, "non-interleav"))
     return Schedule::Interleaved;
   if (says(text, "GPipe") || says(text, "AFAB"))
     return Schedule::GPipe;
   if (text.trim().empty() || says(text, "1F1B") || says(text, "none") ||
-      says(text, "non-interleaved") || says(text, "PipeDream"))
+      says(text, "non-interleav") || says(text, "PipeDream"))
     return virtualStages ? Schedule::Interleaved : Schedule::OneFOneB;
   return std::nullopt;
 }

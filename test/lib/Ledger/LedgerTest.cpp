@@ -191,6 +191,9 @@ TEST(LedgerRowTest, NetworksAsSourcesPrintThem) {
   EXPECT_EQ(get("4 25 Gbps NICs"), 12.5e9 / 8);
   EXPECT_EQ(get("InfiniBand, 400 Gbps each GPU"), 50e9);
   EXPECT_EQ(get("2 nodes with HDR cards"), 25e9);
+  EXPECT_EQ(get("4x100GbE"), 6.25e9);
+  EXPECT_EQ(get("RoCE, 100GbE x 4"), 6.25e9);
+  EXPECT_EQ(get("8 x 200 Gigabit Ethernet"), 25e9);
   EXPECT_EQ(get("NVLink 600 GB/s"), builtIn);
   EXPECT_EQ(get("fast Gb/s"), builtIn);
 }
@@ -262,6 +265,7 @@ TEST(LedgerRowTest, WordsAsSourcesPrintThem) {
   EXPECT_EQ(zero("FSDP NO_SHARD"), 0);
   EXPECT_EQ(zero("none (plain DP)"), 0);
   EXPECT_EQ(zero("1"), 1);
+  EXPECT_EQ(zero("dist-opt"), 1);
   EXPECT_EQ(zero("ZeRO-2, no offload"), 2);
   json::Object number = makeObject();
   number["zero"] = 3;
@@ -279,6 +283,7 @@ TEST(LedgerRowTest, WordsAsSourcesPrintThem) {
   EXPECT_EQ(schedule("GPipe"), Schedule::GPipe);
   EXPECT_EQ(schedule("1F1B non-interleaved"), Schedule::OneFOneB);
   EXPECT_EQ(schedule("interleaved 1F1B"), Schedule::Interleaved);
+  EXPECT_EQ(schedule("interleave"), Schedule::Interleaved);
   auto type = [&](const char *text) {
     return get("precision", text, "B200").work.dtype;
   };
@@ -398,6 +403,7 @@ TEST(LedgerRowTest, RecomputationAsSourcesSayIt) {
   EXPECT_EQ(get("activation checkpointing").recompute, Recompute::Full);
   EXPECT_EQ(get("no activation checkpointing").recompute, Recompute::None);
   EXPECT_EQ(get("without").recompute, Recompute::None);
+  EXPECT_EQ(get("core attention").recomputedModules, recomputeAttention);
   EXPECT_EQ(get("uniform, 1 layer").recompute, Recompute::Full);
   json::Object flag = makeObject();
   flag["recompute"] = true;
@@ -583,6 +589,10 @@ TEST(ProfileTest, UnseenSourcesFindTheirStack) {
                              {"gpu", "H100"}}),
             "megatron-core");
   EXPECT_EQ(get(json::Object{{"source", "PaddleNLP guide"}}), "paddle");
+  EXPECT_EQ(get(json::Object{{"source", "a blog"},
+                             {"software", "Megatron-DeepSpeed"},
+                             {"gpu", "H100"}}),
+            "megatron-core");
   EXPECT_EQ(get(json::Object{{"source", "a blog"},
                              {"software", "paddle-2.5.1"},
                              {"zero", "ZeRO-3"}}),
