@@ -566,7 +566,6 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
         i > 0 && stage.isLike(stages[i - 1]) && counts[i] == counts[i - 1];
     exposed[i] =
         isSame ? exposed[i - 1] : getDataExposure(layout, stage, counts[i]);
-    result.data = std::max(result.data, exposed[i].each * microBatches);
     double time = stage.getTime() + exposed[i].forward + exposed[i].backward;
     if (time > slowest) {
       slowest = time;
@@ -618,6 +617,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   result.expert = stage.expert * microBatches;
   result.host = stage.host * microBatches + profile.hostPerStep;
   result.pipeline = stage.held * microBatches;
+  result.data = exposed[worst].each * microBatches;
   result.compute = slowest * microBatches - result.tensor - result.context -
                    result.pipeline - result.expert - stage.host * microBatches -
                    result.data;

@@ -148,6 +148,23 @@ TEST(StepTest, PartsAddUp) {
     }
 }
 
+/// ZeRO moves most for the stage with the embedding, and the one with the head
+/// computes most: what it computes is no less for what the other one moves.
+TEST(StepTest, PartsAreOfOneStage) {
+  Example example;
+  example.model = makeGPT(2048, 16, 16);
+  example.model.vocab = 256000;
+  example.model.tied = true;
+  example.layout.zero = 1;
+  double compute = example.price().compute;
+  for (int zero : {2, 3}) {
+    example.layout.zero = zero;
+    Estimate e = example.price();
+    EXPECT_GT(e.data, 0);
+    EXPECT_GE(e.compute, compute * (1 - 1e-9)) << zero;
+  }
+}
+
 /// What is repeated takes time and need not be kept, more of both with more
 /// modules; half of the blocks are half of it.
 TEST(StepTest, RecomputingMoreKeepsLess) {
