@@ -501,12 +501,10 @@ SearchResult cleave::find(const Architecture &model, const Machine &machine,
                           const SearchRequest &request) {
   auto begin = std::chrono::steady_clock::now();
   Searcher searcher(model, request);
-  int64_t number = 0;
-  std::vector<Machine> machines;
-  for (int64_t count : getCounts(request, machine.devices))
-    machines.push_back(resize(machine, count));
-  for (const Machine &each : machines)
-    searcher.run(each, number++);
+  std::vector<int64_t> counts = getCounts(request, machine.devices);
+  // Few devices wait least and are cheap: something to beat for many.
+  for (size_t i = counts.size(); i-- != 0;)
+    searcher.run(resize(machine, counts[i]), int64_t(i));
   SearchResult result = std::move(searcher.result);
   for (auto &[key, candidate] : searcher.found)
     result.best.push_back(std::move(candidate));
