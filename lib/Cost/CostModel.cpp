@@ -342,10 +342,11 @@ StateBytes CostModel::getStateBytes(const TrainLayout &layout) const {
 }
 
 double CostModel::getGatheredBytes(int zero) const {
-  double ahead = profile.dataOverlap > 0 ? 2 : 1;
-  return zero == 3   ? ahead * work.getParameterBytes() + profile.gradientBytes
-         : zero == 2 ? profile.gradientBytes
-                     : 0;
+  double weight = work.getParameterBytes(), gradient = profile.gradientBytes;
+  if (zero < 3)
+    return zero == 2 ? gradient : 0;
+  return profile.dataOverlap > 0 ? 2 * weight + gradient
+                                 : std::max(weight, gradient);
 }
 
 template <typename Visit>

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """cleave compile and inspect: layouts by flags and by files, what is shown of
 a compilation, and that nothing but the input decides the bytes."""
+import itertools
 import json
+import os
 import re
 import unittest
 
-from support import LLAMA, PLAN, SHAPE, ToolTest, find_section
+from support import DATA, LLAMA, PLAN, SHAPE, ToolTest, find_section
+
+REPOSITORY = os.path.join(DATA, "..", "..")
 
 # The flags that PLAN stands for.
 FLAGS = ["--dp", "2", "--tp", "2", "--zero", "2", "--sequence-parallel",
@@ -68,6 +72,40 @@ class CompileTest(ToolTest):
                      "--sequence-parallel", "--micro-batch",
                      str(found["layout"]["micro_batch"]), "--dtype", "bf16")
         self.assertEqual(self.read("found"), self.read("same"))
+
+    def test_the_planner_knows_the_memory(self):
+        """What the planner predicts of a rank, on any device, against the
+        arena that the compiler lays out."""
+        with open(os.path.join(REPOSITORY, "lib", "Ledger", "data", "profiles",
+                               "cleave-cpu.json")) as file:
+            profile = json.load(file)
+        del profile["match"]
+        self.write("profile.json", dict(profile, attention="flash2"))
+        shapes = {"llama": ["--seq-len", "256", "--global-batch", "8"],
+                  "gpt2": ["--seq-len", "128", "--global-batch", "16"]}
+        for name, layout in itertools.product(shapes, [
+                "--dp 1 --micro-batch 4", "--tp 2 --micro-batch 1",
+                "--dp 2 --tp 2 --zero 1 --micro-batch 2",
+                "--dp 2 --zero 2 --micro-batch 1",
+                "--dp 4 --zero 3 --micro-batch 1",
+                "--dp 2 --tp 2 --zero 3 --sequence-parallel --micro-batch 2"]):
+            model = os.path.join(REPOSITORY, "bench", "local", "models", name)
+            self.compile("train", *layout.split(), model=model,
+                         shape=shapes[name])
+            shown = self.run_tool("cleave", "inspect", "train")
+            arena = int(re.search(r"^arena +(\d+) bytes", shown, re.M)[1])
+            flags = layout.replace("--sequence-parallel", "--sp true").split()
+            ranks = 1
+            for degree in ("--dp", "--tp"):
+                if degree in flags:
+                    ranks *= int(flags[flags.index(degree) + 1])
+            memory = json.loads(self.run_tool(
+                "cleave", "estimate", model, *shapes[name], *flags, "--dtype",
+                "f32", "--cluster", f"a100-80:{ranks}", "--profile",
+                "profile.json", "--json"))["memory_bytes"]
+            predicted = memory["total"] - memory["reserve"]
+            self.assertLess(abs(predicted / arena - 1), 0.06,
+                            f"{name} {layout}: {predicted} of {arena}")
 
     def test_a_plan_may_leave_out_what_is_optional(self):
         plan = {"version": 1, "mesh": [{"name": "dp", "size": 2}],

@@ -360,8 +360,8 @@ private:
   };
   DataExposure getDataExposure(const TrainLayout &layout,
                                const StageCost &stage, int64_t blocks) const;
-  /// Bytes of a parameter while ZeRO exchanges it: gathered, and the next one's
-  /// where exchanges run ahead, and a whole gradient.
+  /// Bytes of a parameter while ZeRO exchanges it: gathered, or a whole gradient
+  /// after that; where exchanges run ahead both, and gathered the next.
   double getGatheredBytes(int zero) const;
   /// Exchanges of ZeRO-2 and 3 for a block, one way.
   double getPieces(const Block &block) const {
