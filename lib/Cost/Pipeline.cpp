@@ -44,23 +44,23 @@ PipelineModel::getSample(const PipelineShape &shape) {
 }
 
 template <bool takesTurns>
-void PipelineModel::playPart(llvm::ArrayRef<PipelineProgram::Step> steps,
-                             int64_t times, double send) {
-  const OpCost *costs = opCosts.data();
+void PipelineModel::playPart(const PipelineProgram &program,
+                             const PipelineProgram::Part &part, int64_t times,
+                             double send) {
+  auto steps =
+      llvm::ArrayRef(program.steps).slice(part.first, part.end - part.first);
   double *free = now.stages.data(), *link = now.links.data();
   double *result = &arrival[now.played];
   // What waits for nothing reads its own result, before that is there.
   std::fill_n(result, size_t(times) * steps.size(), 0.);
   for (int64_t left = times; left != 0; --left)
-    for (const PipelineProgram::Step &step : steps) {
-      const OpCost &cost = costs[step.op];
-      double input = result[step.input];
-      double end = std::max(free[cost.stage], input) + cost.seconds;
-      free[cost.stage] = end;
+    for (auto [op, stage, input] : steps) {
+      double end = std::max(free[stage], result[input]) + seconds[size_t(op)];
+      free[stage] = end;
       // Nothing waits for what is not sent.
-      if (takesTurns && cost.sends) {
-        end = std::max(end, link[cost.stage]);
-        link[cost.stage] = end + send;
+      if (takesTurns && program.sends[size_t(op)]) {
+        end = std::max(end, link[stage]);
+        link[stage] = end + send;
       }
       *result++ = end + send;
     }
@@ -71,36 +71,28 @@ void PipelineModel::play(const PipelineProgram &program, size_t first,
                          size_t end, int64_t times, double send) {
   for (size_t i = first; i != end; ++i) {
     const PipelineProgram::Part &part = program.parts[i];
-    auto steps =
-        llvm::ArrayRef(program.steps).slice(part.first, part.end - part.first);
+    int64_t repetitions = part.repeats ? times : 1;
     if (takesTurns)
-      playPart<true>(steps, part.repeats ? times : 1, send);
+      playPart<true>(program, part, repetitions, send);
     else
-      playPart<false>(steps, part.repeats ? times : 1, send);
+      playPart<false>(program, part, repetitions, send);
   }
 }
 
-void PipelineModel::setCosts(const PipelineShape &shape,
-                             llvm::ArrayRef<StageTimes> times, double send) {
+void PipelineModel::setSeconds(const PipelineProgram &program,
+                               llvm::ArrayRef<StageTimes> times, double send) {
   size_t all = times.size();
-  opCosts.resize(4 * all);
-  takesTurns = false;
+  seconds.resize(4 * all);
   for (size_t at = 0; at != all; ++at) {
-    int32_t stage = int32_t(shape.getStage(int64_t(at)));
-    auto isElsewhere = [&](size_t to) {
-      return to < all && shape.getStage(int64_t(to)) != stage;
-    };
-    bool ahead = isElsewhere(at + 1), back = isElsewhere(at - 1);
-    const StageTimes &time = times[at];
-    opCosts[at] = {time.forward, stage, ahead};
-    opCosts[all + at] = {time.getBackward(), stage, back};
-    opCosts[2 * all + at] = {time.backwardInput, stage, back};
-    opCosts[3 * all + at] = {time.backwardWeight, stage, false};
-    // No message waits for the one before it if its op takes longer than that.
-    double shortest =
-        shape.splitsBackward() ? time.backwardInput : time.getBackward();
-    takesTurns |= (ahead && time.forward < send) || (back && shortest < send);
+    seconds[at] = times[at].forward;
+    seconds[all + at] = times[at].getBackward();
+    seconds[2 * all + at] = times[at].backwardInput;
+    seconds[3 * all + at] = times[at].backwardWeight;
   }
+  // No message waits for the one before it if its op takes longer than that.
+  takesTurns = false;
+  for (size_t op = 0; op != seconds.size(); ++op)
+    takesTurns |= program.sends[op] && seconds[op] < send;
 }
 
 double PipelineModel::getSeconds(const PipelineShape &shape,
@@ -117,7 +109,7 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
     return ends[0];
   }
   auto [_, few, many, fewer, more] = getSample(shape);
-  setCosts(shape, times, send);
+  setSeconds(*fewer, times, send);
   now.stages.assign(size_t(p), 0);
   now.links.assign(size_t(p), 0);
   now.played = 0;
@@ -148,7 +140,7 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
     play(*more, 1, alike, more->getTimes(many) - more->getTimes(few), send);
   play(*more, alike, more->parts.size(), more->getTimes(many), send);
   ends = now.stages;
-  double seconds = getLongest(ends);
+  double longest = getLongest(ends);
   // Once it has settled, a pipeline is no faster than its slowest stage; uneven
   // ones may take longer to settle than the samples are.
   std::vector<double> own(size_t(p), 0.);
@@ -161,7 +153,7 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
   };
   for (size_t i = 0; i != ends.size(); ++i)
     ends[i] = extrapolate(fewEnds[i], ends[i]);
-  return extrapolate(getLongest(fewEnds), seconds);
+  return extrapolate(getLongest(fewEnds), longest);
 }
 
 void PipelineModel::getPeaks(const PipelineShape &shape,

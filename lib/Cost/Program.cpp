@@ -151,7 +151,8 @@ public:
       if (number > known)
         continue;
       uint32_t added = uint32_t(steps.size() + 1);
-      steps.push_back({next.op, number ? int32_t(number - added) : 0});
+      steps.push_back({next.op, int32_t(&next - pending.data()),
+                       number ? int32_t(number - added) : 0});
       *next.result = added;
       ++next.at;
       prepare(next);
@@ -279,6 +280,17 @@ PipelineProgram PipelineProgram::layOut(const PipelineShape &shape) {
   for (size_t i = 0; program.begins.size() != orders.size(); ++i)
     if (program.steps[i].op == int32_t(program.begins.size()))
       program.begins.push_back(i - size_t(-program.steps[i].input));
+  int64_t all = shape.getVirtualStages();
+  auto getOp = [&](PipelineOpKind kind, int64_t at) {
+    return size_t(int64_t(kind) * all + at);
+  };
+  PipelineOpKind back = shape.splitsBackward() ? PipelineOpKind::BackwardInput
+                                               : PipelineOpKind::Backward;
+  program.sends.assign(size_t(4 * all), false);
+  for (int64_t at = 1; at != all; ++at)
+    program.sends[getOp(PipelineOpKind::Forward, at - 1)] =
+        program.sends[getOp(back, at)] =
+            shape.getStage(at) != shape.getStage(at - 1);
   if (!shape.getAlikeInFlight(0))
     program.peaks = getInFlight(orders, shape.chunks);
   return program;

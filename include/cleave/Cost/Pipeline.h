@@ -46,10 +46,6 @@ public:
                 llvm::MutableArrayRef<double> peaks);
 
 private:
-  struct OpCost {
-    double seconds;
-    int32_t stage, sends; ///< sends: whether its result leaves the stage
-  };
   /// When things are free, after the first `played` steps.
   struct State {
     std::vector<double> stages, links;
@@ -65,20 +61,19 @@ private:
 
   const PipelineProgram &getProgram(PipelineShape shape);
   const Sample &getSample(const PipelineShape &shape);
-  /// Fills the costs of ops, which are numbered by kind and virtual stage.
-  void setCosts(const PipelineShape &shape, llvm::ArrayRef<StageTimes> times,
-                double send);
+  void setSeconds(const PipelineProgram &program,
+                  llvm::ArrayRef<StageTimes> times, double send);
   /// Plays parts of a program; what repeats so many times.
   void play(const PipelineProgram &program, size_t first, size_t end,
             int64_t times, double send);
   template <bool takesTurns>
-  void playPart(llvm::ArrayRef<PipelineProgram::Step> steps, int64_t times,
-                double send);
+  void playPart(const PipelineProgram &program,
+                const PipelineProgram::Part &part, int64_t times, double send);
 
   std::map<std::tuple<Schedule, int64_t, int64_t, int64_t>, PipelineProgram>
       programs;
   Sample last;
-  std::vector<OpCost> opCosts;
+  std::vector<double> seconds; ///< of ops
   bool takesTurns = false; ///< whether a message may wait for the one before
   State now, shared;
   /// When each step's result is where it is needed.

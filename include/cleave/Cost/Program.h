@@ -12,11 +12,11 @@ namespace cleave {
 /// micro-batch or, where stages take turns, every p of them, until it drains;
 /// so steps are laid out for few micro-batches, and of more, parts repeat.
 struct PipelineProgram {
-  /// An op of a stage: the number of its cost, by kind and virtual stage, and
-  /// the step that it waits for, from itself on: -1 is the one before it; 0: it
-  /// waits for nothing.
+  /// An op of a stage: its number, by kind and virtual stage, and the step that
+  /// it waits for, from itself on: -1 is the one before it; 0: it waits for
+  /// nothing.
   struct Step {
-    int32_t op, input;
+    int32_t op, stage, input;
   };
   struct Part {
     size_t first, end; ///< steps
@@ -27,6 +27,7 @@ struct PipelineProgram {
   int64_t period = 0;       ///< micro-batches that a repetition adds; 0: none
   std::vector<Step> steps;
   std::vector<Part> parts; ///< all steps; the second one repeats, if any does
+  std::vector<char> sends; ///< by op: whether its result leaves the stage
   /// By stage: the step that its first one waits for; the first stage waits for
   /// none.
   std::vector<size_t> begins;
