@@ -12,9 +12,16 @@ bool PipelineShape::goesForwardFirst() const {
 }
 
 int64_t PipelineShape::getAlikeInFlight(int64_t stage) const {
-  if (schedule == Schedule::OneFOneB)
+  switch (schedule) {
+  case Schedule::OneFOneB:
     return std::min(microBatches, stages - stage);
-  return goesForwardFirst() ? microBatches : 0;
+  case Schedule::ZeroBubbleH1:
+    return std::min(microBatches, stages);
+  case Schedule::ZeroBubbleH2:
+    return std::min(microBatches, 2 * stages - 1);
+  default:
+    return goesForwardFirst() ? microBatches : 0;
+  }
 }
 
 namespace {

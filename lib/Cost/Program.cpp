@@ -106,6 +106,8 @@ class Merger {
 public:
   Merger(const PipelineShape &shape, const Orders &orders) {
     int64_t all = shape.getVirtualStages();
+    assert(4 * all <= std::numeric_limits<uint16_t>::max() &&
+           "a model has no more than 4,096 blocks");
     // Rows of a micro-batch's results: what comes of the stage itself or of
     // nowhere, so that nothing waits for it; what goes nowhere; those of
     // forward passes; those of backward ones.
@@ -123,7 +125,7 @@ public:
       for (int64_t chunk = 0; chunk != shape.chunks; ++chunk) {
         int64_t at = shape.getVirtualStage(stage, chunk);
         auto getOp = [&](PipelineOpKind kind) {
-          return int32_t(int64_t(kind) * all + at);
+          return uint16_t(int64_t(kind) * all + at);
         };
         uint32_t forward = uint32_t(2 + at), back = uint32_t(2 + all + at);
         routes.push_back(
@@ -151,7 +153,7 @@ public:
       if (number > known)
         continue;
       uint32_t added = uint32_t(steps.size() + 1);
-      steps.push_back({next.op, int32_t(&next - pending.data()),
+      steps.push_back({next.op, uint16_t(&next - pending.data()),
                        number ? int32_t(number - added) : 0});
       *next.result = added;
       ++next.at;
@@ -170,7 +172,7 @@ private:
   /// The op of a kind and chunk of a stage, and the rows of what it waits for
   /// and of its result.
   struct Route {
-    int32_t op;
+    uint16_t op;
     uint32_t input, result;
   };
   /// What a stage has left of its order, and of the first of it what it waits
@@ -178,7 +180,7 @@ private:
   struct Pending {
     const PipelineOp *at, *end;
     const Route *routes; ///< by chunk and kind
-    int32_t op = 0;
+    uint16_t op = 0;
     const uint32_t *input = nullptr;
     uint32_t *result = nullptr;
   };
@@ -278,7 +280,7 @@ PipelineProgram PipelineProgram::layOut(const PipelineShape &shape) {
          "orders do not wait in a circle");
   // A stage begins with the first pass over its first chunk.
   for (size_t i = 0; program.begins.size() != orders.size(); ++i)
-    if (program.steps[i].op == int32_t(program.begins.size()))
+    if (program.steps[i].op == program.begins.size())
       program.begins.push_back(i - size_t(-program.steps[i].input));
   int64_t all = shape.getVirtualStages();
   auto getOp = [&](PipelineOpKind kind, int64_t at) {

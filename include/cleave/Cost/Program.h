@@ -16,7 +16,8 @@ struct PipelineProgram {
   /// it waits for, from itself on: -1 is the one before it; 0: it waits for
   /// nothing.
   struct Step {
-    int32_t op, stage, input;
+    uint16_t op, stage;
+    int32_t input;
   };
   struct Part {
     size_t first, end; ///< steps
