@@ -5,6 +5,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <algorithm>
 
 using namespace cleave;
 
@@ -80,11 +81,15 @@ std::string cleave::explainIllegal(const Architecture &model,
       "dp {4}, the least there is on {5} devices; a global batch of {6} works",
       batch, nearest.tp, nearest.cp, nearest.pp, nearest.dp, machine.devices,
       (batch + nearest.dp - 1) / nearest.dp * nearest.dp);
-  for (int64_t devices = machine.devices - 1;
-       devices >= 1 && devices > machine.devices - 4096; --devices) {
-    Machine smaller = resize(machine, devices);
-    if (findAny(model, smaller, free))
+  // The next that works, or of far fewer the next half.
+  int64_t nearby = std::max<int64_t>(machine.devices - 4096, 0);
+  for (int64_t devices = machine.devices - 1, half = machine.devices / 2;
+       devices >= 1;) {
+    if (findAny(model, resize(machine, devices), free))
       return message + llvm::formatv(", or {0} devices", devices).str();
+    while (half >= devices)
+      half /= 2;
+    devices = devices > nearby ? devices - 1 : half;
   }
   return message;
 }
@@ -119,8 +124,8 @@ std::string cleave::explainMemory(const Architecture &model,
   if (!blamed.empty())
     return message + "; without " + blamed + " some fit";
   smallest.memoryLimit = limit;
-  for (int64_t devices = machine.devices * 2;
-       devices <= machine.devices * 64 && devices <= (1 << 20); devices *= 2) {
+  int64_t most = std::clamp<int64_t>(machine.devices * 64, 4096, 1 << 20);
+  for (int64_t devices = machine.devices * 2; devices <= most; devices *= 2) {
     SearchRequest larger = smallest;
     if (!find(model, resize(machine, devices), larger).best.empty())
       return message + llvm::formatv("; {0} devices are enough", devices).str();

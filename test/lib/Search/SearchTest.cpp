@@ -384,6 +384,11 @@ TEST(Search, SaysWhatIsImpossible) {
   std::string memory = getError(large, "h100-sxm:8", 8);
   EXPECT_NE(memory.find("nothing fits"), std::string::npos) << memory;
   EXPECT_NE(memory.find("devices are enough"), std::string::npos) << memory;
+  // Far from what works: 4 blocks, 8 heads and 2,048 tokens are for 32,768.
+  std::string many = getError(model, "h100-sxm:65536", 1);
+  EXPECT_NE(many.find("or 32768 devices"), std::string::npos) << many;
+  std::string one = getError(large, "h100-sxm:1", 1024);
+  EXPECT_NE(one.find("devices are enough"), std::string::npos) << one;
 }
 
 TEST(Search, ConstraintsAreRead) {
