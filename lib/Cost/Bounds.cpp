@@ -108,7 +108,9 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
       vocab * (model.tied ? 1 : 2) * double(model.getEmbeddingWidth());
   double experts = 0, least = infinity, most = 0;
   double weight = work.getParameterBytes(), pp = double(layout.pp);
-  double bytes = weight + profile.gradientBytes + work.getStateBytes();
+  double bytes =
+      std::min(weight + profile.gradientBytes + work.getStateBytes(),
+               profile.blockBuffers ? 4. * getBytes(DType::F32) : infinity);
   double ranks = double(layout.dp * layout.cp);
   double expertRanks = double(layout.getExpertRanks());
   for (size_t kind = 0; kind != kinds.size(); ++kind) {

@@ -329,14 +329,19 @@ StateBytes CostModel::getStateBytes(const TrainLayout &layout) const {
     bool cuts = layout.zero >= zero;
     return {bytes / (cuts ? shards : 1), bytes / (cuts ? expertShards : 1)};
   };
-  // Weights of f32 are the optimizer's own, but where ZeRO-1 and 2 gather them
-  // beside its shard.
-  bool doubles = work.dtype == DType::F32 && shards > 1 &&
-                 (layout.zero == 1 || layout.zero == 2);
-  double optimizer =
-      work.getStateBytes() + (doubles ? work.getParameterBytes() : 0);
-  return {.parameters = split(3, work.getParameterBytes()),
-          .gradients = split(2, profile.gradientBytes),
+  double weight = work.getParameterBytes(), gradient = profile.gradientBytes;
+  double optimizer = work.getStateBytes();
+  if (layout.zero == 3 && profile.blockBuffers) {
+    // Shards are of f32, and cast where they enter a buffer.
+    weight = gradient = getBytes(DType::F32);
+    optimizer = 2 * getBytes(DType::F32);
+  } else if (work.dtype == DType::F32 && layout.zero > 0 && layout.zero < 3 &&
+             shards > 1) {
+    // The optimizer's shard of the weights lies beside the gathered whole.
+    optimizer += weight;
+  }
+  return {.parameters = split(3, weight),
+          .gradients = split(2, gradient),
           .optimizer = split(1, optimizer),
           .gathered = getGatheredBytes(layout.zero)};
 }

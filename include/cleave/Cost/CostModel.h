@@ -34,8 +34,8 @@ struct Profile {
   /// of an MLP of 3 ms (pytorch/torchtitan, pull request 437).
   bool sequenceFirst = true;
   /// Whether ZeRO-2 and 3 exchange a block at a time, in buffers that gathered
-  /// parameters are copied out of and gradients are cast into (FSDP); else
-  /// each tensor, in place.
+  /// parameters are copied out of and gradients are cast into, between shards
+  /// of f32 (FSDP); else each tensor, in place.
   bool blockBuffers = false;
   /// Share of the gradient's and parameters' communication over data-parallel
   /// ranks, and of messages between stages, that may run beside compute.
@@ -60,9 +60,9 @@ struct Profile {
   /// Rows of the embedding that a tensor-parallel rank has are padded to a
   /// multiple of this (Megatron's 128); 0: not padded.
   double vocabMultiple = 128;
-  /// Bytes of a logit where the loss needs most: 12 if each operation leaves
-  /// its result (bf16 and f32 logits, probabilities and gradient half each),
-  /// 6 in place, 4 in one kernel.
+  /// Bytes of a logit where the loss needs most: 14 if each operation leaves
+  /// its result (bf16 logits; logarithms, their gradient and that of their f32
+  /// copy), 12 if the bf16 ones are gone, 6 if compiled, 4 in one kernel.
   double logitBytes = 12;
   /// Seconds of a step outside of the model: data, logging, barriers.
   double hostPerStep = 0;
@@ -360,8 +360,9 @@ private:
   };
   DataExposure getDataExposure(const TrainLayout &layout,
                                const StageCost &stage, int64_t blocks) const;
-  /// Bytes of a parameter while ZeRO exchanges it: gathered, or a whole gradient
-  /// after that; where exchanges run ahead both, and gathered the next.
+  /// Bytes of a parameter while ZeRO exchanges it: gathered, or a whole
+  /// gradient after that; where exchanges run ahead both, and gathered the
+  /// next.
   double getGatheredBytes(int zero) const;
   /// Exchanges of ZeRO-2 and 3 for a block, one way.
   double getPieces(const Block &block) const {

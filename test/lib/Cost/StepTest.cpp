@@ -286,6 +286,25 @@ TEST(StepTest, ShardsInSinglePrecision) {
   }
 }
 
+/// FSDP's shards are of f32: weight, gradient and two moments, whatever type
+/// the network carries.
+TEST(StepTest, ShardsOfFSDP) {
+  Example example;
+  example.model = makeGPT(4096, 32, 32);
+  example.layout = TrainLayout();
+  example.layout.dp = 64;
+  example.layout.zero = 3;
+  example.profile.blockBuffers = true;
+  for (double bytes : {2., 4.}) {
+    example.profile.gradientBytes = bytes;
+    MemoryUse use = example.price().memory;
+    double shard = example.model.getParameters() / 64;
+    EXPECT_NEAR(use.parameters, 4 * shard, 1);
+    EXPECT_NEAR(use.gradients, 4 * shard, 1);
+    EXPECT_NEAR(use.optimizer, 8 * shard, 1);
+  }
+}
+
 /// Queries, keys and values of 4096 channels each, and the two halves of a
 /// gated MLP's way up: five products instead of two, and three gradients of the
 /// stream more to read.

@@ -607,6 +607,8 @@ TEST(ProfileTest, UnseenSourcesFindTheirStack) {
   EXPECT_EQ(get(json::Object{{"source", "torchtitan"},
                              {"date", "2023-05"},
                              {"gpu", "A100"}}),
+            "pytorch-compile-2024");
+  EXPECT_EQ(get(json::Object{{"source", "torchtitan"}, {"date", "2025-03"}}),
             "pytorch-compile");
 }
 
