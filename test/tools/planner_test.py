@@ -35,6 +35,11 @@ class PlannerTest(ToolTest):
         self.assertIn("</html>", text)
         self.assertEqual(json.loads(self.read("plan.json"))["devices"], 16)
 
+    def test_calibrate_asks_for_its_file_first(self):
+        self.write("file", "")
+        for output in ["missing/local.json", "file/local.json", "."]:
+            self.expect_error([output], "cleave", "calibrate", "-o", output)
+
     def test_memory(self):
         for value in ["nan", "inf", "-inf", "0", "-1", "all", ""]:
             for command in [PLAN, ESTIMATE]:

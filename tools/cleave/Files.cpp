@@ -88,8 +88,16 @@ llvm::Error cleave::tool::checkReplaceable(llvm::StringRef output) {
     return llvm::createStringError("\"" + output +
                                    "\" is not the name of a file");
   fs::file_status status;
-  if (fs::status(output, status) || !fs::exists(status))
+  if (fs::status(output, status) || !fs::exists(status)) {
+    llvm::StringRef folder = llvm::sys::path::parent_path(output);
+    if (folder.empty())
+      folder = ".";
+    if (std::error_code code = fs::access(folder, fs::AccessMode::Write))
+      return makeError(output, code.message());
+    if (!fs::is_directory(folder))
+      return makeError(output, "Not a directory");
     return llvm::Error::success();
+  }
   if (fs::is_directory(status))
     return makeError(output, "is a folder");
   if (!fs::is_regular_file(status))
