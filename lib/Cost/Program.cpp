@@ -147,19 +147,20 @@ public:
 
   /// Adds a round; false if nothing can be added.
   bool addRound() {
-    size_t known = steps.size();
+    uint32_t known = uint32_t(steps.size()), added = known;
+    uint16_t stage = 0;
     for (Pending &next : pending) {
       uint32_t number = *next.input;
-      if (number > known)
-        continue;
-      uint32_t added = uint32_t(steps.size() + 1);
-      steps.push_back({next.op, uint16_t(&next - pending.data()),
-                       number ? int32_t(number - added) : 0});
-      *next.result = added;
-      ++next.at;
-      prepare(next);
+      if (number <= known) {
+        ++added;
+        steps.push_back({next.op, stage, number ? int32_t(number - added) : 0});
+        *next.result = added;
+        ++next.at;
+        prepare(next);
+      }
+      ++stage;
     }
-    return steps.size() != known;
+    return added != known;
   }
   /// Of a stage's order.
   size_t getLeft(int64_t stage) const {
