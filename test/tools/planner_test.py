@@ -20,10 +20,10 @@ class PlannerTest(ToolTest):
             self.expect_error(["--front", "excludes", flags[0]], *PLAN,
                               "--front", "3", *flags, code=2)
         self.write("rows", "{}\n")
-        for flags in [["--tp", "8"], ["--schedule", "1f1b"],
-                      ["--trace", "t.json"]]:
+        for flags, code in [(["--tp", "8"], 1), (["--schedule", "1f1b"], 1),
+                            (["--trace", "t.json"], 2)]:
             self.expect_error(["--batch", "excludes", flags[0]], *ESTIMATE,
-                              "--batch", "rows", *flags, code=2)
+                              "--batch", "rows", *flags, code=code)
         self.expect_error(["-o and --report", "-"], *PLAN, "-o", "-",
                           "--report", "-")
 
@@ -39,6 +39,12 @@ class PlannerTest(ToolTest):
         self.write("file", "")
         for output in ["missing/local.json", "file/local.json", "."]:
             self.expect_error([output], "cleave", "calibrate", "-o", output)
+
+    def test_an_empty_value_is_not_the_default(self):
+        for flag, legal in [("--tp", "a whole number"), ("--zero", "0 to 3"),
+                            ("--schedule", "one of gpipe")]:
+            self.expect_error([flag[2:], 'value ""', legal], *ESTIMATE, flag,
+                              "")
 
     def test_memory(self):
         for value in ["nan", "inf", "-inf", "0", "-1", "all", ""]:

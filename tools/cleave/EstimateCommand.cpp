@@ -15,7 +15,7 @@ namespace json = llvm::json;
 namespace {
 struct EstimateFlags {
   tool::PlanFlags common;
-  std::map<std::string, std::string> layout; ///< text by field
+  std::map<std::string, std::optional<std::string>> layout; ///< by field
   std::string batch, trace;
   bool json = false;
 };
@@ -64,6 +64,10 @@ static int runBatch(const EstimateFlags &flags, const PlanContext &context,
 }
 
 static int runEstimate(const EstimateFlags &flags) {
+  for (const auto &[field, text] : flags.layout)
+    if (text && !flags.batch.empty())
+      return tool::fail("--" + field +
+                        " excludes --batch, whose lines are the layouts");
   llvm::Expected<tool::Planned> planned = flags.common.load();
   if (!planned)
     return tool::fail(planned.takeError());
@@ -74,8 +78,8 @@ static int runEstimate(const EstimateFlags &flags) {
     return runBatch(flags, context, costs);
   json::Object fields;
   for (const auto &[field, text] : flags.layout)
-    if (!text.empty())
-      fields[field] = text;
+    if (text)
+      fields[field] = *text;
   llvm::Expected<TrainLayout> layout = readLayout(fields, planned->machine);
   if (!layout)
     return tool::fail(layout.takeError());
@@ -121,8 +125,7 @@ void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
     command
         ->add_option("--" + field.str(), flags->layout[field.str()],
                      getMeaning(field))
-        ->group("Layout (defaults: 1, 1f1b, even, none)")
-        ->excludes(batch);
+        ->group("Layout (defaults: 1, 1f1b, even, none)");
   command
       ->add_option("--trace", flags->trace,
                    "write the simulated step for ui.perfetto.dev")
