@@ -3,7 +3,7 @@
 
 usage: targets.py BUILD [--own-runs FILE | --skip-own-runs] [--json]
 
-BUILD is a build folder with bin/cleave, bin/planner and test/bin/SearchTest.
+BUILD is a configured build folder; what is measured is built there first.
 --own-runs takes what an earlier bench/local/own_runs.py printed instead of
 running it, which takes minutes and wants an idle machine. Prints one
 tab-separated line a target: what, target, measured, "met" or "NOT met"; then
@@ -272,6 +272,8 @@ def main():
     group.add_argument("--skip-own-runs", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    subprocess.run(["cmake", "--build", args.build, "--target", "cleave",
+                    "planner", "SearchTest"], check=True, stdout=sys.stderr)
     cleave = os.path.join(args.build, "bin", "cleave")
     table = Table()
     measure_searches(table, cleave)

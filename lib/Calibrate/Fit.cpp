@@ -75,8 +75,8 @@ AttentionUnit cleave::fitAttention(const Device &device,
     double sum = 0;
     for (const AttentionSample &each : samples) {
       double rows = double(each.rows), dim = double(each.headDim);
-      sum += getError(getAttentionTime(fitted, "fitted", each.direction,
-                                       double(each.heads), rows,
+      sum += getError(getAttentionTime(fitted, "fitted", DType::BF16,
+                                       each.direction, double(each.heads), rows,
                                        rows * (rows + 1) / 2, dim, dim),
                       each.seconds);
     }

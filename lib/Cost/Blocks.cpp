@@ -141,8 +141,9 @@ private:
       rows = std::min(rows, double(block.chunk));
     for (Direction direction : {Direction::Forward, Direction::Backward})
       attention[int(direction)] = getAttentionTime(
-          device, profile.attention, direction, samples * heads, rows, pairs,
-          double(block.headDim), double(block.valueDim));
+          device, profile.attention, costs.work.getActivationType(), direction,
+          samples * heads, rows, pairs, double(block.headDim),
+          double(block.valueDim));
     double kept = device.attention.find(profile.attention)->second.kept;
     // The host takes as long for a collective as for several kernels.
     if (cut.tp > 1)

@@ -48,9 +48,9 @@ double cleave::getStreamTime(const Device &device, double bytes) {
 }
 
 double cleave::getAttentionTime(const Device &device, llvm::StringRef kernel,
-                                Direction direction, double headsTotal,
-                                double rows, double pairs, double headDim,
-                                double valueDim) {
+                                DType dtype, Direction direction,
+                                double headsTotal, double rows, double pairs,
+                                double headDim, double valueDim) {
   auto found = device.attention.find(kernel.str());
   assert(found != device.attention.end() && "the device has the kernel");
   const AttentionUnit &unit = found->second;
@@ -63,7 +63,10 @@ double cleave::getAttentionTime(const Device &device, llvm::StringRef kernel,
   double share = (forward ? unit.forward : unit.backward) * narrow * rows /
                  (rows + unit.ramp);
   const MatrixUnit &matrix = device.getMatrix(DType::BF16);
-  return matrix.launch + flops / (matrix.peak * share);
+  double rate = matrix.peak * share;
+  if (dtype == DType::F32)
+    rate = std::min(rate, device.getMatrix(DType::F32).peak);
+  return matrix.launch + flops / rate;
 }
 
 int64_t cleave::getRanksInside(Group group, int64_t devices) {

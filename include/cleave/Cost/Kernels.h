@@ -27,10 +27,12 @@ double getStreamTime(const Device &device, double bytes);
 
 /// Seconds of causal attention of `batch` x `heads` heads with dims q and v,
 /// `rows` queries and, for the mask, `pairs` query-key pairs a head.
-/// `kernel` names a generation that the device has.
+/// `kernel` names a generation that the device has; its rate is measured in
+/// bf16, and in f32 no more than that type's peak.
 double getAttentionTime(const Device &device, llvm::StringRef kernel,
-                        Direction direction, double headsTotal, double rows,
-                        double pairs, double headDim, double valueDim);
+                        DType dtype, Direction direction, double headsTotal,
+                        double rows, double pairs, double headDim,
+                        double valueDim);
 
 /// Ranks of a group among as many neighbouring devices.
 int64_t getRanksInside(Group group, int64_t devices);

@@ -57,8 +57,8 @@ TEST(FitTest, AttentionGivesTheConstantsThatMadeIt) {
         double n = double(rows);
         samples.push_back(
             {direction, 16, rows, dim,
-             getAttentionTime(truth, "known", direction, 16, n, n * (n + 1) / 2,
-                              double(dim), double(dim))});
+             getAttentionTime(truth, "known", DType::BF16, direction, 16, n,
+                              n * (n + 1) / 2, double(dim), double(dim))});
       }
   AttentionUnit found = fitAttention(makeDevice(), samples);
   EXPECT_NEAR(found.forward, 0.35, 0.01);

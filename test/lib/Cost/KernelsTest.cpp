@@ -168,8 +168,8 @@ TEST(KernelsTest, AttentionNearPublished) {
     double heads = 16 * 16384 / each.seqLen;
     double pairs = getCausalPairs(each.seqLen, 0), time = 0;
     for (Direction direction : {Direction::Forward, Direction::Backward})
-      time += getAttentionTime(device, each.kernel, direction, heads,
-                               each.seqLen, pairs, 128, 128);
+      time += getAttentionTime(device, each.kernel, DType::BF16, direction,
+                               heads, each.seqLen, pairs, 128, 128);
     double flops = heads * pairs * 128 * (4 + 10);
     EXPECT_NEAR(flops / time / 1e12, each.teraflops, 0.15 * each.teraflops)
         << each.device << " " << each.seqLen;
@@ -181,13 +181,22 @@ TEST(KernelsTest, AttentionNearPublished) {
   for (auto [seqLen, forward, backward] : table) {
     double pairs = getCausalPairs(seqLen, 0);
     double heads = 64 * 16384 / seqLen;
-    double f = getAttentionTime(device, "cudnn", Direction::Forward, heads,
-                                seqLen, pairs, 128, 128);
-    double b = getAttentionTime(device, "cudnn", Direction::Backward, heads,
-                                seqLen, pairs, 128, 128);
+    double f =
+        getAttentionTime(device, "cudnn", DType::BF16, Direction::Forward,
+                         heads, seqLen, pairs, 128, 128);
+    double b =
+        getAttentionTime(device, "cudnn", DType::BF16, Direction::Backward,
+                         heads, seqLen, pairs, 128, 128);
     EXPECT_NEAR(heads * pairs * 512 / f / 1e12, forward, 0.1 * forward);
     EXPECT_NEAR(heads * pairs * 1280 / b / 1e12, backward, 0.1 * backward);
   }
+  // In f32 no kernel is faster than the unit of that type.
+  double pairs = getCausalPairs(16384, 0);
+  double seconds =
+      getAttentionTime(device, "cudnn", DType::F32, Direction::Forward, 64,
+                       16384, pairs, 128, 128);
+  double flops = 64 * pairs * 512, peak = device.getMatrix(DType::F32).peak;
+  EXPECT_NEAR(flops / seconds, peak, 0.01 * peak);
 }
 
 TEST(KernelsTest, RowsThatAreNoVectorsAreSlow) {
