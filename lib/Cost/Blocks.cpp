@@ -322,11 +322,8 @@ private:
         (block.getParameters(costs.model.hidden) - routed) / double(cut.tp);
     cost.expertParameters = routed / double(cut.ep) / double(cut.expertTp);
     cost.pieces = costs.getPieces(block);
-    cost.largest = profile.blockBuffers
-                       ? cost.denseParameters + cost.expertParameters
-                       : std::max(block.getLargestTensor(costs.model.hidden) /
-                                      double(cut.tp),
-                                  cost.expertParameters / (matrices + 1));
+    cost.largest = costs.getLargestPiece(block, cut.tp, cost.denseParameters,
+                                         cost.expertParameters);
     // A product adds a micro-batch's gradient to what earlier ones left: bytes
     // that take time where they exceed its arithmetic.
     double accumulated = getStreamTime(

@@ -119,9 +119,8 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
     routed /= double(layout.ep * layout.expertTp);
     dense += double(kindCounts[kind]) * other;
     experts += double(kindCounts[kind]) * routed;
-    double dropped = double(kinds[kind]->vectors) / tp;
-    least =
-        std::min(least, (other + routed - dropped) / getPieces(*kinds[kind]));
+    least = std::min(least,
+                     getLargestPiece(*kinds[kind], layout.tp, other, routed));
     // Some stage has this many blocks of the kind.
     most = std::max(most, std::ceil(double(kindCounts[kind]) / pp) * bytes *
                               (other / ranks + routed / expertRanks));

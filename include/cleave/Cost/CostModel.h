@@ -5,6 +5,7 @@
 #include "cleave/Cost/Architecture.h"
 #include "cleave/Cost/Kernels.h"
 #include "cleave/Cost/Pipeline.h"
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <optional>
@@ -364,9 +365,17 @@ private:
   /// gradient after that; where exchanges run ahead both, and gathered the
   /// next.
   double getGatheredBytes(int zero) const;
-  /// Exchanges of ZeRO-2 and 3 for a block, one way.
+  /// Exchanges of ZeRO-2 and 3 for a block, one way; and parameters of the
+  /// largest, of a block that has so many dense and routed ones on a device.
   double getPieces(const Block &block) const {
     return profile.blockBuffers ? 1 : double(block.getTensors());
+  }
+  double getLargestPiece(const Block &block, int64_t tp, double dense,
+                         double routed) const {
+    return profile.blockBuffers
+               ? dense + routed
+               : std::max(block.getLargestTensor(model.hidden) / double(tp),
+                          routed / (block.gated ? 3 : 2));
   }
   double getOptimizerTime(const TrainLayout &layout) const;
   /// Fills `times` from `chunks` and `exposed`.
