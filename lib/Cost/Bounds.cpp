@@ -130,7 +130,7 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
       double(layout.microBatch) * double(work.seqLen) / double(layout.cp);
   double inputs = double(kindOf.size()) * h * work.getParameterBytes() /
                   (layout.sequenceParallel ? tp : 1);
-  double logits = getBytes(work.getActivationType()) * vocab;
+  double logits = getKeptLogitBytes() * vocab;
   double mean = (cut * bytes + tokens * (inputs + logits)) / pp;
   // Below ZeRO 3 parameters are whole; with it those of an exchange are, and
   // their gradient, but at ends without a block.

@@ -81,11 +81,9 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
                          model.getProjectionParameters() + h +
                          double(model.vectors);
   cost.largest = cost.denseParameters;
-  // Logits, or later their gradient, are kept; the rest is of the loss. In f32
-  // that is another array of the same size.
-  double each = getBytes(work.getActivationType());
-  double most = work.dtype == DType::F32 ? 2 * each : profile.logitBytes;
-  cost.activations = each * logits + 2 * full;
-  cost.workingSet = (most - each) * logits;
+  // Logits, or later their gradient, are kept; the rest is of the loss.
+  double most = getLogitBytes(), kept = getKeptLogitBytes();
+  cost.activations = kept * logits + 2 * full;
+  cost.workingSet = (most - kept) * logits;
   return cost;
 }

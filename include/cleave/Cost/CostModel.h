@@ -63,7 +63,8 @@ struct Profile {
   double vocabMultiple = 128;
   /// Bytes of a logit where the loss needs most: 14 if each operation leaves
   /// its result (bf16 logits; logarithms, their gradient and that of their f32
-  /// copy), 12 if the bf16 ones are gone, 6 if compiled, 4 in one kernel.
+  /// copy), 12 if the bf16 ones are gone, 6 if compiled, 4 in one kernel, 0 in
+  /// chunks.
   double logitBytes = 12;
   /// Seconds of a step outside of the model: data, logging, barriers.
   double hostPerStep = 0;
@@ -392,6 +393,16 @@ private:
   /// of tokens.
   double getJointTime(CollectiveKind kind, Group group, double bytes) const;
   double getExchangeTime(Group group, double bytes, double copies) const;
+  /// Bytes of a logit where the loss needs most, in f32 those of two arrays;
+  /// and of them what stays until the weights' gradients, unless the loss is
+  /// made in chunks.
+  double getLogitBytes() const {
+    return work.dtype == DType::F32 ? 2 * getBytes(DType::F32)
+                                    : profile.logitBytes;
+  }
+  double getKeptLogitBytes() const {
+    return std::min(getBytes(work.getActivationType()), getLogitBytes());
+  }
   /// Rows of the embedding that one of `tp` ranks has.
   double getVocabShard(int64_t tp) const;
 

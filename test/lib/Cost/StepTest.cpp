@@ -286,6 +286,25 @@ TEST(StepTest, ShardsInSinglePrecision) {
   }
 }
 
+/// A logit has 2 bytes until the weights' gradients and the rest while the loss
+/// is computed; one that is computed in chunks has none.
+TEST(StepTest, BytesOfLogits) {
+  auto get = [](double bytes) {
+    Example example;
+    example.model = makeGPT(128, 1, 1); // whose block needs less
+    example.model.vocab = 1024000;
+    example.layout = TrainLayout();
+    example.work.globalBatch = 1;
+    example.profile.logitBytes = bytes;
+    MemoryUse use = example.price().memory;
+    return use.activations + use.temporaries;
+  };
+  double logits = 2048. * 1024000;
+  for (double bytes : {4., 12., 14.})
+    EXPECT_NEAR(get(bytes) - get(6), (bytes - 6) * logits, 1);
+  EXPECT_NEAR(get(2) - get(0), 2 * logits, 1);
+}
+
 /// FSDP's shards are of f32: weight, gradient and two moments, whatever type
 /// the network carries.
 TEST(StepTest, ShardsOfFSDP) {

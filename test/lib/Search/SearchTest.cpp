@@ -112,6 +112,7 @@ TEST(Search, EqualsBruteForce) {
     request.profile.fusedProjections = random() % 2;
     request.profile.sequenceFirst = random() % 2;
     request.profile.blockBuffers = random() % 2;
+    request.profile.logitBytes = double(pick({0, 4, 12}));
     if (random() % 2)
       request.memoryLimit = 1e9 * double(pick({1, 2, 4, 8, 16}));
     if (random() % 3 == 0)
