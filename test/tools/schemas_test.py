@@ -200,6 +200,29 @@ class SchemaTest(ToolTest):
                 verdicts.add(is_legal)
             self.assertEqual(verdicts, {True, False})
 
+    def test_schema_and_reader_of_recipes_agree(self):
+        validator = get_schema("recipe")
+        command = ["plan", TINY, *SHAPE, "--cluster", "h100-sxm:8", "--recipe",
+                   "recipe.json"]
+        for value in [*get_block("recipe.json"), load(TINY, "recipe.json")]:
+            self.check(validator, value, "recipe.json")
+            self.check_agreement(validator, value, "recipe.json", command, [])
+        whole = get_block("recipe.json")[0]
+        keys = set(whole)
+        self.assertEqual(keys, set(load(ROOT, "docs", "schemas",
+                                        "recipe.schema.json")["properties"]))
+        for key in keys:
+            verdicts = set()
+            for bad in [-1, 0, 0.5, 1, 2.0, 1e12, "f32", "fp8", "wsd", "on",
+                        True, [], {}]:
+                mutant = dict(whole, **{key: bad})
+                says = validator.is_valid(mutant)
+                self.write("recipe.json", mutant)
+                self.assertEqual(self.accepts(command, "recipe.json"), says,
+                                 f"{key}: {bad}: the schema says {says}")
+                verdicts.add(says)
+            self.assertEqual(verdicts, {True, False}, key)
+
     def test_what_the_tools_write(self):
         plan = get_schema("plan")
         for flags in [["--cluster", "h100-sxm:8"],

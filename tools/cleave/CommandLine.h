@@ -36,6 +36,9 @@ struct LayoutFlags {
                                const Cluster &cluster) const;
 };
 
+/// A file of values for flags of `app` that are not given themselves.
+void addRecipeFlag(CLI::App &app);
+
 /// What they are told of the optimizer.
 void addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options);
 

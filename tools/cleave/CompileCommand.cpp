@@ -79,6 +79,7 @@ int tool::runCompile(CompileFlags flags) {
 void tool::CompileFlags::add(CLI::App &app) {
   app.add_option("model", model, "config.json, or the folder that has it")
       ->required();
+  addRecipeFlag(app);
   app.add_option("--seq-len", options.batch.seqLen, "tokens of a sample")
       ->required()
       ->check(makePositiveCheck());

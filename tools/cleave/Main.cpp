@@ -25,6 +25,8 @@ static int runCommand(int argc, char **argv) {
   tool::addCalibrateCommand(app, run);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::FileError &error) {
+    return tool::fail(error.what());
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0) // help or the version
       return app.exit(error);

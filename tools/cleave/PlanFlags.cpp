@@ -16,6 +16,7 @@ void tool::PlanFlags::add(CLI::App &app) {
                  "or local:N (this machine, see cleave calibrate), or a "
                  "cluster.json")
       ->required();
+  addRecipeFlag(app);
   app.add_option("--seq-len", seqLen, "tokens of a sequence")
       ->check(makePositiveCheck())
       ->required();
