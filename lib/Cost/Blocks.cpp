@@ -179,8 +179,8 @@ private:
     double width =
         divide(block.isSparse() ? block.sharedFfn : block.ffn, cut.tp);
     double activated = tokens * width * activationBytes;
-    double up = block.gated ? addProjection({width, width})
-                            : kernels.addLinear(tokens, width, h);
+    double up =
+        addProjection(llvm::SmallVector<double, 2>(size_t(matrices), width));
     double activation = kernels.addPasses(getActivationPasses(block.gated),
                                           activated * traffic);
     double down = kernels.addLinear(tokens, h, width);

@@ -21,16 +21,15 @@ struct KernelSum {
 
   /// x [rows, in] -> [rows, out] and its two gradients.
   double addLinear(double rows, double out, double in) {
-    addCasts(rows * in, rows * out);
-    return addProduct(rows, out, in);
+    return addLinears(rows, out, in);
   }
   /// The same of several weights that read one x, each by a product of its own;
   /// the sum of their gradients of x reads each but one once more.
   double addLinears(double rows, llvm::ArrayRef<double> outs, double in) {
+    addCasts(rows * in, rows * std::accumulate(outs.begin(), outs.end(), 0.));
     double time = 0;
     for (double out : outs)
       time += addProduct(rows, out, in);
-    addCasts(rows * in, rows * std::accumulate(outs.begin(), outs.end(), 0.));
     backwardInput += getStreamTime(device, double(outs.size() - 1) * rows * in *
                                                getBytes(DType::BF16));
     return time;

@@ -198,12 +198,9 @@ static Cluster readCluster(JsonReader &reader, const json::Object &in,
 }
 
 static llvm::Expected<Cluster> parseFile(llvm::StringRef path) {
-  llvm::Expected<json::Value> root = loadJson(path);
-  if (!root)
-    return root.takeError();
-  const json::Object *object = root->getAsObject();
+  llvm::Expected<json::Object> object = loadJsonObject(path);
   if (!object)
-    return llvm::createStringError(path + ": expects an object");
+    return object.takeError();
   JsonReader reader(path);
   Cluster cluster = readCluster(reader, *object, path);
   cluster.where = path.str();

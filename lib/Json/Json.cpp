@@ -47,14 +47,23 @@ llvm::Expected<llvm::json::Value> cleave::parseJson(llvm::StringRef text,
   return root;
 }
 
-llvm::Expected<llvm::json::Object>
-cleave::parseJsonObject(llvm::StringRef text, llvm::StringRef file) {
-  llvm::Expected<llvm::json::Value> root = parseJson(text, file);
+static llvm::Expected<llvm::json::Object>
+getObject(llvm::Expected<llvm::json::Value> root, llvm::StringRef file) {
   if (!root)
     return root.takeError();
   if (llvm::json::Object *object = root->getAsObject())
     return std::move(*object);
   return makeError(file, "expects an object");
+}
+
+llvm::Expected<llvm::json::Object>
+cleave::parseJsonObject(llvm::StringRef text, llvm::StringRef file) {
+  return getObject(parseJson(text, file), file);
+}
+
+llvm::Expected<llvm::json::Object>
+cleave::loadJsonObject(llvm::StringRef path) {
+  return getObject(loadJson(path), path);
 }
 
 llvm::Expected<llvm::json::Value> cleave::loadJson(llvm::StringRef path) {

@@ -175,12 +175,10 @@ llvm::Expected<Profile> cleave::findProfile(const json::Object &row) {
 
 llvm::Expected<Profile> cleave::loadProfile(llvm::StringRef name) {
   if (name.ends_with(".json")) {
-    llvm::Expected<json::Value> root = loadJson(name);
-    if (!root)
-      return root.takeError();
-    if (const json::Object *object = root->getAsObject())
-      return readProfile(*object, llvm::sys::path::stem(name), name);
-    return llvm::createStringError(name + ": expects an object");
+    llvm::Expected<json::Object> object = loadJsonObject(name);
+    if (!object)
+      return object.takeError();
+    return readProfile(*object, llvm::sys::path::stem(name), name);
   }
   std::string names;
   for (const ProfileFile &file : getProfileFiles()) {

@@ -26,49 +26,47 @@ std::string tool::getConfigPath(llvm::StringRef path) {
   return config.str().str();
 }
 
-/// Refuses values that are not `legal`, which says it in words.
-static CLI::Validator makeCheck(const std::string &shown,
-                                const std::string &legal,
-                                std::function<bool(llvm::StringRef)> isLegal) {
-  return CLI::Validator(
-      [=](std::string &text) {
-        return isLegal(text) ? "" : "\"" + text + "\" is not " + legal;
-      },
-      shown, "");
+static bool isCount(double value) {
+  return value >= 0 && value <= double(tool::maxCount);
 }
 
-static CLI::Validator makeIntegerCheck(const std::string &shown,
-                                       int64_t least) {
-  std::string legal =
-      llvm::formatv("an integer in {0}..{1}", least, tool::maxCount);
-  return makeCheck(shown, legal, [=](llvm::StringRef text) {
-    int64_t value;
-    return !text.getAsInteger(10, value) && value >= least &&
-           value <= tool::maxCount;
-  });
-}
+const tool::NumberRule tool::positiveRule{
+    "POSITIVE", "an integer in 1..2147483647", true,
+    [](double value) { return value > 0 && isCount(value); }},
+    tool::countRule{"NONNEGATIVE", "an integer in 0..2147483647", true,
+                    isCount},
+    tool::rateRule{"NONNEGATIVE", "a finite number of at least 0", false,
+                   [](double value) { return value >= 0; }},
+    tool::shareRule{"in [0, 1)", "a number of at least 0 and below 1", false,
+                    [](double value) { return value >= 0 && value < 1; }},
+    tool::positiveNumberRule{"POSITIVE", "a finite number above 0", false,
+                             [](double value) { return value > 0; }};
 
-static CLI::Validator makeNumberCheck(const std::string &shown,
-                                      const std::string &legal,
-                                      std::function<bool(double)> isLegal) {
-  return makeCheck(shown, legal, [=](llvm::StringRef text) {
+const std::vector<std::string> tool::dtypeNames{"f32", "bf16", "fp8", "fp4"},
+    tool::scheduleNames{"constant", "cosine", "linear", "wsd"};
+
+CLI::Validator tool::makeCheck(const NumberRule &rule) {
+  auto allows = [&rule](llvm::StringRef text) {
+    int64_t whole;
+    if (rule.isWhole)
+      return !text.getAsInteger(10, whole) && rule.allows(double(whole));
     double value;
     return llvm::to_float(text, value) && std::isfinite(value) &&
-           isLegal(value);
-  });
+           rule.allows(value);
+  };
+  return CLI::Validator(
+      [=, &rule](std::string &text) {
+        return allows(text) ? "" : "\"" + text + "\" is not " + rule.legal;
+      },
+      rule.shown, "");
 }
 
-CLI::Validator tool::makePositiveCheck() {
-  return makeIntegerCheck("POSITIVE", 1);
-}
+CLI::Validator tool::makePositiveCheck() { return makeCheck(positiveRule); }
 
-CLI::Validator tool::makeCountCheck() {
-  return makeIntegerCheck("NONNEGATIVE", 0);
-}
+CLI::Validator tool::makeCountCheck() { return makeCheck(countRule); }
 
 CLI::Validator tool::makePositiveNumberCheck() {
-  return makeNumberCheck("POSITIVE", "a finite number above 0",
-                         [](double value) { return value > 0; });
+  return makeCheck(positiveNumberRule);
 }
 
 void tool::LayoutFlags::add(CLI::App &app) {
@@ -165,12 +163,7 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
 }
 
 void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
-  CLI::Validator rate =
-      makeNumberCheck("NONNEGATIVE", "a finite number of at least 0",
-                      [](double value) { return value >= 0; });
-  CLI::Validator share =
-      makeNumberCheck("in [0, 1)", "a number of at least 0 and below 1",
-                      [](double value) { return value >= 0 && value < 1; });
+  CLI::Validator rate = makeCheck(rateRule), share = makeCheck(shareRule);
   app.add_option("--lr", options.lr, "peak learning rate")
       ->check(rate)
       ->capture_default_str();
@@ -189,7 +182,7 @@ void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
       ->check(makeCountCheck())
       ->capture_default_str();
   app.add_option("--schedule", options.schedule, "shape of the learning rate")
-      ->check(CLI::IsMember({"constant", "cosine", "linear", "wsd"}))
+      ->check(CLI::IsMember(scheduleNames))
       ->capture_default_str();
   app.add_option("--beta1", options.beta1, "decay of the first moment")
       ->check(share)

@@ -15,8 +15,23 @@ int fail(const llvm::Twine &message);
 /// The path of a model's config.json: `path` itself, or the one in that folder.
 std::string getConfigPath(llvm::StringRef path);
 
-/// Most of what is counted on a command line.
+/// Most of what is counted.
 constexpr int64_t maxCount = std::numeric_limits<int32_t>::max();
+
+/// What a number may be, on a command line or in a recipe.
+struct NumberRule {
+  const char *shown, *legal; ///< in --help, in an error
+  bool isWhole;
+  bool (*allows)(double);
+};
+/// Whole from 1, or from 0, to `maxCount`; from 0; in [0, 1); above 0.
+extern const NumberRule positiveRule, countRule, rateRule, shareRule,
+    positiveNumberRule;
+CLI::Validator makeCheck(const NumberRule &rule);
+
+/// Legal names.
+extern const std::vector<std::string> dtypeNames, scheduleNames;
+
 /// Refuse what is not an integer from 1, or from 0, to `maxCount`.
 CLI::Validator makePositiveCheck();
 CLI::Validator makeCountCheck();

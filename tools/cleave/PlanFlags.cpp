@@ -24,7 +24,7 @@ void tool::PlanFlags::add(CLI::App &app) {
       ->check(makePositiveCheck())
       ->required();
   app.add_option("--dtype", dtype, "of matrix products; state is f32")
-      ->check(CLI::IsMember({"f32", "bf16", "fp8", "fp4"}))
+      ->check(CLI::IsMember(dtypeNames))
       ->capture_default_str();
   app.add_option("--profile", profile,
                  "software that is to run it: one of cleave ledger's profiles "

@@ -11,78 +11,51 @@ using namespace cleave;
 namespace json = llvm::json;
 
 namespace {
-/// A key, which is a flag's name with underscores, and its legal values.
+/// A key, which is a flag's name with underscores, and the legal values: of a
+/// number or names.
 struct RecipeKey {
-  llvm::StringRef name, legal;
-  bool (*isLegal)(const json::Value &);
+  llvm::StringRef name;
+  const tool::NumberRule *number;
+  const std::vector<std::string> *names;
+
+  bool allows(const json::Value &value) const {
+    if (names) {
+      std::optional<llvm::StringRef> text = value.getAsString();
+      return text && llvm::is_contained(*names, *text);
+    }
+    std::optional<double> found = value.getAsNumber();
+    return found && std::isfinite(*found) && number->allows(*found) &&
+           (!number->isWhole || value.getAsInteger());
+  }
+  std::string getLegal() const {
+    return names ? "one of " + llvm::join(*names, ", ") : number->legal;
+  }
 };
 using Values = std::vector<std::pair<std::string, std::string>>;
 } // namespace
 
-static bool isPositive(const json::Value &value) {
-  std::optional<int64_t> number = value.getAsInteger();
-  return number && *number >= 1 && *number <= tool::maxCount;
-}
-
-static bool isCount(const json::Value &value) {
-  return isPositive(value) || value.getAsInteger() == 0;
-}
-
-static bool isRate(const json::Value &value) {
-  std::optional<double> number = value.getAsNumber();
-  return number && std::isfinite(*number) && *number >= 0;
-}
-
-static bool isAboveZero(const json::Value &value) {
-  return isRate(value) && value.getAsNumber() != 0;
-}
-
-static bool isShare(const json::Value &value) {
-  return isRate(value) && *value.getAsNumber() < 1;
-}
-
-static bool isType(const json::Value &value) {
-  std::optional<llvm::StringRef> text = value.getAsString();
-  return text && llvm::is_contained({"f32", "bf16", "fp8", "fp4"}, *text);
-}
-
-static bool isSchedule(const json::Value &value) {
-  std::optional<llvm::StringRef> text = value.getAsString();
-  return text &&
-         llvm::is_contained({"constant", "cosine", "linear", "wsd"}, *text);
-}
-
-static constexpr llvm::StringLiteral positive = "an integer in 1..2147483647",
-                                     count = "an integer in 0..2147483647",
-                                     rate = "a finite number of at least 0",
-                                     share =
-                                         "a number of at least 0 and below 1";
-
 static const RecipeKey recipeKeys[] = {
-    {"seq_len", positive, isPositive},
-    {"global_batch", positive, isPositive},
-    {"dtype", "f32, bf16, fp8 or fp4", isType},
-    {"lr", rate, isRate},
-    {"min_lr", rate, isRate},
-    {"schedule", "constant, cosine, linear or wsd", isSchedule},
-    {"warmup_steps", count, isCount},
-    {"stable_steps", count, isCount},
-    {"decay_steps", count, isCount},
-    {"beta1", share, isShare},
-    {"beta2", share, isShare},
-    {"eps", "a finite number above 0", isAboveZero},
-    {"weight_decay", rate, isRate},
-    {"clip", rate, isRate},
+    {"seq_len", &tool::positiveRule, nullptr},
+    {"global_batch", &tool::positiveRule, nullptr},
+    {"dtype", nullptr, &tool::dtypeNames},
+    {"lr", &tool::rateRule, nullptr},
+    {"min_lr", &tool::rateRule, nullptr},
+    {"schedule", nullptr, &tool::scheduleNames},
+    {"warmup_steps", &tool::countRule, nullptr},
+    {"stable_steps", &tool::countRule, nullptr},
+    {"decay_steps", &tool::countRule, nullptr},
+    {"beta1", &tool::shareRule, nullptr},
+    {"beta2", &tool::shareRule, nullptr},
+    {"eps", &tool::positiveNumberRule, nullptr},
+    {"weight_decay", &tool::rateRule, nullptr},
+    {"clip", &tool::rateRule, nullptr},
 };
 
 /// The values of the keys that a file has, by flag, as flags take them.
 static llvm::Expected<Values> readRecipe(const std::string &path) {
-  llvm::Expected<json::Value> root = loadJson(path);
-  if (!root)
-    return root.takeError();
-  const json::Object *object = root->getAsObject();
+  llvm::Expected<json::Object> object = loadJsonObject(path);
   if (!object)
-    return llvm::createStringError(path + ": expects an object");
+    return object.takeError();
   JsonReader reader(path);
   std::vector<llvm::StringRef> legal = {"version"};
   for (const RecipeKey &key : recipeKeys)
@@ -94,8 +67,8 @@ static llvm::Expected<Values> readRecipe(const std::string &path) {
     const json::Value *value = object->get(key.name);
     if (!value)
       continue;
-    if (!key.isLegal(*value))
-      reader.fail(key.name, key.legal, value);
+    if (!key.allows(*value))
+      reader.fail(key.name, key.getLegal(), value);
     std::string flag = "--" + key.name.str();
     std::replace(flag.begin(), flag.end(), '_', '-');
     std::optional<llvm::StringRef> text = value->getAsString();

@@ -15,8 +15,9 @@ llvm::Expected<llvm::json::Value> parseJson(llvm::StringRef text,
 llvm::Expected<llvm::json::Object> parseJsonObject(llvm::StringRef text,
                                                    llvm::StringRef file);
 
-/// parseJson of a file; refuses files over 16 MiB.
+/// Each of a file; refuses files over 16 MiB.
 llvm::Expected<llvm::json::Value> loadJson(llvm::StringRef path);
+llvm::Expected<llvm::json::Object> loadJsonObject(llvm::StringRef path);
 
 } // namespace cleave
 
