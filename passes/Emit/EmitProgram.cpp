@@ -27,6 +27,7 @@ private:
   void writeOutputs();
   LogicalResult writeBlock(Block &block);
   LogicalResult writeInstruction(Operation &op);
+  bool changesTrainedState(exec::InstructionOpInterface op);
 
   fb::Operand getOperand(Value value);
   fb::DType getType(Type type) {
@@ -50,7 +51,7 @@ private:
   exec::ProgramOp source;
   fb::ProgramT program;
   llvm::StringMap<int> kernels;
-  bool failed_ = false;
+  bool failed_ = false, changesState = false;
 };
 } // namespace
 
@@ -227,6 +228,18 @@ static std::string getLocName(Location loc) {
   return "";
 }
 
+/// Whether an instruction writes a parameter or a moment.
+bool ProgramWriter::changesTrainedState(exec::InstructionOpInterface op) {
+  return llvm::any_of(op.getOutputs(), [&](Value value) {
+    auto buffer = value.getDefiningOp<exec::BufferOp>();
+    if (!buffer || !buffer.getState())
+      return false;
+    auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
+        source, buffer.getStateAttr());
+    return state.getRole() != xf::StateRole::Constant;
+  });
+}
+
 LogicalResult ProgramWriter::writeInstruction(Operation &op) {
   if (auto loop = dyn_cast<exec::LoopOp>(op)) {
     auto begin = std::make_unique<fb::InstructionT>();
@@ -245,6 +258,10 @@ LogicalResult ProgramWriter::writeInstruction(Operation &op) {
   auto instruction = dyn_cast<exec::InstructionOpInterface>(op);
   if (!instruction)
     return success();
+  if (!changesState && changesTrainedState(instruction)) {
+    changesState = true;
+    program.update_begin = program.instructions.size();
+  }
   auto out = std::make_unique<fb::InstructionT>();
   for (int i = 0, e = int(fb::Opcode::MAX); i <= e; ++i)
     if (instruction.getOpcode() == fb::EnumNameOpcode(fb::Opcode(i)))
@@ -290,6 +307,8 @@ FailureOr<std::vector<uint8_t>> ProgramWriter::write() {
     }
   if (failed(writeBlock(source.getBody().front())) || failed_)
     return failure();
+  if (!changesState)
+    program.update_begin = program.instructions.size();
 
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(fb::Program::Pack(builder, &program), fb::ProgramIdentifier());

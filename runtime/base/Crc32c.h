@@ -1,4 +1,4 @@
-//===- Crc32c.h - CRC-32C, the checksum of the program --------------------===//
+//===- Crc32c.h - CRC-32C, of programs and checkpoints --------------------===//
 //
 // Castagnoli's polynomial 0x1EDC6F41, reflected, as in RFC 3720 appendix B.4.
 // Finds every burst of up to 32 bits, so every change of one byte. Header
@@ -26,19 +26,37 @@ constexpr auto makeCrc32cTables() {
   }
   for (size_t k = 1; k < 8; ++k)
     for (size_t byte = 0; byte < 256; ++byte)
-      tables[k][byte] = (tables[k - 1][byte] >> 8) ^
-                        tables[0][tables[k - 1][byte] & 0xff];
+      tables[k][byte] =
+          (tables[k - 1][byte] >> 8) ^ tables[0][tables[k - 1][byte] & 0xff];
   return tables;
 }
 inline constexpr auto crc32cTables = makeCrc32cTables();
-} // namespace detail
 
-/// CRC of `size` bytes. To go on from an earlier piece, pass its CRC.
-inline uint32_t computeCrc32c(const void *data, size_t size,
-                              uint32_t crc = 0) {
-  const auto &tables = detail::crc32cTables;
-  const auto *bytes = static_cast<const unsigned char *>(data);
-  crc = ~crc;
+#if defined(__x86_64__)
+/// By the CPU's own instruction, on the inverted CRC: some 8 GB/s a core.
+__attribute__((target("sse4.2"))) inline uint32_t
+runCrc32cInstruction(const unsigned char *bytes, size_t size, uint32_t crc) {
+  uint64_t wide = crc;
+  for (; size >= 8; size -= 8, bytes += 8) {
+    uint64_t word;
+    __builtin_memcpy(&word, bytes, 8);
+    wide = __builtin_ia32_crc32di(wide, word);
+  }
+  crc = uint32_t(wide);
+  for (; size > 0; --size, ++bytes)
+    crc = __builtin_ia32_crc32qi(crc, *bytes);
+  return crc;
+}
+inline bool hasCrc32cInstruction() {
+  static const bool has = __builtin_cpu_supports("sse4.2");
+  return has;
+}
+#endif
+
+/// By tables, on the inverted CRC: some 2 GB/s a core.
+inline uint32_t runCrc32cTables(const unsigned char *bytes, size_t size,
+                                uint32_t crc) {
+  const auto &tables = crc32cTables;
   for (; size >= 8; size -= 8, bytes += 8)
     crc = tables[7][(crc ^ bytes[0]) & 0xff] ^
           tables[6][((crc >> 8) ^ bytes[1]) & 0xff] ^
@@ -47,7 +65,18 @@ inline uint32_t computeCrc32c(const void *data, size_t size,
           tables[2][bytes[5]] ^ tables[1][bytes[6]] ^ tables[0][bytes[7]];
   for (; size > 0; --size, ++bytes)
     crc = (crc >> 8) ^ tables[0][(crc ^ *bytes) & 0xff];
-  return ~crc;
+  return crc;
+}
+} // namespace detail
+
+/// CRC of `size` bytes. To go on from an earlier piece, pass its CRC.
+inline uint32_t computeCrc32c(const void *data, size_t size, uint32_t crc = 0) {
+  const auto *bytes = static_cast<const unsigned char *>(data);
+#if defined(__x86_64__)
+  if (detail::hasCrc32cInstruction())
+    return ~detail::runCrc32cInstruction(bytes, size, ~crc);
+#endif
+  return ~detail::runCrc32cTables(bytes, size, ~crc);
 }
 
 } // namespace cleave::runtime

@@ -88,15 +88,17 @@ Status Communicator::gatherDoubles(std::span<const double> mine,
   return {};
 }
 
-Status Communicator::agree(const Status &mine) {
+Status Communicator::share(const Status &mine, Status &failure) {
   std::vector<double> codes;
   double code = mine.ok() ? 0 : 1;
   CLEAVE_RETURN_IF_ERROR(gatherDoubles({&code, 1}, codes));
   int first = 0;
   while (first < int(codes.size()) && codes[first] == 0)
     ++first;
-  if (first == int(codes.size()))
+  if (first == int(codes.size())) {
+    failure = {};
     return {};
+  }
   std::string message = mine.message();
   CLEAVE_RETURN_IF_ERROR(broadcast(message, first));
   // The same message from every rank is not about one of them.
@@ -104,6 +106,15 @@ Status Communicator::agree(const Status &mine) {
   CLEAVE_RETURN_IF_ERROR(gatherDoubles({&code, 1}, codes));
   if (std::accumulate(codes.begin(), codes.end(), 0.0) < double(codes.size()))
     message = "rank " + std::to_string(first) + ": " + message;
+  failure = Status::error(message);
+  return {};
+}
+
+Status Communicator::agree(const Status &mine) {
+  Status first;
+  CLEAVE_RETURN_IF_ERROR(share(mine, first));
+  if (first.ok())
+    return {};
   agreedToFail = true;
-  return getRank() == 0 ? Status::error(message) : Status::aborted(message);
+  return getRank() == 0 ? first : Status::aborted(first.message());
 }

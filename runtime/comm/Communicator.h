@@ -118,6 +118,11 @@ public:
   /// missing file. Collective over the world.
   Status agree(const Status &mine);
 
+  /// `first`, on all ranks: the status of the first rank that did not succeed,
+  /// as `agree` words it; success where all did. For failures that a run
+  /// outlives. Collective over the world.
+  Status share(const Status &mine, Status &first);
+
   /// Stops all ranks, with `cause` as the message.
   /// MPI_Abort, ncclCommAbort.
   virtual void abort(const Status &cause) = 0;

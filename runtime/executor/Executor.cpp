@@ -109,10 +109,24 @@ static uint64_t getNow() {
 }
 
 Status Executor::runStep(int64_t step) {
+  CLEAVE_RETURN_IF_ERROR(computeGradients(step, step));
+  return applyUpdate();
+}
+
+Status Executor::computeGradients(int64_t step, int64_t updates) {
   currentStep = step;
+  currentUpdates = updates;
+  return runRange(0, program->update_begin());
+}
+
+Status Executor::applyUpdate() {
+  return runRange(program->update_begin(), steps.size());
+}
+
+Status Executor::runRange(size_t begin, size_t end) {
   microBatch = 0;
   size_t loopBegin = 0;
-  for (size_t i = 0; i < steps.size(); ++i) {
+  for (size_t i = begin; i < end; ++i) {
     if (steps[i].opcode == fb::Opcode::LoopBegin) {
       loopBegin = i;
       continue;
@@ -128,8 +142,8 @@ Status Executor::runStep(int64_t step) {
       return Status::aborted("another rank failed");
     Status status = observer ? executeTimed(steps[i], i) : execute(steps[i]);
     if (status.getCode() == StatusCode::Failed)
-      return Status::error("step " + std::to_string(step) + ", instruction " +
-                           std::to_string(i) + " (" +
+      return Status::error("step " + std::to_string(currentStep) +
+                           ", instruction " + std::to_string(i) + " (" +
                            fb::EnumNameOpcode(steps[i].opcode) + " " +
                            quote(toView(steps[i].instruction->name())) +
                            "): " + status.message());

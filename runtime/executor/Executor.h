@@ -60,11 +60,15 @@ public:
 
   /// Runs all instructions. `step` counts from 0; the schedule depends on it.
   Status runStep(int64_t step);
+  /// The same in two halves, so that the second may be left out: all up to the
+  /// first instruction that changes a parameter or a moment, and the rest.
+  /// `updates`: steps so far whose second half ran, for the optimizer's bias
+  /// corrections.
+  Status computeGradients(int64_t step, int64_t updates);
+  Status applyUpdate();
 
   /// Null for none; then instructions are not timed.
-  void setObserver(InstructionObserver *newObserver) {
-    observer = newObserver;
-  }
+  void setObserver(InstructionObserver *newObserver) { observer = newObserver; }
 
   const Program &getProgram() const { return program; }
   Communicator &getCommunicator() const { return communicator; }
@@ -110,6 +114,7 @@ private:
   Status prepare(KernelTable kernels, const ScheduleOverrides &overrides);
   Status prepareLaunch(KernelTable kernels, Step &step) const;
 
+  Status runRange(size_t begin, size_t end);
   Status execute(const Step &step);
   Status executeTimed(const Step &step, size_t index);
   void launch(const Step &step);
@@ -124,7 +129,8 @@ private:
 
   /// Operand i of the current micro-batch.
   std::byte *get(const Step &step, size_t i);
-  template <typename T> T *getAs(const Step &step, size_t i) {
+  template <typename T>
+  T *getAs(const Step &step, size_t i) {
     return reinterpret_cast<T *>(get(step, i));
   }
   /// Whether an output of `mode` is added to.
@@ -142,7 +148,7 @@ private:
   InstructionObserver *observer = nullptr;
   uint64_t highWater = 0;
   uint64_t microBatch = 0;
-  int64_t currentStep = 0;
+  int64_t currentStep = 0, currentUpdates = 0;
 };
 
 } // namespace cleave::runtime

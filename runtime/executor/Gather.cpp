@@ -85,8 +85,8 @@ Status cleave::runtime::gatherValue(Communicator &communicator,
   const Group *group;
   CLEAVE_RETURN_IF_ERROR(communicator.getGroup(axes, group));
   std::vector<std::byte> shards(mine.size() * size_t(group->getSize()));
-  CLEAVE_RETURN_IF_ERROR(communicator.allGather(
-      *group, mine.data(), shards.data(), 1, mine.size()));
+  CLEAVE_RETURN_IF_ERROR(communicator.allGather(*group, mine.data(),
+                                                shards.data(), 1, mine.size()));
 
   GlobalTensor tensor;
   tensor.dtype = value.dtype;
@@ -99,9 +99,9 @@ Status cleave::runtime::gatherValue(Communicator &communicator,
   for (int i = 0; i < group->getSize(); ++i) {
     std::vector<uint64_t> starts;
     for (size_t d = 0; d < localShape.size(); ++d)
-      starts.push_back(localShape[d] * uint64_t(mesh.getShardIndex(
-                                           group->getRanks()[i],
-                                           value.dims[d])));
+      starts.push_back(
+          localShape[d] *
+          uint64_t(mesh.getShardIndex(group->getRanks()[i], value.dims[d])));
     placer.place(shards.data() + size_t(i) * mine.size(), starts);
   }
   result = std::move(tensor);
@@ -110,8 +110,11 @@ Status cleave::runtime::gatherValue(Communicator &communicator,
 
 Status cleave::runtime::gatherState(Executor &executor, const fb::State &state,
                                     GlobalTensor &result) {
-  PlacedValue value{state.dtype(), toSpan(state.shape()),
-                    toSpan(state.logical()), getDims(state.dims()), {}};
+  PlacedValue value{state.dtype(),
+                    toSpan(state.shape()),
+                    toSpan(state.logical()),
+                    getDims(state.dims()),
+                    {}};
   return gatherValue(executor.getCommunicator(), value,
                      executor.getBytes(state), result);
 }

@@ -99,9 +99,15 @@ void Executor::gemm(const Step &step) {
 static cleave::cpu::AttentionShape
 getAttentionShape(std::span<const int64_t> ints,
                   std::span<const double> floats) {
-  return {ints[0], ints[1], ints[2],
-          ints[3], ints[4], ints[5],
-          ElementType(ints[6]), float(floats[0]), float(floats[1])};
+  return {ints[0],
+          ints[1],
+          ints[2],
+          ints[3],
+          ints[4],
+          ints[5],
+          ElementType(ints[6]),
+          float(floats[0]),
+          float(floats[1])};
 }
 
 void Executor::attention(const Step &step) {
@@ -180,8 +186,8 @@ void Executor::slice(const Step &step) {
 void Executor::schedule(const Step &step) {
   const float values[4] = {
       float(runtime::getLearningRate(step.schedule, currentStep)),
-      float(getBiasCorrection(step.schedule.beta1, currentStep)),
-      float(getBiasCorrection(step.schedule.beta2, currentStep)), 0.0f};
+      float(getBiasCorrection(step.schedule.beta1, currentUpdates)),
+      float(getBiasCorrection(step.schedule.beta2, currentUpdates)), 0.0f};
   std::memcpy(get(step, 0), values, sizeof(values));
 }
 
@@ -194,9 +200,9 @@ Status Executor::collective(const Step &step) {
     return communicator.allReduce(*step.group, in, out, uint64_t(ints[0]),
                                   ElementType(ints[1]), Reduction(ints[2]));
   case fb::Opcode::AllGather:
-    return communicator.allGather(
-        *step.group, in, out, uint64_t(ints[0]),
-        uint64_t(ints[1]) * getElementBytes(ElementType(ints[2])));
+    return communicator.allGather(*step.group, in, out, uint64_t(ints[0]),
+                                  uint64_t(ints[1]) *
+                                      getElementBytes(ElementType(ints[2])));
   case fb::Opcode::ReduceScatter:
     return communicator.reduceScatter(*step.group, in, out, uint64_t(ints[0]),
                                       uint64_t(ints[1]), ElementType(ints[2]),

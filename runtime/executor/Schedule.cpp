@@ -60,6 +60,6 @@ double cleave::runtime::getLearningRate(const Schedule &s, int64_t step) {
   return s.lr + (s.minLr - s.lr) * done;
 }
 
-double cleave::runtime::getBiasCorrection(double beta, int64_t step) {
-  return 1 / (1 - std::pow(beta, double(step) + 1));
+double cleave::runtime::getBiasCorrection(double beta, int64_t updates) {
+  return 1 / (1 - std::pow(beta, double(updates) + 1));
 }

@@ -38,9 +38,9 @@ Status resolveSchedule(const program::Instruction &instruction,
 /// Of step t = 0, 1, ...: runtime/program/README.md has the formulas.
 double getLearningRate(const Schedule &schedule, int64_t step);
 
-/// 1 / (1 - beta^(t+1)), which makes up for moments that start at zero
-/// (Kingma and Ba, "Adam", 2015, section 3).
-double getBiasCorrection(double beta, int64_t step);
+/// 1 / (1 - beta^(t+1)) after t updates, which makes up for moments that start
+/// at zero (Kingma and Ba, "Adam", 2015, section 3).
+double getBiasCorrection(double beta, int64_t updates);
 
 } // namespace cleave::runtime
 

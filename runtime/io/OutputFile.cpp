@@ -15,10 +15,9 @@ Status fail(const std::string &path, const std::string &what, int code) {
   return Status::error(path + ": cannot " + what + ": " + std::strerror(code));
 }
 
-Status syncFolder(const std::string &file) {
-  std::string folder = fs::path(file).parent_path().string();
-  if (folder.empty())
-    folder = ".";
+} // namespace
+
+Status cleave::runtime::syncFolder(const std::string &folder) {
   int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
     return fail(folder, "open the folder", errno);
@@ -28,8 +27,6 @@ Status syncFolder(const std::string &file) {
   return code == 0 || code == EINVAL ? Status()
                                      : fail(folder, "sync the folder", code);
 }
-
-} // namespace
 
 OutputFile::~OutputFile() {
   if (fd >= 0)
@@ -110,7 +107,8 @@ Status OutputFile::commit() {
   if (rename(temporaryPath.c_str(), path.c_str()) != 0)
     return fail(path, "rename " + temporaryPath + " to it", errno);
   std::string final = std::exchange(path, {});
-  return syncFolder(final);
+  std::string folder = fs::path(final).parent_path().string();
+  return syncFolder(folder.empty() ? "." : folder);
 }
 
 Status cleave::runtime::writeWholeFile(const std::string &path,

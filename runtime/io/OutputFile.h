@@ -55,6 +55,9 @@ private:
 /// Writes `text` as a whole file.
 Status writeWholeFile(const std::string &path, std::string_view text);
 
+/// Waits until the names in a folder are on disk.
+Status syncFolder(const std::string &folder);
+
 /// Makes the folder and its parents, as needed.
 Status createFolder(const std::string &path);
 

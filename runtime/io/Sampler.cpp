@@ -1,5 +1,6 @@
 //===- Sampler.cpp --------------------------------------------------------===//
 #include "runtime/io/Sampler.h"
+#include "runtime/base/Crc32c.h"
 #include "runtime/base/Quote.h"
 #include "runtime/io/Safetensors.h"
 #include <algorithm>
@@ -64,13 +65,24 @@ uint64_t Sampler::getPosition(uint64_t n) const {
 Status Sampler::read(uint64_t step, uint64_t sample, int32_t *inputs,
                      int32_t *targets) const {
   uint64_t first =
-      getPosition(step * shape.globalBatch + sample) * shape.seqLen;
+      getPosition(origin + step * shape.globalBatch + sample) * shape.seqLen;
   std::vector<int32_t> tokens(shape.seqLen + 1);
   CLEAVE_RETURN_IF_ERROR(
       stream.read(first, tokens.size(), shape.vocab, tokens.data()));
   std::copy(tokens.begin(), tokens.end() - 1, inputs);
   std::copy(tokens.begin() + 1, tokens.end(), targets);
   return {};
+}
+
+Status Sampler::startAt(uint64_t step, uint64_t samples) {
+  // Wraps around where the global batch has grown; so does `read`.
+  origin = samples - step * shape.globalBatch;
+  return {};
+}
+
+std::string Sampler::describe() const {
+  return std::to_string(stream.getTokenCount()) + " tokens, samples of " +
+         std::to_string(shape.seqLen);
 }
 
 //===----------------------------------------------------------------------===//
@@ -144,4 +156,21 @@ Status GivenBatches::read(uint64_t step, uint64_t sample, int32_t *inputsOut,
   std::copy_n(inputs.begin() + first, shape.seqLen, inputsOut);
   std::copy_n(targets.begin() + first, shape.seqLen, targetsOut);
   return {};
+}
+
+Status GivenBatches::startAt(uint64_t step, uint64_t samples) {
+  if (samples != step * shape.globalBatch)
+    return Status::error(
+        "--tokens: its steps have " + std::to_string(shape.globalBatch) +
+        " samples, so " + std::to_string(step) + " of them are not the " +
+        std::to_string(samples) + " samples that were consumed");
+  return {};
+}
+
+std::string GivenBatches::describe() const {
+  uint32_t crc = computeCrc32c(inputs.data(), inputs.size() * 4);
+  crc = computeCrc32c(targets.data(), targets.size() * 4, crc);
+  return "given batches of " + std::to_string(shape.globalBatch) + " x " +
+         std::to_string(shape.seqLen) + " tokens, " + std::to_string(steps) +
+         " steps, CRC-32C " + std::to_string(crc);
 }

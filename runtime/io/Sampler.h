@@ -36,6 +36,12 @@ public:
                       int32_t *targets) const = 0;
   /// Steps it has batches for.
   virtual uint64_t getMaxSteps() const = 0;
+  /// Goes on where `samples` samples were consumed by the steps before `step`,
+  /// whatever their global batch was.
+  virtual Status startAt(uint64_t step, uint64_t samples) = 0;
+  /// What the samples are drawn from, so that two sources of the same samples
+  /// say the same.
+  virtual std::string describe() const = 0;
 };
 
 /// Shape of what a program consumes.
@@ -54,6 +60,8 @@ public:
   Status read(uint64_t step, uint64_t sample, int32_t *inputs,
               int32_t *targets) const override;
   uint64_t getMaxSteps() const override { return UINT64_MAX; }
+  Status startAt(uint64_t step, uint64_t samples) override;
+  std::string describe() const override;
 
   uint64_t getSamplesPerEpoch() const { return samples; }
   /// Index in the stream, in samples, of the n-th sample of the run.
@@ -65,6 +73,7 @@ private:
   TokenStream stream;
   BatchShape shape;
   uint64_t seed, samples;
+  uint64_t origin = 0; ///< number of the run's sample that step 0 would begin
 };
 
 /// Batches given outright: a safetensors file with `inputs` and `targets`, I32
@@ -78,6 +87,8 @@ public:
   Status read(uint64_t step, uint64_t sample, int32_t *inputs,
               int32_t *targets) const override;
   uint64_t getMaxSteps() const override { return steps; }
+  Status startAt(uint64_t step, uint64_t samples) override;
+  std::string describe() const override;
 
 private:
   GivenBatches() = default;

@@ -426,6 +426,8 @@ Status cleave::runtime::verifyInstructions(const fb::Program &program) {
       return bad(i, "begins a loop inside another");
     if (opcode == fb::Opcode::LoopEnd && !inLoop)
       return bad(i, "ends a loop that did not begin");
+    if (i == program.update_begin() && inLoop)
+      return bad(i, "begins the update within a loop");
     uint64_t repeats = inLoop ? program.micro_batches() : 1;
     CLEAVE_RETURN_IF_ERROR(InstructionVerifier(program, i, repeats).verify());
     if (opcode == fb::Opcode::LoopBegin) {
@@ -437,5 +439,7 @@ Status cleave::runtime::verifyInstructions(const fb::Program &program) {
   }
   if (inLoop)
     return bad(loop, "begins a loop that does not end");
+  if (program.update_begin() > getSize(program.instructions()))
+    return bad(program.update_begin(), "begins the update, and does not exist");
   return {};
 }

@@ -1,9 +1,9 @@
 //===- Dump.cpp -----------------------------------------------------------===//
 #include "runtime/train/Dump.h"
 #include "runtime/base/Quote.h"
+#include "runtime/checkpoint/Export.h"
 #include "runtime/executor/Gather.h"
 #include "runtime/program/Verify.h"
-#include "runtime/train/Save.h"
 #include <map>
 #include <set>
 

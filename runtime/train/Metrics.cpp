@@ -65,7 +65,8 @@ std::string cleave::runtime::formatProgress(const StepReport &report,
     std::snprintf(text, sizeof(text), "MFU %.1f %%  ", 100 * report.mfu);
     line += text;
   }
-  return line + formatBytes(report.highWaterBytes) + " a rank";
+  line += formatBytes(report.highWaterBytes) + " a rank";
+  return report.skipped.empty() ? line : line + "  skipped: " + report.skipped;
 }
 
 std::string cleave::runtime::formatJson(const StepReport &report) {
@@ -83,6 +84,8 @@ std::string cleave::runtime::formatJson(const StepReport &report) {
   object["collective_seconds"] = report.collectiveSeconds;
   object["arena_bytes"] = report.arenaBytes;
   object["high_water_bytes"] = report.highWaterBytes;
+  if (!report.skipped.empty())
+    object["skipped"] = report.skipped;
   return object.dump(-1, ' ', false,
                      nlohmann::ordered_json::error_handler_t::replace);
 }

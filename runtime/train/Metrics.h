@@ -39,6 +39,7 @@ struct StepReport {
   std::vector<std::pair<std::string, double>> phases; ///< mean over the ranks
   double collectiveSeconds = 0;                       ///< likewise
   uint64_t arenaBytes = 0, highWaterBytes = 0;        ///< of a rank
+  std::string skipped; ///< why the step changed nothing; empty if it did
 };
 
 /// "step 3/20  loss 5.1234  ..." for a person.

@@ -58,9 +58,53 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
                  "of random weights and sample order; default 0")
       ->check(digits)
       ->type_name("N");
-  app.add_option("--save", result.save,
-                 "write model.safetensors and config.json to DIR at the end")
-      ->type_name("DIR");
+  auto *save =
+      app.add_option("--save", result.save,
+                     "save what the run needs to go on, at its end and when "
+                     "it is stopped, as DIR/step-N")
+          ->type_name("DIR");
+  app.add_option("--save-every", result.saveEvery,
+                 "save after every N steps as well, behind the training")
+      ->check(atLeastOne)
+      ->type_name("N")
+      ->needs(save);
+  app.add_option("--keep", result.keep,
+                 "keep the newest K checkpoints under --save; default: all")
+      ->check(atLeastOne)
+      ->type_name("K")
+      ->needs(save);
+  auto *resume =
+      app.add_option("--resume", result.resumeFrom,
+                     "go on from the newest whole checkpoint under DIR, or "
+                     "under --save; in any layout. Without a checkpoint under "
+                     "--save, begin")
+          ->type_name("[DIR]")
+          ->expected(0, 1);
+  auto *exported =
+      app.add_option("--export", result.exported.folder,
+                     "write model.safetensors and config.json, which "
+                     "transformers reads, to DIR at the end")
+          ->type_name("DIR");
+  app.add_option("--max-shard-size", result.exported.fileBytes,
+                 "of --export: begin another file beyond so many bytes, such "
+                 "as 500MB; default 5GB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->check(atLeastOne)
+      ->type_name("SIZE")
+      ->needs(exported);
+  app.add_flag("--overwrite", result.exported.overwrite,
+               "let --export replace the weights in DIR")
+      ->needs(exported);
+  app.add_option("--skip-budget", result.skipBudget,
+                 "steps that may be skipped because their loss or gradient "
+                 "norm is not a number, or a spike; default 0")
+      ->check(atLeastZero)
+      ->type_name("N");
+  app.add_option("--spike-sigmas", result.spikeSigmas,
+                 "what a spike is: so many standard deviations above the last "
+                 "128 steps, such as 6; default 0: there are none")
+      ->check(rate)
+      ->type_name("X");
   app.add_option("--metrics", result.metrics, "write one JSON object per step")
       ->type_name("FILE");
   app.add_option("--trace", result.trace,
@@ -110,7 +154,9 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
       ->type_name("X");
   app.footer("The learning rate, its minimum and its warm-up and decay steps "
              "default to what was\ncompiled in. Exit code: 0, 1 on failure, 2 "
-             "on wrong usage.");
+             "on wrong usage, 3 where SIGTERM,\nSIGINT or SIGUSR1 stopped the "
+             "run (after saving), 4 where a rank was lost, 5 beyond\n"
+             "--skip-budget.");
 
   try {
     app.parse(argc, argv);
@@ -126,6 +172,12 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
     message = "expects --data or --tokens";
   else if (result.steps == 0 && result.tokens.empty())
     message = "expects --steps with --data";
+  result.resume = resume->count() > 0;
+  if (result.resume && result.resumeFrom.empty()) {
+    if (result.save.empty())
+      message = "expects --resume DIR, or --save DIR to resume from";
+    result.resumeFrom = result.save;
+  }
   if (!message.empty())
     return ParseResult::UsageError;
   result.backend = transport == "auto"    ? detectBackend()

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_RUNTIME_TRAIN_OPTIONS_H
 #define CLEAVE_RUNTIME_TRAIN_OPTIONS_H
 
+#include "runtime/checkpoint/Export.h"
 #include "runtime/comm/World.h"
 #include "runtime/executor/Schedule.h"
 #include <string>
@@ -13,7 +14,14 @@ struct Options {
   std::vector<std::string> data;
   std::string tokens;
   int64_t steps = 0; ///< 0: as many as --tokens has
-  std::string init, save, metrics, trace, dumpOutputs;
+  std::string init, metrics, trace, dumpOutputs;
+  std::string save;                ///< folder of checkpoints; empty: none
+  int64_t saveEvery = 0, keep = 0; ///< steps; checkpoints, 0: all
+  bool resume = false;
+  std::string resumeFrom; ///< a checkpoint or a folder of them; empty: `save`
+  ExportOptions exported; ///< folder empty: no export
+  int64_t skipBudget = 0;
+  double spikeSigmas = 0; ///< 0: spikes are not told
   uint64_t seed = 0;
   Backend backend = Backend::Local;
   ScheduleOverrides schedule;

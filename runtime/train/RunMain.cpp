@@ -2,11 +2,14 @@
 #include "runtime/base/Cpus.h"
 #include "runtime/base/Log.h"
 #include "runtime/train/Peak.h"
+#include "runtime/train/StopSignal.h"
 #include "runtime/train/Train.h"
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 
 using namespace cleave::runtime;
@@ -50,13 +53,16 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
   std::string message;
   switch (parseOptions(argc, argv, options, message)) {
   case ParseResult::Help:
-    if (speaks)
-      std::fputs(message.c_str(), stdout);
-    return 0;
+    if (speaks &&
+        (std::fputs(message.c_str(), stdout) < 0 || std::fflush(stdout) != 0)) {
+      logError(std::string("standard output: ") + std::strerror(errno));
+      return ExitFailed;
+    }
+    return ExitDone;
   case ParseResult::UsageError:
     if (speaks)
       logError(message + "; --help lists the options");
-    return 2;
+    return ExitUsage;
   case ParseResult::Run:
     break;
   }
@@ -67,7 +73,7 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
       !status.ok()) {
     if (speaks)
       logError(status.message());
-    return 1;
+    return ExitFailed;
   }
   TrainOptions settings;
   static_cast<Options &>(settings) = options;
@@ -78,11 +84,19 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
   world.backend = options.backend;
   world.threadsPerRank =
       options.threads ? options.threads : int(program->threads());
+  installStopSignals();
+  std::atomic<int> exitCode{ExitDone};
   Status status =
       runRanks(program.getMesh(), world, [&](Communicator &communicator) {
-        return trainRank(program, kernels, settings, communicator);
+        return trainRank(program, kernels, settings, communicator, exitCode);
       });
   if (status.getCode() == StatusCode::Failed)
     logError(status.message());
-  return status.ok() ? 0 : 1;
+  if (!status.ok() && exitCode == ExitDone)
+    exitCode = ExitFailed;
+  if (speaks && exitCode == ExitDone && std::fflush(stdout) != 0) {
+    logError(std::string("standard output: ") + std::strerror(errno));
+    exitCode = ExitFailed;
+  }
+  return exitCode;
 }

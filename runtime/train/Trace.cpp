@@ -1,6 +1,6 @@
 //===- Trace.cpp ----------------------------------------------------------===//
 #include "runtime/train/Trace.h"
-#include "runtime/train/Save.h"
+#include "runtime/checkpoint/Export.h"
 #include <ctime>
 #include <nlohmann/json.hpp>
 

@@ -1,16 +1,22 @@
 //===- Train.cpp ----------------------------------------------------------===//
 #include "runtime/train/Train.h"
+#include "runtime/base/Log.h"
+#include "runtime/checkpoint/Export.h"
+#include "runtime/checkpoint/Saver.h"
 #include "runtime/executor/Gather.h"
 #include "runtime/io/Sampler.h"
 #include "runtime/train/Batches.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/Metrics.h"
-#include "runtime/train/Save.h"
+#include "runtime/train/Resume.h"
+#include "runtime/train/StepGuard.h"
+#include "runtime/train/StopSignal.h"
 #include "runtime/train/Trace.h"
 #include "runtime/train/Weights.h"
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <thread>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
@@ -27,9 +33,11 @@ double getSeconds(Clock::time_point begin) {
 class Run {
 public:
   Run(const Program &program, const TrainOptions &options,
-      Communicator &communicator)
+      Communicator &communicator, std::atomic<int> &exitCode)
       : program(program), options(options), communicator(communicator),
-        isFirst(communicator.getRank() == 0), phases(program), trace(program) {}
+        exitCode(exitCode), isFirst(communicator.getRank() == 0),
+        guard(options.skipBudget, options.spikeSigmas), phases(program),
+        trace(program) {}
 
   Status prepare(KernelTable kernels);
   Status train();
@@ -39,18 +47,35 @@ private:
   Status openData();
   Status openOutputs();
   Status fillStates();
-  void printHeader(const std::vector<std::string> &notes) const;
+  Status beginOrResume();
+  void printHeader() const;
   double readLocal(const fb::Output &output);
   Status readScalar(const fb::Output &output, double &value);
   double getRankLoss();
   Status runStep(int64_t step);
   Status report(StepReport &report);
+  Status vote(bool isBad, bool &anyBad);
+  Status endSave();
+  Status beginSave();
+  Status waitForSave();
+  Status saveLast();
+  void printSummary(double seconds, double stepsPerSecond) const;
 
   const Program &program;
   const TrainOptions &options;
   Communicator &communicator;
+  std::atomic<int> &exitCode;
   bool isFirst;
   int64_t steps = 0;
+  ResumedRun resumed;
+  RunProgress progress; ///< after the last step
+  StepGuard guard;
+  std::unique_ptr<Saver> saver; ///< where the run saves
+  int64_t lastSaved = -1;       ///< step of the newest whole checkpoint
+  int failedSaves = 0;          ///< one after the other
+  bool stopRequested = false;   ///< by a signal, on some rank
+  Status reportFailure;         ///< the run ends, and saves before it does
+  std::vector<std::string> notes;
   std::unique_ptr<BatchSource> source;
   std::unique_ptr<Executor> executor;
   LineWriter metrics; ///< on rank 0
@@ -82,8 +107,8 @@ Status Run::openData() {
 Status Run::openOutputs() {
   if (!isFirst)
     return {};
-  if (!options.save.empty())
-    CLEAVE_RETURN_IF_ERROR(prepareSave(program, options.save));
+  if (!options.exported.folder.empty())
+    CLEAVE_RETURN_IF_ERROR(prepareExport(program, options.exported));
   if (!options.trace.empty()) {
     OutputFile probe; // removed without having had its name
     CLEAVE_RETURN_IF_ERROR(OutputFile::create(options.trace, 0, probe));
@@ -97,16 +122,38 @@ Status Run::fillStates() {
   Checkpoint checkpoint;
   if (!options.init.empty())
     CLEAVE_RETURN_IF_ERROR(Checkpoint::open(options.init, checkpoint));
-  std::vector<std::string> notes;
-  CLEAVE_RETURN_IF_ERROR(
-      initializeStates(*executor, options.init.empty() ? nullptr : &checkpoint,
-                       options.seed, notes));
-  if (isFirst)
-    printHeader(notes);
+  return initializeStates(*executor,
+                          options.init.empty() ? nullptr : &checkpoint,
+                          options.seed, notes);
+}
+
+/// State and progress, as the run begins or as a checkpoint has them.
+Status Run::beginOrResume() {
+  CLEAVE_RETURN_IF_ERROR(resumeRun(*executor, options, resumed));
+  if (resumed.path.empty()) {
+    CLEAVE_RETURN_IF_ERROR(communicator.agree(fillStates()));
+    progress.seed = options.seed;
+    progress.data = source->describe();
+  } else {
+    CLEAVE_RETURN_IF_ERROR(
+        communicator.agree(initializeUnsavedStates(*executor)));
+    CLEAVE_RETURN_IF_ERROR(communicator.agree(checkProgress(
+        resumed, options.seed, source->describe(), steps, notes)));
+    progress = resumed.progress;
+    CLEAVE_RETURN_IF_ERROR(communicator.agree(
+        source->startAt(uint64_t(progress.step), progress.samples)));
+    guard.resume(progress.skippedSteps, progress.losses, progress.gradNorms);
+    if (options.resumeFrom == options.save)
+      lastSaved = progress.step;
+  }
+  progress.totalSteps = steps;
+  if (!options.save.empty())
+    CLEAVE_RETURN_IF_ERROR(
+        Saver::create(*executor, options.save, options.keep, saver));
   return {};
 }
 
-void Run::printHeader(const std::vector<std::string> &notes) const {
+void Run::printHeader() const {
   std::string mesh;
   for (size_t i = 0; i < getSize(program->axes()); ++i) {
     const fb::Axis *axis = program->axes()->Get(flatbuffers::uoffset_t(i));
@@ -120,6 +167,10 @@ void Run::printHeader(const std::vector<std::string> &notes) const {
       std::to_string(program->global_batch()) + " x " +
       std::to_string(program->seq_len()) + " tokens; arena " +
       formatBytes(executor->getArenaBytes()) + " a rank");
+  if (!resumed.path.empty())
+    say("goes on from " + resumed.path + ", after " +
+        std::to_string(progress.step) + " of " + std::to_string(steps) +
+        " steps");
   constexpr size_t most = 3;
   for (size_t i = 0; i < std::min(notes.size(), most); ++i)
     say("note: " + notes[i]);
@@ -151,9 +202,12 @@ Status Run::prepare(KernelTable kernels) {
   settings.schedule.totalSteps = steps;
   CLEAVE_RETURN_IF_ERROR(
       Executor::create(program, communicator, kernels, settings, executor));
-  CLEAVE_RETURN_IF_ERROR(communicator.agree(fillStates()));
-  CLEAVE_RETURN_IF_ERROR(OutputDump::create(*executor, options.dumpOutputs,
-                                            uint64_t(steps), dump));
+  CLEAVE_RETURN_IF_ERROR(beginOrResume());
+  if (isFirst)
+    printHeader();
+  CLEAVE_RETURN_IF_ERROR(OutputDump::create(
+      *executor, options.dumpOutputs,
+      uint64_t(std::max<int64_t>(steps - progress.step, 0)), dump));
   if (!options.metrics.empty())
     observers.add(&phases);
   if (!options.trace.empty()) {
@@ -220,27 +274,103 @@ Status Run::report(StepReport &report) {
   return options.metrics.empty() ? status : communicator.agree(status);
 }
 
+/// The one collective of a step that is not the program's: ranks tell each
+/// other what may have come up on any of them.
+Status Run::vote(bool isBad, bool &anyBad) {
+  std::vector<double> mine{double(isBad), double(getStopSignal() != 0)}, all;
+  if (saver)
+    saver->getVote().put(mine);
+  CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles(mine, all));
+  std::vector<SaveVote> saves;
+  anyBad = false;
+  for (size_t begin = 0; begin < all.size(); begin += mine.size()) {
+    std::span<const double> rank(all.data() + begin, mine.size());
+    anyBad |= rank[0] != 0;
+    stopRequested |= rank[1] != 0;
+    if (saver)
+      saves.push_back(SaveVote::take(rank.subspan(2), int(saves.size())));
+  }
+  if (saver && saver->hear(saves))
+    return endSave();
+  return {};
+}
+
+/// A save that fails is said; the run goes on, since its older checkpoints are
+/// as good as before, but not for ever.
+Status Run::endSave() {
+  if (saver->hasCommitted()) {
+    lastSaved = saver->getStep();
+    failedSaves = 0;
+    if (isFirst)
+      say("saved " + saver->getPath());
+    return {};
+  }
+  Status failure;
+  CLEAVE_RETURN_IF_ERROR(communicator.share(saver->getResult(), failure));
+  constexpr int mostFailures = 3;
+  ++failedSaves;
+  std::string message = "step " + std::to_string(saver->getStep()) +
+                        " could not be saved: " + failure.message();
+  if (failedSaves == mostFailures)
+    return communicator.agree(Status::error(message + "; so could not the " +
+                                            std::to_string(mostFailures - 1) +
+                                            " saves before"));
+  if (isFirst)
+    logWarning(message);
+  return {};
+}
+
+Status Run::waitForSave() {
+  while (saver->isBusy()) {
+    bool anyBad;
+    CLEAVE_RETURN_IF_ERROR(vote(/*isBad=*/false, anyBad));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return {};
+}
+
+Status Run::beginSave() {
+  CLEAVE_RETURN_IF_ERROR(waitForSave());
+  progress.skippedSteps = guard.getSkipped();
+  progress.losses = guard.getLosses();
+  progress.gradNorms = guard.getGradNorms();
+  saver->begin(progress);
+  return {};
+}
+
 Status Run::runStep(int64_t step) {
   Clock::time_point start = Clock::now();
   CLEAVE_RETURN_IF_ERROR(loadBatch(*executor, *source, uint64_t(step)));
   trace.setStep(step);
-  CLEAVE_RETURN_IF_ERROR(executor->runStep(step));
+  CLEAVE_RETURN_IF_ERROR(
+      executor->computeGradients(step, step - guard.getSkipped()));
   StepReport result;
   CLEAVE_RETURN_IF_ERROR(readScalar(*loss, result.loss));
   result.rankLosses = {getRankLoss()};
   if (gradNorm)
     CLEAVE_RETURN_IF_ERROR(readScalar(*gradNorm, result.gradNorm));
+
+  // A step that any rank finds bad changes the state of none.
+  result.skipped = guard.judge(result.loss, result.gradNorm);
+  bool skips;
+  CLEAVE_RETURN_IF_ERROR(vote(!result.skipped.empty(), skips));
+  if (skips && result.skipped.empty())
+    result.skipped = "another rank found it bad";
+  if (!skips) {
+    CLEAVE_RETURN_IF_ERROR(executor->applyUpdate());
+    guard.accept(result.loss, result.gradNorm);
+  }
   result.seconds = getSeconds(start);
 
-  if (step == 0)
+  if (losses.empty())
     CLEAVE_RETURN_IF_ERROR(dump.writeOutputs(*executor));
-  if (step + 1 == options.traceSteps) {
+  losses.push_back(result.loss);
+  gradNorms.push_back(result.gradNorm);
+  if (int64_t(losses.size()) == options.traceSteps) {
     observers.remove(&trace);
     if (observers.isEmpty())
       executor->setObserver(nullptr);
   }
-  losses.push_back(result.loss);
-  gradNorms.push_back(result.gradNorm);
   result.step = step;
   result.learningRate = executor->getLearningRate(step);
   result.tokensPerSecond =
@@ -250,40 +380,87 @@ Status Run::runStep(int64_t step) {
         program->flops_per_step() / result.seconds / options.totalPeakFlops;
   result.arenaBytes = executor->getArenaBytes();
   result.highWaterBytes = executor->getHighWaterBytes();
-  CLEAVE_RETURN_IF_ERROR(report(result));
-  if (!std::isfinite(result.loss))
-    return communicator.agree(Status::error("step " + std::to_string(step) +
-                                            ": the loss is " +
-                                            std::to_string(result.loss)));
+  reportFailure = report(result);
+  progress.step = step + 1;
+  progress.samples += program->global_batch();
+  if (skips) {
+    Status spent = guard.skip(step, result.skipped);
+    if (!spent.ok())
+      exitCode = ExitSkipBudget;
+    return communicator.agree(spent);
+  }
   return {};
+}
+
+/// The state that the run ends with, unless a checkpoint has it.
+Status Run::saveLast() {
+  CLEAVE_RETURN_IF_ERROR(waitForSave());
+  if (lastSaved == progress.step)
+    return {};
+  CLEAVE_RETURN_IF_ERROR(beginSave());
+  CLEAVE_RETURN_IF_ERROR(waitForSave());
+  if (lastSaved == progress.step)
+    return {};
+  return communicator.agree(
+      Status::error("the run could not be saved under " + options.save));
 }
 
 Status Run::train() {
   begin = afterFirst = Clock::now();
-  for (int64_t step = 0; step < steps; ++step) {
-    CLEAVE_RETURN_IF_ERROR(runStep(step));
-    if (step == 0)
+  while (progress.step < steps && !stopRequested && reportFailure.ok()) {
+    CLEAVE_RETURN_IF_ERROR(runStep(progress.step));
+    if (losses.size() == 1)
       afterFirst = Clock::now();
+    bool isDue =
+        options.saveEvery > 0 && progress.step % options.saveEvery == 0;
+    if (isDue && progress.step < steps)
+      CLEAVE_RETURN_IF_ERROR(beginSave());
+  }
+  if (saver)
+    CLEAVE_RETURN_IF_ERROR(saveLast());
+  CLEAVE_RETURN_IF_ERROR(reportFailure);
+  if (progress.step < steps) {
+    exitCode = ExitStopped;
+    if (isFirst)
+      say("stopped by a signal after " + std::to_string(progress.step) +
+          " of " + std::to_string(steps) + " steps" +
+          (saver ? "; --resume goes on"
+                 : "; nothing was saved without --save"));
   }
   return {};
 }
 
 Status Run::finish() {
   double seconds = getSeconds(begin);
+  int64_t done = int64_t(losses.size());
   // The first step touches the memory; the others say how fast it goes.
-  double timed = steps > 1 ? getSeconds(afterFirst) : seconds;
-  double stepsPerSecond = double(steps > 1 ? steps - 1 : 1) / timed;
+  double timed = done > 1 ? getSeconds(afterFirst) : seconds;
+  double stepsPerSecond = double(done > 1 ? done - 1 : 1) / timed;
   if (!options.trace.empty())
     CLEAVE_RETURN_IF_ERROR(trace.write(communicator, options.trace));
-  CLEAVE_RETURN_IF_ERROR(dump.finish(*executor, losses, gradNorms));
-  if (!options.save.empty())
-    CLEAVE_RETURN_IF_ERROR(saveCheckpoint(*executor, options.save));
+  bool isWhole = progress.step >= steps;
+  if (isWhole)
+    CLEAVE_RETURN_IF_ERROR(dump.finish(*executor, losses, gradNorms));
+  if (isWhole && !options.exported.folder.empty())
+    CLEAVE_RETURN_IF_ERROR(exportModel(*executor, options.exported));
   if (!isFirst)
     return {};
+  if (losses.empty()) {
+    say("all " + std::to_string(steps) + " steps were done before");
+  } else {
+    printSummary(seconds, stepsPerSecond);
+  }
+  if (isWhole && !options.exported.folder.empty())
+    say("exported " + options.exported.folder);
+  return {};
+}
+
+void Run::printSummary(double seconds, double stepsPerSecond) const {
   char text[256];
   std::snprintf(text, sizeof(text),
                 "%lld steps in %.2f s: loss %.4f -> %.4f, %.0f tokens/s",
-                (long long)steps, seconds, losses.front(), losses.back(),
+                (long long)losses.size(), seconds, losses.front(),
+                losses.back(),
                 stepsPerSecond * double(program->global_batch()) *
                     double(program->seq_len()));
   std::string summary = text;
@@ -297,17 +474,15 @@ Status Run::finish() {
   say("memory a rank: arena " + std::to_string(executor->getArenaBytes()) +
       " bytes, high-water mark " +
       std::to_string(executor->getHighWaterBytes()) + " bytes");
-  if (!options.save.empty())
-    say("saved " + options.save);
-  return {};
 }
 
 } // namespace
 
 Status cleave::runtime::trainRank(const Program &program, KernelTable kernels,
                                   const TrainOptions &options,
-                                  Communicator &communicator) {
-  Run run(program, options, communicator);
+                                  Communicator &communicator,
+                                  std::atomic<int> &exitCode) {
+  Run run(program, options, communicator, exitCode);
   CLEAVE_RETURN_IF_ERROR(run.prepare(kernels));
   CLEAVE_RETURN_IF_ERROR(run.train());
   return run.finish();

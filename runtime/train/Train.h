@@ -2,8 +2,10 @@
 #ifndef CLEAVE_RUNTIME_TRAIN_TRAIN_H
 #define CLEAVE_RUNTIME_TRAIN_TRAIN_H
 
+#include "runtime/base/ExitCodes.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/train/Options.h"
+#include <atomic>
 
 namespace cleave::runtime {
 
@@ -13,8 +15,10 @@ struct TrainOptions : Options {
 };
 
 /// Trains `program` on the rank of `communicator`. Rank 0 prints. Collective.
+/// `exitCode`: how it ended, the same on all ranks that return.
 Status trainRank(const Program &program, KernelTable kernels,
-                 const TrainOptions &options, Communicator &communicator);
+                 const TrainOptions &options, Communicator &communicator,
+                 std::atomic<int> &exitCode);
 
 /// The executable's main, for a sealed program in memory: reads the command
 /// line, runs the ranks, prints one message on failure. Returns the exit code.

@@ -1,20 +1,14 @@
 //===- Weights.cpp --------------------------------------------------------===//
 #include "runtime/train/Weights.h"
 #include "runtime/base/Quote.h"
+#include "runtime/checkpoint/StateBox.h"
 #include "runtime/cpu/Bf16.h"
 #include "runtime/train/Random.h"
-#include "runtime/train/StateBox.h"
 #include <cmath>
 #include <cstring>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
-
-bool cleave::runtime::isFromCheckpoint(const fb::State &state) {
-  std::string_view role = toView(state.role());
-  return !toView(state.source()).empty() &&
-         (role == "parameter" || role == "constant");
-}
 
 namespace {
 
@@ -146,5 +140,16 @@ Status cleave::runtime::initializeStates(Executor &executor,
                                      seed, executor.getThreadPool(),
                                      executor.getBytes(state)));
   }
+  return {};
+}
+
+Status cleave::runtime::initializeUnsavedStates(Executor &executor) {
+  const Program &program = executor.getProgram();
+  for (const fb::State *state : *program->states())
+    if (!isSaved(*state))
+      CLEAVE_RETURN_IF_ERROR(fillState(
+          *state, program.getMesh(), executor.getCommunicator().getRank(),
+          /*entry=*/nullptr,
+          /*seed=*/0, executor.getThreadPool(), executor.getBytes(*state)));
   return {};
 }

@@ -2,15 +2,12 @@
 #ifndef CLEAVE_RUNTIME_TRAIN_WEIGHTS_H
 #define CLEAVE_RUNTIME_TRAIN_WEIGHTS_H
 
+#include "runtime/checkpoint/StateBox.h"
 #include "runtime/executor/Executor.h"
 #include "runtime/io/Checkpoint.h"
 #include <map>
 
 namespace cleave::runtime {
-
-/// Whether a state comes from a checkpoint and goes back into one: it has a
-/// source and is no moment.
-bool isFromCheckpoint(const program::State &state);
 
 /// Which tensor of a checkpoint is which source of the program.
 struct CheckpointMatch {
@@ -36,6 +33,9 @@ Status matchCheckpoint(const Program &program, const Checkpoint &checkpoint,
 /// the layout. Not collective. `notes` gets what a user should know.
 Status initializeStates(Executor &executor, const Checkpoint *checkpoint,
                         uint64_t seed, std::vector<std::string> &notes);
+
+/// Fills those alone that a checkpoint of a run does not have (isSaved).
+Status initializeUnsavedStates(Executor &executor);
 
 /// One shard, by itself: `local` is what the state's operand covers on `rank`.
 /// `entry`: its checkpoint tensor, or null to initialize.

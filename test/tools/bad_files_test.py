@@ -155,7 +155,7 @@ class BadFilesTest(ToolTest):
         """Every command that writes, to `target`."""
         yield ["cleave", "import", LLAMA, "-o", target]
         yield ["cleave", "compile", LLAMA, *SHAPE, "-o", target]
-        for option in ["--save", "--metrics", "--trace", "--dump-outputs"]:
+        for option in ["--export", "--metrics", "--trace", "--dump-outputs"]:
             yield ["./train", *self.data, option, target]
 
     def test_places_that_are_not_there(self):
@@ -164,7 +164,7 @@ class BadFilesTest(ToolTest):
         for command in self.write_commands("file/out"):
             self.expect_error(["file/out"], *command)
         for command in self.write_commands("none/out"):
-            if "--save" not in command:
+            if "--export" not in command:
                 self.expect_error(["none/out"], *command)
         self.assertEqual(self.read("file"), b"text")
 
@@ -172,7 +172,7 @@ class BadFilesTest(ToolTest):
         os.mkdir(self.path("folder"))
         os.mkfifo(self.path("pipe"))
         for command in self.write_commands("folder"):
-            if "--save" not in command:
+            if "--export" not in command:
                 self.expect_error(["folder: "], *command)
         self.assertEqual(os.listdir(self.path("folder")), [])
         # A rename would put a file in the place of a pipe, or of a device.
@@ -192,14 +192,14 @@ class BadFilesTest(ToolTest):
                               preexec_fn=limit_files)
             if "--metrics" in command:  # a log: what fits stays
                 os.remove(self.path("out/file"))
-            if "--save" in command:
+            if "--export" in command:
                 os.rmdir(self.path("out/file"))
             self.assertEqual(os.listdir(self.path("out")), [], command)
 
     def test_what_was_there_stays(self):
         self.write("out", "before")
         for command in self.write_commands("out"):
-            if "--metrics" in command or "--save" in command:
+            if "--metrics" in command or "--export" in command:
                 continue
             self.expect_error(["out"], *command, preexec_fn=limit_files)
             self.assertEqual(self.read("out"), b"before")

@@ -134,7 +134,7 @@ class TrainTest(ToolTest):
         whole = self.losses("./train", *tokens, "--steps", "3", "--decay-steps",
                             "100")
         self.run_tool("./train", *tokens, "--steps", "2", "--decay-steps",
-                      "100", "--save", "saved")
+                      "100", "--export", "saved")
         self.assertEqual(sorted(os.listdir(self.path("saved"))),
                          ["config.json", "model.safetensors"])
         # The third batch, by a run whose weights never change.
@@ -150,7 +150,8 @@ class TrainTest(ToolTest):
                          model=folder,
                          shape=["--seq-len", "48", "--global-batch", "4"])
             self.run_tool("./train", *batches(folder), "--init", folder,
-                          "--steps", "1", "--save", "saved")
+                          "--steps", "1", "--export", "saved",
+                          "--overwrite")
             with open(os.path.join(folder, "config.json"), "rb") as file:
                 self.assertEqual(self.read("saved/config.json"), file.read())
             with open(os.path.join(folder, "model.safetensors"), "rb") as file:
@@ -253,7 +254,8 @@ class TrainTest(ToolTest):
     def test_the_help_of_an_executable(self):
         self.compile("train")
         text = self.run_tool("./train", "--help")
-        for option in ["--data", "--init", "--save", "--metrics", "--trace"]:
+        for option in ["--data", "--init", "--save", "--export",
+                       "--metrics", "--trace"]:
             self.assertIn(option, text)
 
 

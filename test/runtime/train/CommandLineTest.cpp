@@ -40,14 +40,14 @@ TEST(CommandLine, SaysWhatIsWrong) {
                 "text");
   fails("--init /nowhere", "/nowhere: cannot open");
   fails("--init " + folder.path, "has neither model.safetensors nor");
-  fails("--save /proc/x", "/proc/x: cannot create the folder");
-  fails("--save /proc", "/proc/model.safetensors: cannot create");
+  fails("--export /proc/x", "/proc/x: cannot create the folder");
+  fails("--export /proc", "/proc/model.safetensors: cannot create");
   fails("--metrics /nowhere/m", "/nowhere/m: cannot create");
   fails("--trace /nowhere/t", "/nowhere/t: cannot create");
   fails("--dump-outputs /nowhere/d", "/nowhere/d: cannot create");
   fails("--metrics /dev/full", "/dev/full: cannot write: No space left");
   fails("--threads 3", "compiled for 1 to 2");
-  fails("--lr 1e38", "the loss is");
+  expectFailure(folder, data + "--lr 1e38", 5, "the loss is infinite", "text");
   folder.write("text", "hello");
   expectFailure(folder, data, 1, "token", "text");
   folder.write("text", "\1\2");
@@ -71,10 +71,10 @@ TEST(CommandLine, LeavesNoFileWhenTheDiskIsFull) {
   folder.write("text", std::string(100, '\1'));
   std::filesystem::create_directory(folder / "out");
   for (const char *option :
-       {"--save", "--trace", "--metrics", "--dump-outputs"}) {
+       {"--export", "--trace", "--metrics", "--dump-outputs"}) {
     SCOPED_TRACE(option);
     std::string target = folder / "out";
-    if (std::string(option) != "--save")
+    if (std::string(option) != "--export")
       target += "/file";
     std::string command = "ulimit -f 0; TOY_DP=2 timeout 120 " CLEAVE_TOY_TRAIN
                           " --data " +

@@ -29,6 +29,9 @@ Parsed parse(const std::string &line) {
 
 TEST(Options, ReadsAll) {
   Parsed p = parse("--data a b.idx --steps 20 --init in --seed 7 --save out "
+                   "--save-every 4 --keep 3 --resume --export hf "
+                   "--max-shard-size 500MB --overwrite --skip-budget 9 "
+                   "--spike-sigmas 6 "
                    "--metrics m --trace t --trace-steps 3 --dump-outputs d "
                    "--transport local --lr 1e-3 --min-lr 1e-4 --warmup-steps 0 "
                    "--decay-steps 50 --log-every 5 --peak-gflops 100 "
@@ -40,6 +43,15 @@ TEST(Options, ReadsAll) {
   EXPECT_EQ(o.init, "in");
   EXPECT_EQ(o.seed, 7u);
   EXPECT_EQ(o.save, "out");
+  EXPECT_EQ(o.saveEvery, 4);
+  EXPECT_EQ(o.keep, 3);
+  EXPECT_TRUE(o.resume);
+  EXPECT_EQ(o.resumeFrom, "out");
+  EXPECT_EQ(o.exported.folder, "hf");
+  EXPECT_EQ(o.exported.fileBytes, 500'000'000u);
+  EXPECT_TRUE(o.exported.overwrite);
+  EXPECT_EQ(o.skipBudget, 9);
+  EXPECT_EQ(o.spikeSigmas, 6);
   EXPECT_EQ(o.metrics, "m");
   EXPECT_EQ(o.trace, "t");
   EXPECT_EQ(o.traceSteps, 3);
@@ -61,6 +73,9 @@ TEST(Options, HasDefaults) {
   EXPECT_FALSE(p.options.schedule.lr);
   EXPECT_FALSE(p.options.schedule.warmupSteps);
   EXPECT_EQ(p.options.traceSteps, 10);
+  EXPECT_FALSE(p.options.resume);
+  EXPECT_EQ(p.options.exported.fileBytes, 5'000'000'000u);
+  EXPECT_EQ(parse("--tokens t --resume dir").options.resumeFrom, "dir");
   EXPECT_EQ(parse("--data a --steps 1 --transport mpi").options.backend,
             Backend::Mpi);
 }
@@ -83,6 +98,16 @@ TEST(Options, NamesWrongUsage) {
       {"--data a --steps 1 --tokens t", "--tokens"},
       {"--data a --steps 1 --what", "--what"},
       {"--data a --steps 1 --save", "--save"},
+      {"--data a --steps 1 --save-every 2", "--save"},
+      {"--data a --steps 1 --save d --save-every 0", "--save-every"},
+      {"--data a --steps 1 --keep 2", "--save"},
+      {"--data a --steps 1 --save d --keep 0", "--keep"},
+      {"--data a --steps 1 --resume", "--resume DIR"},
+      {"--data a --steps 1 --overwrite", "--export"},
+      {"--data a --steps 1 --export d --max-shard-size x", "--max-shard-size"},
+      {"--data a --steps 1 --export d --max-shard-size 0", "--max-shard-size"},
+      {"--data a --steps 1 --skip-budget -1", "--skip-budget"},
+      {"--data a --steps 1 --spike-sigmas -1", "--spike-sigmas"},
   };
   for (auto [line, word] : cases) {
     Parsed p = parse(line);
@@ -97,10 +122,13 @@ TEST(Options, HelpListsEveryOption) {
   Parsed p = parse("--help");
   ASSERT_EQ(p.result, ParseResult::Help);
   for (const char *option :
-       {"--data", "--tokens", "--steps", "--init", "--seed", "--save",
-        "--metrics", "--trace", "--trace-steps", "--dump-outputs",
-        "--transport", "--threads", "--lr", "--min-lr", "--warmup-steps",
-        "--decay-steps", "--log-every", "--peak-gflops"})
+       {"--data",        "--tokens",       "--steps",          "--init",
+        "--seed",        "--save",         "--save-every",     "--keep",
+        "--resume",      "--export",       "--max-shard-size", "--overwrite",
+        "--skip-budget", "--spike-sigmas", "--metrics",        "--trace",
+        "--trace-steps", "--dump-outputs", "--transport",      "--threads",
+        "--lr",          "--min-lr",       "--warmup-steps",   "--decay-steps",
+        "--log-every",   "--peak-gflops"})
     EXPECT_NE(p.message.find(option), std::string::npos) << option;
 }
 

@@ -164,6 +164,7 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   category(b.add(Opcode::AllReduce, {norm, norm}, {1, 0, 0}, {}, {1}),
            "optimizer");
   category(b.launch("toy_root", 1, {norm}), "optimizer");
+  p.update_begin = p.instructions.size();
   category(b.launch("toy_update", tableRows, {schedule, grad, table}),
            "optimizer");
 

@@ -120,7 +120,7 @@ void checkRun(const Case &c, uint64_t dp, uint64_t tp, uint64_t microBatches,
   ToyResult result =
       runToy(c.folder,
              "--tokens " + (c.folder / "tokens") + " --init " +
-                 (c.folder / "init") + " --save " + (c.folder / "out") +
+                 (c.folder / "init") + " --export " + (c.folder / "out") +
                  " --dump-outputs " + (c.folder / "dump") + " --peak-gflops 10",
              getLayout(dp, tp, microBatches), launcher);
   ASSERT_EQ(result.exitCode, 0) << result.out << result.err;
@@ -175,10 +175,11 @@ TEST(Train, UnderMpirunToo) {
 /// The bytes that a run without --init saves.
 std::string saveAfter(const TestFolder &folder, const std::string &layout,
                       const std::string &arguments) {
-  ToyResult result = runToy(folder,
-                            "--data " + (folder / "text") + " --save " +
-                                (folder / "out") + " --lr 0 " + arguments,
-                            layout);
+  ToyResult result =
+      runToy(folder,
+             "--data " + (folder / "text") + " --overwrite --export " +
+                 (folder / "out") + " --lr 0 " + arguments,
+             layout);
   EXPECT_EQ(result.exitCode, 0) << result.err;
   return readAll(folder / "out/model.safetensors");
 }

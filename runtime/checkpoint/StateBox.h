@@ -1,6 +1,6 @@
 //===- StateBox.h - Where a shard's elements lie in the checkpoint --------===//
-#ifndef CLEAVE_RUNTIME_TRAIN_STATEBOX_H
-#define CLEAVE_RUNTIME_TRAIN_STATEBOX_H
+#ifndef CLEAVE_RUNTIME_CHECKPOINT_STATEBOX_H
+#define CLEAVE_RUNTIME_CHECKPOINT_STATEBOX_H
 
 #include "runtime/base/Mesh.h"
 #include "runtime/program/Program.h"
@@ -60,6 +60,26 @@ private:
   uint64_t localSize = 1, size = 1;
 };
 
+/// The part of a state that a rank's shard holds: elements
+/// [starts[d], starts[d] + sizes[d]) of each dim of the logical shape. Padding
+/// is no part of it, so a size may be 0.
+struct ShardBox {
+  std::vector<uint64_t> starts, sizes;
+
+  uint64_t getElements() const;
+};
+ShardBox getShardBox(const program::State &state, const Mesh &mesh, int rank);
+
+/// Whether a state comes from HuggingFace's weights and goes back into them: it
+/// has a source and is no moment.
+bool isFromCheckpoint(const program::State &state);
+
+/// Whether a run cannot go on without a state: all but what is a pure function
+/// of the program, such as tables of rotary embeddings.
+inline bool isSaved(const program::State &state) {
+  return isFromCheckpoint(state) || toView(state.role()) != "constant";
+}
+
 /// Whether `rank` is the one of its replicas that writes: its coordinate is 0
 /// on every axis that does not split the value.
 bool isWriter(
@@ -68,4 +88,4 @@ bool isWriter(
 
 } // namespace cleave::runtime
 
-#endif // CLEAVE_RUNTIME_TRAIN_STATEBOX_H
+#endif // CLEAVE_RUNTIME_CHECKPOINT_STATEBOX_H

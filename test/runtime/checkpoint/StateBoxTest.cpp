@@ -1,5 +1,5 @@
 //===- StateBoxTest.cpp ---------------------------------------------------===//
-#include "runtime/train/StateBox.h"
+#include "runtime/checkpoint/StateBox.h"
 #include "test/runtime/program/ProgramBuilder.h"
 #include <gtest/gtest.h>
 #include <map>

@@ -1,5 +1,5 @@
 //===- StateBox.cpp -------------------------------------------------------===//
-#include "runtime/train/StateBox.h"
+#include "runtime/checkpoint/StateBox.h"
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
@@ -15,15 +15,50 @@ static std::vector<uint64_t> getStrides(std::span<const uint64_t> shape) {
   return strides;
 }
 
-StateBox::StateBox(const fb::State &state, const Mesh &mesh, int rank) {
+/// The shape of a rank's shard, padding included, and its first element.
+static void locateShard(const fb::State &state, const Mesh &mesh, int rank,
+                        std::vector<uint64_t> &local,
+                        std::vector<uint64_t> &starts) {
   auto shape = toSpan(state.shape());
-  std::vector<uint64_t> local, starts;
   for (size_t d = 0; d < shape.size(); ++d) {
     auto axes = toSpan(state.dims()->Get(flatbuffers::uoffset_t(d))->axes());
     local.push_back(shape[d] / uint64_t(mesh.getShardCount(axes)));
     starts.push_back(local[d] * uint64_t(mesh.getShardIndex(rank, axes)));
   }
+}
+
+/// Of `size` elements from `start`, how many are not padding.
+static uint64_t getValid(uint64_t start, uint64_t size, uint64_t logical) {
+  return start < logical ? std::min(size, logical - start) : 0;
+}
+
+StateBox::StateBox(const fb::State &state, const Mesh &mesh, int rank) {
+  std::vector<uint64_t> local, starts;
+  locateShard(state, mesh, rank, local, starts);
   set(state, local, starts);
+}
+
+uint64_t ShardBox::getElements() const {
+  uint64_t elements = 1;
+  for (uint64_t size : sizes)
+    elements *= size;
+  return elements;
+}
+
+ShardBox cleave::runtime::getShardBox(const fb::State &state, const Mesh &mesh,
+                                      int rank) {
+  ShardBox box;
+  locateShard(state, mesh, rank, box.sizes, box.starts);
+  auto logical = toSpan(state.logical());
+  for (size_t d = 0; d < box.sizes.size(); ++d)
+    box.sizes[d] = getValid(box.starts[d], box.sizes[d], logical[d]);
+  return box;
+}
+
+bool cleave::runtime::isFromCheckpoint(const fb::State &state) {
+  std::string_view role = toView(state.role());
+  return !toView(state.source()).empty() &&
+         (role == "parameter" || role == "constant");
 }
 
 StateBox::StateBox(const fb::State &state) {
@@ -54,9 +89,7 @@ void StateBox::set(const fb::State &state, const std::vector<uint64_t> &local,
   // 2. The shard's part of the box.
   std::vector<uint64_t> valid;
   for (size_t d = 0; d < local.size(); ++d) {
-    valid.push_back(starts[d] < logical[d]
-                        ? std::min(local[d], logical[d] - starts[d])
-                        : 0);
+    valid.push_back(getValid(starts[d], local[d], logical[d]));
     base += starts[d] * sourceStrides[d];
     localSize *= local[d];
     size *= valid[d];

@@ -1,0 +1,244 @@
+//===- Saver.cpp ----------------------------------------------------------===//
+#include "runtime/checkpoint/Saver.h"
+#include "runtime/base/Crc32c.h"
+#include "runtime/base/Log.h"
+#include "runtime/checkpoint/Format.h"
+#include "runtime/checkpoint/Restore.h"
+#include "runtime/checkpoint/StateBox.h"
+#include "runtime/io/OutputFile.h"
+#include "runtime/program/Envelope.h"
+#include <cstring>
+#include <random>
+
+using namespace cleave::runtime;
+namespace fb = cleave::program;
+
+//===----------------------------------------------------------------------===//
+// SaveVote
+//===----------------------------------------------------------------------===//
+
+void SaveVote::put(std::vector<double> &numbers) const {
+  // Sizes below 2^53 and checksums are exact as doubles.
+  numbers.insert(numbers.end(), {double(state), double(file.bytes),
+                                 double(file.indexBegin), double(file.crc)});
+}
+
+SaveVote SaveVote::take(std::span<const double> numbers, int rank) {
+  SaveVote vote;
+  vote.state = State(int(numbers[0]));
+  vote.file.rank = rank;
+  vote.file.name = getShardName(rank);
+  vote.file.bytes = uint64_t(numbers[1]);
+  vote.file.indexBegin = uint64_t(numbers[2]);
+  vote.file.crc = uint32_t(numbers[3]);
+  return vote;
+}
+
+//===----------------------------------------------------------------------===//
+// Saver
+//===----------------------------------------------------------------------===//
+
+std::vector<uint8_t> cleave::runtime::stripProgram(const Program &program) {
+  std::unique_ptr<fb::ProgramT> copy(program.get().UnPack());
+  copy->instructions.clear();
+  copy->kernels.clear();
+  copy->outputs.clear();
+  copy->memory.clear();
+  copy->tokens.reset();
+  copy->targets.reset();
+  copy->update_begin = 0;
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fb::Program::Pack(builder, copy.get()),
+                 fb::ProgramIdentifier());
+  return sealProgram(builder.GetBufferPointer(), builder.GetSize());
+}
+
+static std::string makeRunName() {
+  std::random_device device;
+  char text[33];
+  std::snprintf(text, sizeof(text), "%08x%08x%08x%08x", device(), device(),
+                device(), device());
+  return text;
+}
+
+Saver::Saver(Executor &executor, std::string folder, int64_t keep)
+    : executor(executor), folder(std::move(folder)), keep(keep),
+      rank(executor.getCommunicator().getRank()) {}
+
+Saver::~Saver() {
+  if (thread.joinable())
+    thread.join();
+}
+
+Status Saver::create(Executor &executor, const std::string &folder,
+                     int64_t keep, std::unique_ptr<Saver> &saver) {
+  Communicator &communicator = executor.getCommunicator();
+  std::unique_ptr<Saver> result(new Saver(executor, folder, keep));
+  Status status;
+  if (result->rank == 0) {
+    status = CheckpointStore::open(folder, result->store);
+    result->run_ = makeRunName();
+  }
+  CLEAVE_RETURN_IF_ERROR(communicator.agree(status));
+  CLEAVE_RETURN_IF_ERROR(communicator.broadcast(result->run_));
+
+  const Program &program = executor.getProgram();
+  std::vector<uint64_t> begins;
+  uint64_t bytes = 0;
+  for (const fb::State *state : *program->states()) {
+    if (!isSaved(*state) ||
+        !isWriter(state->dims(), program.getMesh(), result->rank))
+      continue;
+    uint64_t elements =
+        getShardBox(*state, program.getMesh(), result->rank).getElements();
+    if (elements == 0)
+      continue;
+    begins.push_back(bytes);
+    bytes += elements * cleave::runtime::getBytes(state->dtype());
+    result->parts.push_back({state, {}});
+    result->sources.push_back(executor.getBytes(*state));
+  }
+  // Resizing writes every page, so that the first copy is as fast as others.
+  result->staging.resize(bytes);
+  begins.push_back(bytes);
+  for (size_t i = 0; i < result->parts.size(); ++i)
+    result->parts[i].data = std::span<const std::byte>(result->staging)
+                                .subspan(begins[i], begins[i + 1] - begins[i]);
+  saver = std::move(result);
+  return {};
+}
+
+void Saver::run(std::function<void()> work) {
+  if (thread.joinable())
+    thread.join();
+  threadDone.store(false);
+  thread = std::thread([this, work = std::move(work)] {
+    work();
+    threadDone.store(true);
+  });
+}
+
+void Saver::begin(const RunProgress &newProgress) {
+  progress = newProgress;
+  committed = false;
+  result = {};
+  file = {};
+  const Mesh &mesh = executor.getProgram().getMesh();
+  std::byte *to = staging.data();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    StateBox box(*parts[i].state, mesh, rank);
+    uint64_t element = cleave::runtime::getBytes(parts[i].state->dtype());
+    if (box.getSize() == box.getLocalSize()) {
+      // Without padding, the elements' order is that in memory.
+      uint64_t bytes = sources[i].size();
+      executor.getThreadPool().parallelFor(
+          0, int64_t(bytes), 1 << 20, [&](int64_t first, int64_t last, int) {
+            std::memcpy(to + first, sources[i].data() + first,
+                        size_t(last - first));
+          });
+      to += bytes;
+      continue;
+    }
+    box.forEachRun(0, box.getSize(),
+                   [&](uint64_t local, uint64_t, uint64_t, uint64_t count) {
+                     std::memcpy(to, sources[i].data() + local * element,
+                                 count * element);
+                     to += count * element;
+                   });
+  }
+  phase = Phase::Writing;
+  run([this] { write(); });
+}
+
+void Saver::write() {
+  if (parts.empty())
+    return;
+  std::string temporary =
+      CheckpointStore::getTemporaryPath(folder, progress.step);
+  result = createFolder(temporary);
+  if (result.ok())
+    result = writeShard(temporary, rank, run_, progress.step, parts, file);
+}
+
+SaveVote Saver::getVote() const {
+  SaveVote vote;
+  if (phase == Phase::Idle)
+    return vote;
+  vote.state = SaveVote::Busy;
+  if (!threadDone.load())
+    return vote;
+  vote.state = result.ok() ? SaveVote::Written : SaveVote::Failed;
+  vote.file = file;
+  return vote;
+}
+
+bool Saver::hear(std::span<const SaveVote> votes) {
+  if (phase == Phase::Idle)
+    return false;
+  bool busy = false, failed = false;
+  for (const SaveVote &vote : votes) {
+    busy |= vote.state == SaveVote::Busy;
+    failed |= vote.state == SaveVote::Failed;
+  }
+  // A failure ends the save once no rank writes into its folder any more.
+  if (busy)
+    return false;
+  if (failed) {
+    if (rank == 0)
+      store.discard(progress.step);
+    finish(false);
+    return true;
+  }
+  if (phase == Phase::Committing) {
+    finish(true);
+    return true;
+  }
+  phase = Phase::Committing;
+  if (rank == 0) {
+    std::vector<CheckpointFile> shards;
+    for (const SaveVote &vote : votes)
+      if (vote.file.bytes > 0)
+        shards.push_back(vote.file);
+    run([this, shards = std::move(shards)]() mutable {
+      commit(std::move(shards));
+    });
+  }
+  return false;
+}
+
+void Saver::finish(bool isCommitted) {
+  phase = Phase::Idle;
+  committed = isCommitted;
+}
+
+Status Saver::writeManifest(const std::vector<CheckpointFile> &shards) {
+  std::string temporary =
+      CheckpointStore::getTemporaryPath(folder, progress.step);
+  CLEAVE_RETURN_IF_ERROR(createFolder(temporary));
+  const Program &program = executor.getProgram();
+  std::vector<uint8_t> sealed = stripProgram(program);
+  Manifest manifest;
+  manifest.run = run_;
+  manifest.progress = progress;
+  for (const fb::Axis *axis : *program->axes())
+    manifest.mesh.emplace_back(toView(axis->name()), int(axis->size()));
+  manifest.shards = shards;
+  manifest.program.name = programName;
+  manifest.program.bytes = sealed.size();
+  manifest.program.crc = computeCrc32c(sealed.data(), sealed.size());
+  CLEAVE_RETURN_IF_ERROR(writeWholeFile(
+      temporary + "/" + programName,
+      {reinterpret_cast<const char *>(sealed.data()), sealed.size()}));
+  return writeWholeFile(temporary + "/" + manifestName, manifest.format());
+}
+
+void Saver::commit(std::vector<CheckpointFile> shards) {
+  result = writeManifest(shards);
+  if (result.ok())
+    result = store.commit(progress.step);
+  if (!result.ok())
+    return;
+  // The new one is safe; what goes wrong with the old ones is only said.
+  if (Status status = store.prune(keep, verifyCheckpoint); !status.ok())
+    logWarning("no old checkpoint is removed: " + status.message());
+}

@@ -1,0 +1,273 @@
+//===- Shards.cpp ---------------------------------------------------------===//
+#include "runtime/checkpoint/Shards.h"
+#include "runtime/base/Crc32c.h"
+#include "runtime/base/Quote.h"
+#include "runtime/checkpoint/Format.h"
+#include "runtime/io/OutputFile.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace cleave::runtime;
+namespace fb = cleave::program;
+
+//===----------------------------------------------------------------------===//
+// Writing
+//===----------------------------------------------------------------------===//
+
+/// Whether a value has all exponent bits set, so is infinite or no number.
+template <typename Bits>
+static bool hasNonFinite(const void *data, uint64_t bytes, Bits exponent) {
+  const char *at = static_cast<const char *>(data);
+  Bits found = 0;
+  for (uint64_t i = 0; i < bytes / sizeof(Bits); ++i) {
+    Bits bits;
+    std::memcpy(&bits, at + i * sizeof(Bits), sizeof(Bits));
+    found |= Bits((bits & exponent) == exponent);
+  }
+  return found != 0;
+}
+
+static bool hasNonFinite(fb::DType dtype, const void *data, uint64_t bytes) {
+  switch (dtype) {
+  case fb::DType::F32:
+    return hasNonFinite<uint32_t>(data, bytes, 0x7f800000);
+  case fb::DType::BF16:
+    return hasNonFinite<uint16_t>(data, bytes, 0x7f80);
+  case fb::DType::I32:
+    return false;
+  }
+  return false;
+}
+
+/// What a state is called within a shard: moments have names of their own, and
+/// roles tell the rest apart.
+static std::string getKey(const fb::State &state) {
+  return std::string(toView(state.role())) + ":" +
+         std::string(toView(state.name()));
+}
+
+Status cleave::runtime::writeShard(const std::string &folder, int rank,
+                                   const std::string &run, int64_t step,
+                                   std::span<const ShardPart> parts,
+                                   CheckpointFile &file) {
+  uint64_t payload = 0;
+  for (const ShardPart &part : parts)
+    payload += part.data.size();
+  std::string name = getShardName(rank);
+  OutputFile out;
+  CLEAVE_RETURN_IF_ERROR(OutputFile::create(folder + "/" + name, payload, out));
+  nlohmann::ordered_json index;
+  index["run"] = run;
+  index["step"] = step;
+  index["rank"] = rank;
+  index["states"] = nlohmann::ordered_json::array();
+  uint64_t begin = 0;
+  for (const ShardPart &part : parts) {
+    std::vector<uint32_t> chunks;
+    for (uint64_t i = 0; i < part.data.size(); i += chunkBytes) {
+      uint64_t size = std::min<uint64_t>(chunkBytes, part.data.size() - i);
+      const std::byte *data = part.data.data() + i;
+      if (hasNonFinite(part.state->dtype(), data, size))
+        return Status::error("state " + quote(toView(part.state->name())) +
+                             " has a value that is not a finite number");
+      chunks.push_back(computeCrc32c(data, size));
+      CLEAVE_RETURN_IF_ERROR(out.write(begin + i, data, size));
+    }
+    index["states"].push_back({{"state", getKey(*part.state)},
+                               {"begin", begin},
+                               {"bytes", part.data.size()},
+                               {"crc32c", chunks}});
+    begin += part.data.size();
+  }
+  std::string text = index.dump(
+      -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  CLEAVE_RETURN_IF_ERROR(out.write(begin, text.data(), text.size()));
+  CLEAVE_RETURN_IF_ERROR(out.commit());
+  file.name = std::move(name);
+  file.rank = rank;
+  file.bytes = begin + text.size();
+  file.indexBegin = begin;
+  file.crc = computeCrc32c(text.data(), text.size());
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+static Status readAt(int fd, const std::string &path, uint64_t begin,
+                     uint64_t size, void *out) {
+  char *to = static_cast<char *>(out);
+  while (size > 0) {
+    ssize_t got = ::pread(fd, to, size, off_t(begin));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return Status::error(path + ": cannot read byte " +
+                           std::to_string(begin) + ": " + std::strerror(errno));
+    if (got == 0)
+      return Status::error(path + ": ends at byte " + std::to_string(begin));
+    to += got;
+    begin += uint64_t(got);
+    size -= uint64_t(got);
+  }
+  return {};
+}
+
+/// Opens a regular file; a pipe in its place is refused, not waited for.
+static Status openForReading(const std::string &path, int &fd, uint64_t &size) {
+  fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat info = {};
+  std::string why;
+  if (fd < 0 || ::fstat(fd, &info) != 0)
+    why = std::strerror(errno);
+  else if (!S_ISREG(info.st_mode))
+    why = "it is not a regular file";
+  if (why.empty()) {
+    size = uint64_t(info.st_size);
+    return {};
+  }
+  if (fd >= 0)
+    ::close(fd);
+  fd = -1;
+  return Status::error(path + ": cannot open: " + why);
+}
+
+Status cleave::runtime::readSmallFile(const std::string &path, uint64_t limit,
+                                      std::string &text) {
+  int fd;
+  uint64_t size = 0;
+  CLEAVE_RETURN_IF_ERROR(openForReading(path, fd, size));
+  Status status;
+  std::string result;
+  if (size > limit) {
+    status = Status::error(path + ": has " + std::to_string(size) +
+                           " bytes, at most " + std::to_string(limit) +
+                           " are legal");
+  } else {
+    result.resize(size);
+    status = readAt(fd, path, 0, size, result.data());
+  }
+  ::close(fd);
+  if (status.ok())
+    text = std::move(result);
+  return status;
+}
+
+ShardFile::~ShardFile() {
+  if (fd >= 0)
+    ::close(fd);
+}
+
+void ShardFile::swap(ShardFile &other) noexcept {
+  std::swap(path, other.path);
+  std::swap(fd, other.fd);
+  std::swap(entries, other.entries);
+  std::swap(byName, other.byName);
+  std::swap(chunk, other.chunk);
+  std::swap(chunkEntry, other.chunkEntry);
+  std::swap(chunkIndex, other.chunkIndex);
+}
+
+Status ShardFile::readBytes(uint64_t begin, uint64_t size, void *out) const {
+  return readAt(fd, path, begin, size, out);
+}
+
+Status ShardFile::readIndex(const Manifest &manifest,
+                            const CheckpointFile &file) {
+  auto damaged = [&](const std::string &how) {
+    return Status::error(path + ": is damaged: " + how);
+  };
+  std::string text(file.bytes - file.indexBegin, '\0');
+  CLEAVE_RETURN_IF_ERROR(readBytes(file.indexBegin, text.size(), text.data()));
+  if (computeCrc32c(text.data(), text.size()) != file.crc)
+    return damaged("its index does not match the manifest");
+  nlohmann::json root = nlohmann::json::parse(text, nullptr, false);
+  // The checksum holds, so what follows is as some writer meant it.
+  if (root.is_discarded() || root.value("run", "") != manifest.run ||
+      root.value("step", int64_t(-1)) != manifest.progress.step ||
+      root.value("rank", -1) != file.rank || !root["states"].is_array())
+    return damaged("it is of another checkpoint or rank");
+  uint64_t end = 0;
+  for (const nlohmann::json &state : root["states"]) {
+    Entry entry{state.value("state", ""), state.value("begin", uint64_t(0)),
+                state.value("bytes", uint64_t(0)),
+                state.value("crc32c", std::vector<uint32_t>())};
+    if (entry.begin != end || entry.bytes > file.indexBegin - end ||
+        entry.chunks.size() != (entry.bytes + chunkBytes - 1) / chunkBytes)
+      return damaged("state " + quote(entry.name) +
+                     " of its index is not where it must be");
+    end += entry.bytes;
+    byName[entry.name] = entries.size();
+    entries.push_back(std::move(entry));
+  }
+  if (end != file.indexBegin)
+    return damaged("its index leaves a gap");
+  return {};
+}
+
+Status ShardFile::open(const std::string &folder, const Manifest &manifest,
+                       const CheckpointFile &file, ShardFile &shard) {
+  ShardFile result;
+  result.path = folder + "/" + file.name;
+  uint64_t size = 0;
+  CLEAVE_RETURN_IF_ERROR(openForReading(result.path, result.fd, size));
+  if (size != file.bytes)
+    return Status::error(result.path + ": is damaged: has " +
+                         std::to_string(size) + " bytes, the manifest says " +
+                         std::to_string(file.bytes));
+  CLEAVE_RETURN_IF_ERROR(result.readIndex(manifest, file));
+  shard = std::move(result);
+  return {};
+}
+
+const ShardFile::Entry *ShardFile::find(const fb::State &state) const {
+  auto found = byName.find(getKey(state));
+  return found == byName.end() ? nullptr : &entries[found->second];
+}
+
+Status ShardFile::loadChunk(const Entry &entry, uint64_t index) {
+  if (chunkEntry == &entry && chunkIndex == index)
+    return {};
+  chunkEntry = nullptr;
+  uint64_t begin = index * chunkBytes;
+  chunk.resize(std::min(chunkBytes, entry.bytes - begin));
+  CLEAVE_RETURN_IF_ERROR(
+      readBytes(entry.begin + begin, chunk.size(), chunk.data()));
+  if (computeCrc32c(chunk.data(), chunk.size()) != entry.chunks[index])
+    return Status::error(path + ": is damaged: chunk " + std::to_string(index) +
+                         " of " + quote(entry.name) + ", bytes " +
+                         std::to_string(entry.begin + begin) + " to " +
+                         std::to_string(entry.begin + begin + chunk.size()) +
+                         ", does not match its checksum");
+  chunkEntry = &entry;
+  chunkIndex = index;
+  return {};
+}
+
+Status ShardFile::read(const Entry &entry, uint64_t begin, uint64_t size,
+                       void *out) {
+  char *to = static_cast<char *>(out);
+  while (size > 0) {
+    uint64_t index = begin / chunkBytes, inside = begin % chunkBytes;
+    CLEAVE_RETURN_IF_ERROR(loadChunk(entry, index));
+    uint64_t here = std::min<uint64_t>(size, chunk.size() - inside);
+    std::memcpy(to, chunk.data() + inside, here);
+    to += here;
+    begin += here;
+    size -= here;
+  }
+  return {};
+}
+
+Status ShardFile::verify() {
+  for (const Entry &entry : entries)
+    for (uint64_t i = 0; i < entry.chunks.size(); ++i)
+      CLEAVE_RETURN_IF_ERROR(loadChunk(entry, i));
+  return {};
+}

@@ -1,0 +1,50 @@
+//===- StepGuard.h - Steps that would spoil the state ---------------------===//
+#ifndef CLEAVE_RUNTIME_TRAIN_STEPGUARD_H
+#define CLEAVE_RUNTIME_TRAIN_STEPGUARD_H
+
+#include "runtime/base/Status.h"
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// Judges a step by its loss and gradient norm, before its update. It may be
+/// skipped for not being a number, or, where `sigmas` is above 0, for being
+/// more than so many standard deviations above the mean of the last accepted
+/// steps (OLMo 2's rule: a window of 128, 6 standard deviations).
+///
+/// All ranks see the same numbers, so all judge alike.
+class StepGuard {
+public:
+  /// Steps of the window, and how many it must have before it tells a spike.
+  static constexpr size_t window = 128, leastKnown = 16;
+
+  StepGuard(int64_t budget, double sigmas) : budget(budget), sigmas(sigmas) {}
+
+  /// Goes on from what an earlier run knew.
+  void resume(int64_t newSkipped, std::vector<double> newLosses,
+              std::vector<double> newNorms);
+
+  /// Why the step should be skipped; empty if it should not.
+  std::string judge(double loss, double gradNorm) const;
+  void accept(double loss, double gradNorm);
+  /// Counts a skipped step. Fails, saying since when, where that is beyond the
+  /// budget.
+  Status skip(int64_t step, const std::string &why);
+
+  int64_t getSkipped() const { return skipped; }
+  const std::vector<double> &getLosses() const { return losses; }
+  const std::vector<double> &getGradNorms() const { return norms; }
+
+private:
+  int64_t budget;
+  double sigmas;
+  int64_t skipped = 0;
+  std::vector<double> losses, norms; ///< oldest first
+  std::vector<int64_t> skippedSteps; ///< of this run
+};
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_TRAIN_STEPGUARD_H
