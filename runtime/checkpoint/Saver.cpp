@@ -38,7 +38,8 @@ SaveVote SaveVote::take(std::span<const double> numbers, int rank) {
 // Saver
 //===----------------------------------------------------------------------===//
 
-std::vector<uint8_t> cleave::runtime::stripProgram(const Program &program) {
+/// The sealed program with what only running it needs left out.
+static std::vector<uint8_t> stripProgram(const Program &program) {
   std::unique_ptr<fb::ProgramT> copy(program.get().UnPack());
   copy->instructions.clear();
   copy->kernels.clear();
@@ -51,6 +52,22 @@ std::vector<uint8_t> cleave::runtime::stripProgram(const Program &program) {
   builder.Finish(fb::Program::Pack(builder, copy.get()),
                  fb::ProgramIdentifier());
   return sealProgram(builder.GetBufferPointer(), builder.GetSize());
+}
+
+Status cleave::runtime::writeManifest(const std::string &folder,
+                                      const Program &program,
+                                      Manifest manifest) {
+  CLEAVE_RETURN_IF_ERROR(createFolder(folder));
+  std::vector<uint8_t> sealed = stripProgram(program);
+  for (const fb::Axis *axis : *program->axes())
+    manifest.mesh.emplace_back(toView(axis->name()), int(axis->size()));
+  manifest.program.name = programName;
+  manifest.program.bytes = sealed.size();
+  manifest.program.crc = computeCrc32c(sealed.data(), sealed.size());
+  CLEAVE_RETURN_IF_ERROR(writeWholeFile(
+      folder + "/" + programName,
+      {reinterpret_cast<const char *>(sealed.data()), sealed.size()}));
+  return writeWholeFile(folder + "/" + manifestName, manifest.format());
 }
 
 static std::string makeRunName() {
@@ -211,31 +228,15 @@ void Saver::finish(bool isCommitted) {
   committed = isCommitted;
 }
 
-Status Saver::writeManifest(const std::vector<CheckpointFile> &shards) {
-  std::string temporary =
-      CheckpointStore::getTemporaryPath(folder, progress.step);
-  CLEAVE_RETURN_IF_ERROR(createFolder(temporary));
-  const Program &program = executor.getProgram();
-  std::vector<uint8_t> sealed = stripProgram(program);
+void Saver::commit(std::vector<CheckpointFile> shards) {
   Manifest manifest;
   manifest.run = run_;
   manifest.progress = progress;
-  for (const fb::Axis *axis : *program->axes())
-    manifest.mesh.emplace_back(toView(axis->name()), int(axis->size()));
-  manifest.shards = shards;
-  manifest.program.name = programName;
-  manifest.program.bytes = sealed.size();
-  manifest.program.crc = computeCrc32c(sealed.data(), sealed.size());
-  CLEAVE_RETURN_IF_ERROR(writeWholeFile(
-      temporary + "/" + programName,
-      {reinterpret_cast<const char *>(sealed.data()), sealed.size()}));
-  return writeWholeFile(temporary + "/" + manifestName, manifest.format());
-}
-
-void Saver::commit(std::vector<CheckpointFile> shards) {
-  result = writeManifest(shards);
+  manifest.shards = std::move(shards);
+  result = writeManifest(CheckpointStore::getTemporaryPath(folder, getStep()),
+                         executor.getProgram(), std::move(manifest));
   if (result.ok())
-    result = store.commit(progress.step);
+    result = store.commit(getStep());
   if (!result.ok())
     return;
   // The new one is safe; what goes wrong with the old ones is only said.

@@ -75,7 +75,6 @@ private:
   Saver(Executor &executor, std::string folder, int64_t keep);
   void write();
   void commit(std::vector<CheckpointFile> shards);
-  Status writeManifest(const std::vector<CheckpointFile> &shards);
   void finish(bool isCommitted);
   void run(std::function<void()> work);
 
@@ -98,8 +97,10 @@ private:
   bool committed = false;
 };
 
-/// The sealed program with what only running it needs left out.
-std::vector<uint8_t> stripProgram(const Program &program);
+/// Writes the two files of a checkpoint that are no shards: the manifest, whose
+/// shards and progress are given, and the program.
+Status writeManifest(const std::string &folder, const Program &program,
+                     Manifest manifest);
 
 } // namespace cleave::runtime
 
