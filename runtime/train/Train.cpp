@@ -74,7 +74,9 @@ private:
   int64_t lastSaved = -1;       ///< step of the newest whole checkpoint
   int failedSaves = 0;          ///< one after the other
   bool stopRequested = false;   ///< by a signal, on some rank
-  Status reportFailure;         ///< the run ends, and saves before it does
+  /// Why the run ends before its last step; a save under way is not lost.
+  Status failure;
+  bool isSpent = false; ///< it is the skip budget
   std::vector<std::string> notes;
   std::unique_ptr<BatchSource> source;
   std::unique_ptr<Executor> executor;
@@ -380,14 +382,14 @@ Status Run::runStep(int64_t step) {
         program->flops_per_step() / result.seconds / options.totalPeakFlops;
   result.arenaBytes = executor->getArenaBytes();
   result.highWaterBytes = executor->getHighWaterBytes();
-  reportFailure = report(result);
+  failure = report(result);
   progress.step = step + 1;
   progress.samples += program->global_batch();
   if (skips) {
     Status spent = guard.skip(step, result.skipped);
-    if (!spent.ok())
-      exitCode = ExitSkipBudget;
-    return communicator.agree(spent);
+    isSpent = !spent.ok();
+    if (isSpent)
+      failure = communicator.agree(spent);
   }
   return {};
 }
@@ -407,7 +409,7 @@ Status Run::saveLast() {
 
 Status Run::train() {
   begin = afterFirst = Clock::now();
-  while (progress.step < steps && !stopRequested && reportFailure.ok()) {
+  while (progress.step < steps && !stopRequested && failure.ok()) {
     CLEAVE_RETURN_IF_ERROR(runStep(progress.step));
     if (losses.size() == 1)
       afterFirst = Clock::now();
@@ -416,9 +418,12 @@ Status Run::train() {
     if (isDue && progress.step < steps)
       CLEAVE_RETURN_IF_ERROR(beginSave());
   }
+  if (isSpent)
+    exitCode = ExitSkipBudget;
+  // What led to bad steps is not worth being the newest checkpoint.
   if (saver)
-    CLEAVE_RETURN_IF_ERROR(saveLast());
-  CLEAVE_RETURN_IF_ERROR(reportFailure);
+    CLEAVE_RETURN_IF_ERROR(isSpent ? waitForSave() : saveLast());
+  CLEAVE_RETURN_IF_ERROR(failure);
   if (progress.step < steps) {
     exitCode = ExitStopped;
     if (isFirst)

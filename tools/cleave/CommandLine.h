@@ -89,6 +89,7 @@ void addImportCommand(CLI::App &app, std::function<int()> &run);
 void addCompileCommand(CLI::App &app, std::function<int()> &run);
 void addTrainCommand(CLI::App &app, std::function<int()> &run);
 void addParityCommand(CLI::App &app, std::function<int()> &run);
+void addExportCommand(CLI::App &app, std::function<int()> &run);
 void addInspectCommand(CLI::App &app, std::function<int()> &run);
 void addLedgerCommand(CLI::App &app, std::function<int()> &run);
 void addSizeCommand(CLI::App &app, std::function<int()> &run);

@@ -16,6 +16,7 @@ static int runCommand(int argc, char **argv) {
   tool::addCompileCommand(app, run);
   tool::addTrainCommand(app, run);
   tool::addParityCommand(app, run);
+  tool::addExportCommand(app, run);
   tool::addInspectCommand(app, run);
   tool::addLedgerCommand(app, run);
   tool::addSizeCommand(app, run);

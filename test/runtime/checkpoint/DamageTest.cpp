@@ -8,10 +8,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Cases beyond the exhaustive ones; more by CLEAVE_DAMAGE_CASES.
+/// Cases beyond the exhaustive ones; another number by CLEAVE_DAMAGE_CASES.
 int getCases() {
   const char *text = std::getenv("CLEAVE_DAMAGE_CASES");
-  return text ? std::atoi(text) : 2000;
+  return text ? std::atoi(text) : 10000;
 }
 
 std::vector<std::string> listFiles(const std::string &folder) {
