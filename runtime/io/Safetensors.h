@@ -42,6 +42,9 @@ public:
   const std::vector<TensorInfo> &getTensors() const { return tensors; }
   /// Null if there is none of that name.
   const TensorInfo *find(const std::string &name) const;
+  /// Whether what was read through getData() so far is what the file holds: it
+  /// may have been cut short meanwhile.
+  Status check() const { return map.check(); }
   /// First byte of a tensor; not aligned.
   const char *getData(const TensorInfo &tensor) const {
     return map.getBytes().data() + tensor.begin;

@@ -130,6 +130,7 @@ Status GivenBatches::create(const std::string &path, const BatchShape &shape,
       readTokens(file, "targets", shape, -100, result->targets));
   if (result->inputs.size() != result->targets.size())
     return Status::error(path + ": \"inputs\" and \"targets\" differ in steps");
+  CLEAVE_RETURN_IF_ERROR(file.check());
   result->steps = file.find("inputs")->shape[0];
   source = std::move(result);
   return {};

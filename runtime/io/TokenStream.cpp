@@ -50,8 +50,9 @@ Status TokenStream::read(uint64_t first, uint64_t count, uint64_t vocab,
     uint64_t local = first - starts[file];
     uint64_t here = std::min(count, starts[file + 1] - first);
     wide.resize(here);
-    std::visit([&](const auto &f) { f.read(local, here, wide.data()); },
-               files[file]);
+    CLEAVE_RETURN_IF_ERROR(std::visit(
+        [&](const auto &f) { return f.read(local, here, wide.data()); },
+        files[file]));
     for (uint64_t i = 0; i < here; ++i) {
       if (wide[i] < 0 || static_cast<uint64_t>(wide[i]) >= vocab)
         return Status::error(

@@ -146,5 +146,5 @@ Status cleave::runtime::initializeStates(Executor &executor,
                                      seed, executor.getThreadPool(),
                                      executor.getBytes(state)));
   }
-  return {};
+  return checkpoint ? checkpoint->check() : Status();
 }
