@@ -1,5 +1,6 @@
 //===- IndexedDataset.cpp -------------------------------------------------===//
 #include "runtime/io/IndexedDataset.h"
+#include "runtime/base/Crc32c.h"
 #include "runtime/base/Quote.h"
 #include <algorithm>
 #include <array>
@@ -148,6 +149,7 @@ Status IndexedDataset::open(const std::string &prefix,
   CLEAVE_RETURN_IF_ERROR(InputFile::open(prefix + ".bin", result.bin));
   CLEAVE_RETURN_IF_ERROR(parseDatasetIndex(bytes, result.bin.getSize(),
                                            prefix + ".idx", result.index));
+  result.indexChecksum = computeCrc32c(bytes.data(), bytes.size());
   dataset = std::move(result);
   return {};
 }

@@ -43,6 +43,8 @@ public:
   static Status open(const std::string &prefix, IndexedDataset &dataset);
 
   const DatasetIndex &getIndex() const { return index; }
+  /// CRC-32C of the whole .idx.
+  uint32_t getIndexChecksum() const { return indexChecksum; }
   /// The .bin.
   const InputFile &getFile() const { return bin; }
   const std::string &getPath() const { return bin.getPath(); }
@@ -53,6 +55,7 @@ public:
 private:
   InputFile bin;
   DatasetIndex index;
+  uint32_t indexChecksum = 0;
 };
 
 } // namespace cleave::runtime

@@ -1,5 +1,6 @@
 //===- InputFile.cpp ------------------------------------------------------===//
 #include "runtime/io/InputFile.h"
+#include "runtime/base/Crc32c.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <mutex>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 using namespace cleave::runtime;
 
@@ -122,5 +124,23 @@ Status InputFile::checkSize() const {
     return Status::error(path + ": ends at byte " +
                          std::to_string(info.st_size) + "; it had " +
                          std::to_string(size) + " bytes when it was opened");
+  return {};
+}
+
+Status InputFile::computeSampleChecksum(uint32_t &checksum) const {
+  constexpr uint64_t blockBytes = 1 << 16, blocks = 18;
+  std::vector<char> block(std::min(blockBytes, size));
+  uint32_t result = 0;
+  uint64_t last = size - block.size(), done = 0;
+  for (uint64_t i = 0; i < blocks; ++i) {
+    // Blocks of a small file would overlap: each byte is read once.
+    uint64_t begin = std::max(done, last / (blocks - 1) * i +
+                                        last % (blocks - 1) * i / (blocks - 1));
+    uint64_t bytes = std::min<uint64_t>(block.size(), size - begin);
+    CLEAVE_RETURN_IF_ERROR(read(begin, bytes, block.data()));
+    result = computeCrc32c(block.data(), bytes, result);
+    done = begin + bytes;
+  }
+  checksum = result;
   return {};
 }

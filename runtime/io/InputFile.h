@@ -32,6 +32,10 @@ public:
   Status readAll(std::string &bytes) const;
   /// Fails where the file is shorter than when it was opened.
   Status checkSize() const;
+  /// CRC-32C of at most 18 blocks of 64 KiB: the first, the last, and 16 evenly
+  /// between. Tells most files apart in a time that does not depend on their
+  /// size.
+  Status computeSampleChecksum(uint32_t &checksum) const;
 
 private:
   struct Descriptor;

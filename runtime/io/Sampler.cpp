@@ -1,5 +1,6 @@
 //===- Sampler.cpp --------------------------------------------------------===//
 #include "runtime/io/Sampler.h"
+#include "runtime/base/Crc32c.h"
 #include "runtime/base/Quote.h"
 #include "runtime/io/Safetensors.h"
 #include <algorithm>
@@ -132,6 +133,24 @@ Status GivenBatches::create(const std::string &path, const BatchShape &shape,
     return Status::error(path + ": \"inputs\" and \"targets\" differ in steps");
   CLEAVE_RETURN_IF_ERROR(file.check());
   result->steps = file.find("inputs")->shape[0];
+  // The loss is the mean over the targets that are not ignored.
+  uint64_t perStep = shape.globalBatch * shape.seqLen;
+  for (uint64_t step = 0; step < result->steps; ++step) {
+    auto begin = result->targets.begin() + int64_t(step * perStep);
+    if (std::all_of(begin, begin + int64_t(perStep),
+                    [](int32_t target) { return target < 0; }))
+      return Status::error(path + ": tensor \"targets\": all targets of step " +
+                           std::to_string(step) +
+                           " are -100, so it has no loss; expects at least one "
+                           "that is not ignored");
+  }
+  result->identity.path = path;
+  result->identity.tokens = result->inputs.size();
+  for (const std::vector<int32_t> *each : {&result->inputs, &result->targets}) {
+    result->identity.bytes += each->size() * 4;
+    result->identity.sampleChecksum = computeCrc32c(
+        each->data(), each->size() * 4, result->identity.sampleChecksum);
+  }
   source = std::move(result);
   return {};
 }

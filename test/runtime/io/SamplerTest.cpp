@@ -257,6 +257,13 @@ TEST(GivenBatches, RefusesOthers) {
   EXPECT_ERROR(
       open(makeBatches({0, 1, 2, 3, 4, 5}, {1, 2, 3, 4, 5, -1}), {1, 3, 7}),
       "tensor \"targets\": element 5 has id -1");
+  // A step without a target has no loss, not one of 0.
+  EXPECT_ERROR(
+      open(makeBatches({0, 1, 2, 3, 4, 5}, {1, -100, 3, -100, -100, -100}),
+           {1, 3, 7}),
+      "tensor \"targets\": all targets of step 1 are -100");
+  EXPECT_OK(open(makeBatches({0, 1, 2, 3, 4, 5}, {1, -100, 3, -100, 0, -100}),
+                 {1, 3, 7}));
   EXPECT_ERROR(open(makeSafetensors("{}", ""), {1, 3, 7}),
                "tensor \"inputs\": is missing");
 }
