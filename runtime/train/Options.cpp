@@ -105,7 +105,8 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
       ->check(atLeastZero)
       ->type_name("N");
   app.add_option("--peak-gflops", result.peakGflops,
-                 "peak of a core for MFU; default: measured, f32 FMA")
+                 "peak of a core for MFU; default: measured multiply-adds of "
+                 "the type that the program's matrix products are of")
       ->check(rate)
       ->type_name("X");
   app.footer("The learning rate, its minimum and its warm-up and decay steps "
