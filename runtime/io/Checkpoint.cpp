@@ -181,6 +181,14 @@ Status Checkpoint::check() const {
   return {};
 }
 
+Status Checkpoint::describe(std::vector<DataIdentity> &identities) const {
+  std::vector<DataIdentity> result(files.size());
+  for (size_t i = 0; i < files.size(); ++i)
+    CLEAVE_RETURN_IF_ERROR(files[i]->getFile().describe(result[i]));
+  identities = std::move(result);
+  return {};
+}
+
 const Checkpoint::Entry *Checkpoint::find(const std::string &name) const {
   auto it = entries.find(name);
   return it == entries.end() ? nullptr : &it->second;

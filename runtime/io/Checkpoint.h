@@ -28,6 +28,8 @@ public:
   const Entry *find(const std::string &name) const;
   /// Whether what was read of its tensors so far is what the files hold.
   Status check() const;
+  /// One of each file. Reads a bounded part of each.
+  Status describe(std::vector<DataIdentity> &identities) const;
   /// The file or folder it was opened from.
   const std::string &getPath() const { return path; }
 

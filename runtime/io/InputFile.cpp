@@ -144,3 +144,12 @@ Status InputFile::computeSampleChecksum(uint32_t &checksum) const {
   checksum = result;
   return {};
 }
+
+Status InputFile::describe(DataIdentity &identity) const {
+  DataIdentity result;
+  result.path = path;
+  result.bytes = size;
+  CLEAVE_RETURN_IF_ERROR(computeSampleChecksum(result.sampleChecksum));
+  identity = std::move(result);
+  return {};
+}

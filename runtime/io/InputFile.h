@@ -9,6 +9,17 @@
 
 namespace cleave::runtime {
 
+/// What tells one file of a run from another, for ranks to compare.
+struct DataIdentity {
+  std::string path;
+  uint64_t bytes = 0;
+  uint64_t tokens = 0;         ///< of training data, else 0
+  uint32_t indexChecksum = 0;  ///< of an .idx, else 0
+  uint32_t sampleChecksum = 0; ///< InputFile::computeSampleChecksum
+
+  bool operator==(const DataIdentity &) const = default;
+};
+
 /// Read by system calls and never mapped, so that a file which is cut short
 /// while a run reads it is an error with a name, not a signal. Any number of
 /// threads may read at once.
@@ -36,6 +47,8 @@ public:
   /// between. Tells most files apart in a time that does not depend on their
   /// size.
   Status computeSampleChecksum(uint32_t &checksum) const;
+  /// Its path, bytes and sample.
+  Status describe(DataIdentity &identity) const;
 
 private:
   struct Descriptor;

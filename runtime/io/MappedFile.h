@@ -31,6 +31,7 @@ public:
   /// Maps the regular file `path`; errors name it and the system's reason.
   static Status open(const std::string &path, MappedFile &file);
 
+  const InputFile &getFile() const { return file; }
   const std::string &getPath() const { return file.getPath(); }
   std::string_view getBytes() const { return {data, file.getSize()}; }
   /// Whether all bytes that were read so far are the file's.

@@ -38,6 +38,7 @@ class SafetensorsFile {
 public:
   static Status open(const std::string &path, SafetensorsFile &file);
 
+  const InputFile &getFile() const { return map.getFile(); }
   const std::string &getPath() const { return map.getPath(); }
   const std::vector<TensorInfo> &getTensors() const { return tensors; }
   /// Null if there is none of that name.

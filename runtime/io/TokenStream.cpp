@@ -82,14 +82,11 @@ Status TokenStream::describe(std::vector<DataIdentity> &identities) const {
     const InputFile &bytes = std::visit(
         [](const auto &f) -> const InputFile & { return f.getFile(); }, *file);
     DataIdentity identity;
-    identity.path = bytes.getPath();
-    identity.bytes = bytes.getSize();
+    CLEAVE_RETURN_IF_ERROR(bytes.describe(identity));
     identity.tokens =
         std::visit([](const auto &f) { return f.getTokenCount(); }, *file);
     if (const auto *dataset = std::get_if<IndexedDataset>(file.get()))
       identity.indexChecksum = dataset->getIndexChecksum();
-    CLEAVE_RETURN_IF_ERROR(
-        bytes.computeSampleChecksum(identity.sampleChecksum));
     result.push_back(std::move(identity));
   }
   identities = std::move(result);

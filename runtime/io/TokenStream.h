@@ -9,16 +9,6 @@
 
 namespace cleave::runtime {
 
-/// What tells one file of data from another, for ranks to compare.
-struct DataIdentity {
-  std::string path;
-  uint64_t tokens = 0, bytes = 0;
-  uint32_t indexChecksum = 0;  ///< of an .idx, else 0
-  uint32_t sampleChecksum = 0; ///< InputFile::computeSampleChecksum
-
-  bool operator==(const DataIdentity &) const = default;
-};
-
 /// The error of a token outside of the vocabulary: names the file, the token's
 /// position in it, its id and what is legal.
 Status makeTokenError(const std::string &path, uint64_t position, int64_t id,

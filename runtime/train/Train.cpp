@@ -2,9 +2,11 @@
 #include "runtime/train/Train.h"
 #include "runtime/executor/Gather.h"
 #include "runtime/io/Sampler.h"
+#include "runtime/io/TokenScan.h"
 #include "runtime/train/Batches.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/Metrics.h"
+#include "runtime/train/OptionItems.h"
 #include "runtime/train/Save.h"
 #include "runtime/train/Trace.h"
 #include "runtime/train/Weights.h"
@@ -37,6 +39,7 @@ public:
 
 private:
   Status openData();
+  Status pollScan();
   Status openOutputs();
   Status fillStates();
   void printHeader(const std::vector<std::string> &notes) const;
@@ -52,6 +55,7 @@ private:
   bool isFirst;
   int64_t steps = 0;
   std::unique_ptr<BatchSource> source;
+  std::unique_ptr<TokenScan> scan; ///< on rank 0
   std::unique_ptr<Executor> executor;
   LineWriter metrics; ///< on rank 0
   OutputDump dump;
@@ -75,7 +79,18 @@ Status Run::openData() {
     return GivenBatches::create(options.tokens, shape, source);
   TokenStream stream;
   CLEAVE_RETURN_IF_ERROR(TokenStream::open(options.data, stream));
+  if (isFirst)
+    CLEAVE_RETURN_IF_ERROR(TokenScan::start(stream, shape.vocab, scan));
   return Sampler::create(std::move(stream), shape, options.seed, source);
+}
+
+/// What the look at the data has found so far.
+Status Run::pollScan() {
+  if (!scan)
+    return {};
+  for (const std::string &note : scan->takeNotes())
+    say("note: " + note);
+  return scan->poll();
 }
 
 /// What can be found out about the files to be written before the first step.
@@ -135,6 +150,7 @@ Status Run::prepare(KernelTable kernels) {
         "the program is not one that trains: it has no " +
         std::string(loss ? "tokens or targets" : "output \"loss\"")));
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openData()));
+  CLEAVE_RETURN_IF_ERROR(agreeOnRun(communicator, program, options, *source));
   steps = options.steps;
   uint64_t most = source->getMaxSteps();
   if (steps == 0)
@@ -222,6 +238,7 @@ Status Run::report(StepReport &report) {
 
 Status Run::runStep(int64_t step) {
   Clock::time_point start = Clock::now();
+  CLEAVE_RETURN_IF_ERROR(pollScan());
   CLEAVE_RETURN_IF_ERROR(loadBatch(*executor, *source, uint64_t(step)));
   trace.setStep(step);
   CLEAVE_RETURN_IF_ERROR(executor->runStep(step));
