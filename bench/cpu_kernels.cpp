@@ -9,9 +9,9 @@
 // machine whose cores others use too. It hides imbalance between threads.
 //
 //===----------------------------------------------------------------------===//
-#include "bench/cpu_kernels_peak.h"
 #include "runtime/cpu/Attention.h"
 #include "runtime/cpu/Gemm.h"
+#include "runtime/cpu/Peak.h"
 #include "runtime/cpu/ThreadPool.h"
 
 #include <algorithm>

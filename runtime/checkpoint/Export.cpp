@@ -287,8 +287,9 @@ Status cleave::runtime::prepareExport(const Program &program,
                          "; --overwrite replaces the weights in it");
   CLEAVE_RETURN_IF_ERROR(createFolder(options.folder));
   OutputFile probe; // removed without having had its name
-  return OutputFile::create(options.folder + "/" + layout.files.front().name, 0,
-                            probe);
+  CLEAVE_RETURN_IF_ERROR(OutputFile::create(
+      options.folder + "/" + layout.files.front().name, 0, probe));
+  return checkFreeSpace(options.folder, layout.getBytes());
 }
 
 /// What rank 0 does once all tensors are on disk and before their files get

@@ -70,6 +70,19 @@ Status cleave::runtime::writeManifest(const std::string &folder,
   return writeWholeFile(folder + "/" + manifestName, manifest.format());
 }
 
+/// Bytes of a checkpoint of the program, over all ranks.
+static uint64_t getSavedBytes(const Program &program) {
+  uint64_t bytes = 0;
+  for (const fb::State *state : *program->states())
+    if (isSaved(*state)) {
+      uint64_t elements = 1;
+      for (uint64_t size : toSpan(state->logical()))
+        elements *= size;
+      bytes += elements * cleave::runtime::getBytes(state->dtype());
+    }
+  return bytes;
+}
+
 static std::string makeRunName() {
   std::random_device device;
   char text[33];
@@ -94,6 +107,8 @@ Status Saver::create(Executor &executor, const std::string &folder,
   Status status;
   if (result->rank == 0) {
     status = CheckpointStore::open(folder, result->store);
+    if (status.ok())
+      status = checkFreeSpace(folder, getSavedBytes(executor.getProgram()));
     result->run_ = makeRunName();
   }
   CLEAVE_RETURN_IF_ERROR(communicator.agree(status));

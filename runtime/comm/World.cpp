@@ -3,11 +3,13 @@
 #include "runtime/base/Log.h"
 #include "runtime/comm/Local.h"
 #include "runtime/comm/Mpi.h"
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <new>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
 
 using namespace cleave::runtime;
 
@@ -19,6 +21,40 @@ Backend cleave::runtime::detectBackend() {
       return Backend::Mpi;
   const char *tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   return tasks && std::atoi(tasks) > 1 ? Backend::Mpi : Backend::Local;
+}
+
+int cleave::runtime::getLauncherRank() {
+  for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                           "PMI2_RANK", "SLURM_PROCID"})
+    if (const char *rank = std::getenv(name))
+      return std::max(std::atoi(rank), 0);
+  return 0;
+}
+
+/// Longer for each of the first processes than a launcher takes to end all when
+/// one of them ends with an error.
+static void waitForTurn() {
+  ::usleep(useconds_t(std::min(getLauncherRank(), 4)) * 200'000);
+}
+
+void cleave::runtime::logErrorAlone(const std::string &message) {
+  waitForTurn();
+  logError(message);
+}
+
+Status cleave::runtime::checkNotLaunched() {
+  for (const char *name :
+       {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const char *text = std::getenv(name); text && std::atoi(text) > 1) {
+      waitForTurn();
+      return Status::error(
+          "--transport is \"local\" on rank " +
+          std::to_string(getLauncherRank()) + " of the " + std::string(text) +
+          " that the launcher started, so it would train alone; take "
+          "\"mpi\", or unset " +
+          name + " where each should");
+    }
+  return {};
 }
 
 /// A library's exception ends here; the runtime's own code throws none.
@@ -81,11 +117,27 @@ static Status sayOnce(int rank, const std::string &message) {
   return Status::aborted(message);
 }
 
+/// That the processes are of one program, whatever their programs' meshes say.
+static Status agreeOnProgram(MpiWorld &world, const Mesh &mesh,
+                             const WorldOptions &options) {
+  std::vector<AgreementItem> items = options.identity;
+  items.push_back({"the number of ranks that the program was compiled for",
+                   std::to_string(mesh.getWorldSize())});
+  std::unique_ptr<Communicator> everyone =
+      world.makeCommunicator(Mesh({world.getSize()}));
+  Status status = agreeOnItems(*everyone, items);
+  if (!status.ok() && !everyone->hasAgreedToFail())
+    everyone->abort(status); // does not return
+  return status;
+}
+
 static Status runMpi(const Mesh &mesh, const WorldOptions &options,
                      const std::function<Status(Communicator &)> &body) {
   std::unique_ptr<MpiWorld> world;
   CLEAVE_RETURN_IF_ERROR(MpiWorld::start(options.threadsPerRank, world));
   int rank = world->getRank();
+  if (Status status = agreeOnProgram(*world, mesh, options); !status.ok())
+    return sayOnce(rank, status.message());
   if (world->getSize() != mesh.getWorldSize())
     return sayOnce(rank, "the launcher started " +
                              std::to_string(world->getSize()) +

@@ -156,6 +156,7 @@ Status Checkpoint::openIndex(const std::string &folder,
   CLEAVE_RETURN_IF_ERROR(MappedFile::open(index, text));
   std::map<std::string, std::string> weightMap;
   CLEAVE_RETURN_IF_ERROR(parseIndex(text.getBytes(), index, weightMap));
+  CLEAVE_RETURN_IF_ERROR(text.check());
   std::set<std::string> names;
   for (const auto &[tensor, name] : weightMap)
     names.insert(name);
@@ -171,6 +172,20 @@ Status Checkpoint::openIndex(const std::string &folder,
     if (!weightMap.count(tensor))
       return Status::error(index + ": does not list tensor " + quote(tensor) +
                            " of " + entry.file->getPath());
+  return {};
+}
+
+Status Checkpoint::check() const {
+  for (const auto &file : files)
+    CLEAVE_RETURN_IF_ERROR(file->check());
+  return {};
+}
+
+Status Checkpoint::describe(std::vector<DataIdentity> &identities) const {
+  std::vector<DataIdentity> result(files.size());
+  for (size_t i = 0; i < files.size(); ++i)
+    CLEAVE_RETURN_IF_ERROR(files[i]->getFile().describe(result[i]));
+  identities = std::move(result);
   return {};
 }
 

@@ -26,6 +26,10 @@ public:
   const std::map<std::string, Entry> &getEntries() const { return entries; }
   /// Null if there is none of that name.
   const Entry *find(const std::string &name) const;
+  /// Whether what was read of its tensors so far is what the files hold.
+  Status check() const;
+  /// One of each file. Reads a bounded part of each.
+  Status describe(std::vector<DataIdentity> &identities) const;
   /// The file or folder it was opened from.
   const std::string &getPath() const { return path; }
 

@@ -1,7 +1,9 @@
 //===- IndexedDataset.cpp -------------------------------------------------===//
 #include "runtime/io/IndexedDataset.h"
+#include "runtime/base/Crc32c.h"
 #include "runtime/base/Quote.h"
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 using namespace cleave::runtime;
@@ -140,44 +142,66 @@ Status cleave::runtime::parseDatasetIndex(std::string_view bytes,
 Status IndexedDataset::open(const std::string &prefix,
                             IndexedDataset &dataset) {
   IndexedDataset result;
-  MappedFile idx;
-  CLEAVE_RETURN_IF_ERROR(MappedFile::open(prefix + ".idx", idx));
-  CLEAVE_RETURN_IF_ERROR(MappedFile::open(prefix + ".bin", result.bin));
-  CLEAVE_RETURN_IF_ERROR(parseDatasetIndex(idx.getBytes(),
-                                           result.bin.getBytes().size(),
+  InputFile idx;
+  std::string bytes;
+  CLEAVE_RETURN_IF_ERROR(InputFile::open(prefix + ".idx", idx));
+  CLEAVE_RETURN_IF_ERROR(idx.readAll(bytes));
+  CLEAVE_RETURN_IF_ERROR(InputFile::open(prefix + ".bin", result.bin));
+  CLEAVE_RETURN_IF_ERROR(parseDatasetIndex(bytes, result.bin.getSize(),
                                            prefix + ".idx", result.index));
+  result.indexChecksum = computeCrc32c(bytes.data(), bytes.size());
   dataset = std::move(result);
   return {};
 }
 
-void IndexedDataset::read(uint64_t first, uint64_t count, int64_t *out) const {
+static void widen(const DatasetIndex &index, const char *data, uint64_t count,
+                  int64_t *out) {
+  switch (index.tokenBytes) {
+  case 1:
+    index.isSigned ? widen<int8_t>(data, count, out)
+                   : widen<uint8_t>(data, count, out);
+    break;
+  case 2:
+    index.isSigned ? widen<int16_t>(data, count, out)
+                   : widen<uint16_t>(data, count, out);
+    break;
+  case 4:
+    widen<int32_t>(data, count, out);
+    break;
+  default:
+    widen<int64_t>(data, count, out);
+  }
+}
+
+Status IndexedDataset::read(uint64_t first, uint64_t count,
+                            int64_t *out) const {
+  std::array<char, 1 << 14> buffer;
+  const uint64_t most = buffer.size() / index.tokenBytes;
   // The last sequence that starts at or before `first`.
   size_t sequence =
       std::upper_bound(index.starts.begin(), index.starts.end(), first) -
       index.starts.begin() - 1;
-  for (; count > 0; ++sequence) {
-    uint64_t skip = first - index.starts[sequence];
-    uint64_t here = std::min(count, index.starts[sequence + 1] -
-                                        index.starts[sequence] - skip);
-    const char *data = bin.getBytes().data() + index.offsets[sequence] +
-                       skip * index.tokenBytes;
-    switch (index.tokenBytes) {
-    case 1:
-      index.isSigned ? widen<int8_t>(data, here, out)
-                     : widen<uint8_t>(data, here, out);
-      break;
-    case 2:
-      index.isSigned ? widen<int16_t>(data, here, out)
-                     : widen<uint16_t>(data, here, out);
-      break;
-    case 4:
-      widen<int32_t>(data, here, out);
-      break;
-    default:
-      widen<int64_t>(data, here, out);
-    }
+  while (count > 0) {
+    while (index.starts[sequence + 1] <= first)
+      ++sequence;
+    uint64_t offset = index.offsets[sequence] +
+                      (first - index.starts[sequence]) * index.tokenBytes;
+    // Sequences that follow each other in the file are read at once.
+    size_t last = sequence;
+    auto getEnd = [&](size_t s) {
+      return index.offsets[s] +
+             (index.starts[s + 1] - index.starts[s]) * index.tokenBytes;
+    };
+    while (index.starts[last + 1] - first < std::min(count, most) &&
+           index.offsets[last + 1] == getEnd(last))
+      ++last;
+    uint64_t here = std::min({count, most, index.starts[last + 1] - first});
+    CLEAVE_RETURN_IF_ERROR(
+        bin.read(offset, here * index.tokenBytes, buffer.data()));
+    widen(index, buffer.data(), here, out);
     first += here;
     out += here;
     count -= here;
   }
+  return {};
 }

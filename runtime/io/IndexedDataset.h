@@ -11,8 +11,8 @@
 #ifndef CLEAVE_RUNTIME_IO_INDEXEDDATASET_H
 #define CLEAVE_RUNTIME_IO_INDEXEDDATASET_H
 
-#include "runtime/io/MappedFile.h"
-#include <cstdint>
+#include "runtime/io/InputFile.h"
+#include <string_view>
 #include <vector>
 
 namespace cleave::runtime {
@@ -43,14 +43,19 @@ public:
   static Status open(const std::string &prefix, IndexedDataset &dataset);
 
   const DatasetIndex &getIndex() const { return index; }
+  /// CRC-32C of the whole .idx.
+  uint32_t getIndexChecksum() const { return indexChecksum; }
+  /// The .bin.
+  const InputFile &getFile() const { return bin; }
   const std::string &getPath() const { return bin.getPath(); }
   uint64_t getTokenCount() const { return index.starts.back(); }
   /// Reads tokens [first, first + count) of the stream; they must exist.
-  void read(uint64_t first, uint64_t count, int64_t *out) const;
+  Status read(uint64_t first, uint64_t count, int64_t *out) const;
 
 private:
-  MappedFile bin;
+  InputFile bin;
   DatasetIndex index;
+  uint32_t indexChecksum = 0;
 };
 
 } // namespace cleave::runtime

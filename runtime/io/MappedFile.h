@@ -2,14 +2,20 @@
 #ifndef CLEAVE_RUNTIME_IO_MAPPEDFILE_H
 #define CLEAVE_RUNTIME_IO_MAPPEDFILE_H
 
-#include "runtime/base/Status.h"
+#include "runtime/io/InputFile.h"
 #include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace cleave::runtime {
 
-/// A whole file mapped into memory, read-only, for as long as this lives.
+/// A whole file mapped into memory, read-only, for as long as this lives: for
+/// weights, which are read in any order.
+///
+/// Where the file is cut short meanwhile, or the disk fails, the bytes that are
+/// lost read as zeros, and check() fails from then on: whoever has read asks it
+/// before believing what was read. For that the first mapping installs a
+/// handler of SIGBUS, which leaves faults elsewhere to the one before it.
 class MappedFile {
 public:
   MappedFile() = default;
@@ -25,19 +31,24 @@ public:
   /// Maps the regular file `path`; errors name it and the system's reason.
   static Status open(const std::string &path, MappedFile &file);
 
-  const std::string &getPath() const { return path; }
-  std::string_view getBytes() const { return {data, size}; }
+  const InputFile &getFile() const { return file; }
+  const std::string &getPath() const { return file.getPath(); }
+  std::string_view getBytes() const { return {data, file.getSize()}; }
+  /// Whether all bytes that were read so far are the file's.
+  Status check() const;
 
 private:
+  struct Mapping;
+
   void swap(MappedFile &other) noexcept {
-    std::swap(path, other.path);
+    std::swap(file, other.file);
     std::swap(data, other.data);
-    std::swap(size, other.size);
+    std::swap(mapping, other.mapping);
   }
 
-  std::string path;
+  InputFile file;
   const char *data = nullptr;
-  size_t size = 0;
+  Mapping *mapping = nullptr; ///< what the handler knows of it
 };
 
 /// "[2, 3]".

@@ -1,9 +1,15 @@
 //===- OutputFile.cpp -----------------------------------------------------===//
 #include "runtime/io/OutputFile.h"
+#include <atomic>
+#include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 using namespace cleave::runtime;
@@ -13,6 +19,67 @@ namespace {
 
 Status fail(const std::string &path, const std::string &what, int code) {
   return Status::error(path + ": cannot " + what + ": " + std::strerror(code));
+}
+
+std::string getFolder(const std::string &file) {
+  std::string folder = fs::path(file).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+/// What this host is called in temporary names.
+std::string getHostName() {
+  char name[256] = "";
+  if (gethostname(name, sizeof(name) - 1) != 0 || !*name)
+    return "host";
+  std::string text = name;
+  for (char &c : text)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-')
+      c = '_';
+  return text;
+}
+
+/// Takes "-NUMBER" off the end of `name`; false where it does not end so.
+bool dropNumber(std::string_view &name) {
+  size_t end = name.find_last_not_of("0123456789");
+  if (end == name.npos || end + 1 == name.size() || name[end] != '-')
+    return false;
+  name = name.substr(0, end);
+  return true;
+}
+
+/// Removes the temporary file `path`, made on this host or another, unless its
+/// creator lives. A lock may be seen only on the host that holds it; so what
+/// another host made goes only when it was not written to for an hour.
+void removeIfStale(const std::string &path, bool isOfThisHost) {
+  int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0)
+    return;
+  struct stat info;
+  auto now = std::chrono::system_clock::now().time_since_epoch();
+  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+      (isOfThisHost ||
+       std::chrono::seconds(info.st_mtim.tv_sec) + std::chrono::hours(1) <
+           now) &&
+      flock(fd, LOCK_EX | LOCK_NB) == 0)
+    ::unlink(path.c_str());
+  ::close(fd);
+}
+
+/// Removes what killed processes left of `path`: NAME.tmp-HOST-PID-COUNT.
+void removeStaleTemporaries(const std::string &path) {
+  std::string folder = getFolder(path);
+  std::string prefix = fs::path(path).filename().string() + ".tmp-";
+  std::string host = getHostName();
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    std::string name = it->path().filename().string();
+    if (name.rfind(prefix, 0) != 0)
+      continue;
+    std::string_view rest = std::string_view(name).substr(prefix.size());
+    if (dropNumber(rest) && dropNumber(rest) && !rest.empty())
+      removeIfStale(folder + "/" + name, rest == host);
+  }
 }
 
 } // namespace
@@ -29,10 +96,36 @@ Status cleave::runtime::syncFolder(const std::string &folder) {
 }
 
 OutputFile::~OutputFile() {
-  if (fd >= 0)
-    ::close(fd);
+  // Under the lock: another's of that name would be removed otherwise.
   if (!path.empty())
     ::unlink(temporaryPath.c_str());
+  if (fd >= 0)
+    ::close(fd);
+}
+
+/// Makes the temporary file and locks it.
+Status OutputFile::openTemporary() {
+  static std::atomic<unsigned> count{0};
+  std::string stem =
+      path + ".tmp-" + getHostName() + "-" + std::to_string(getpid()) + "-";
+  // A name may be taken by a process of this number in another container, and
+  // a file may be taken for stale before it is locked: then the next name.
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    temporaryPath = stem + std::to_string(count++);
+    fd = ::open(temporaryPath.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                0666);
+    if (fd < 0 && errno == EEXIST)
+      continue;
+    if (fd < 0)
+      return fail(path, "create", errno);
+    // Where a file system has no locks, nothing there is taken for stale.
+    struct stat info;
+    if ((flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) &&
+        fstat(fd, &info) == 0 && info.st_nlink > 0)
+      return {};
+    ::close(std::exchange(fd, -1));
+  }
+  return fail(path, "create", EEXIST);
 }
 
 Status OutputFile::create(const std::string &path, uint64_t size,
@@ -45,13 +138,13 @@ Status OutputFile::create(const std::string &path, uint64_t size,
   // A rename would put a file in the place of a device.
   if (fs::exists(path, error) && !fs::is_regular_file(path, error))
     return Status::error(path + ": is not a regular file");
+  removeStaleTemporaries(path);
   OutputFile result;
-  result.temporaryPath = path + ".tmp-" + std::to_string(getpid());
-  result.fd = ::open(result.temporaryPath.c_str(),
-                     O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (result.fd < 0)
-    return fail(path, "create", errno);
   result.path = path;
+  if (Status status = result.openTemporary(); !status.ok()) {
+    result.path.clear(); // nothing to remove
+    return status;
+  }
   if (size > 0) {
     int code = posix_fallocate(result.fd, 0, static_cast<off_t>(size));
     // A file system without allocation: the size alone, and each write says.
@@ -100,15 +193,16 @@ Status OutputFile::sync() {
 
 Status OutputFile::commit() {
   CLEAVE_RETURN_IF_ERROR(sync());
-  int code = ::close(fd) == 0 ? 0 : errno;
-  fd = -1;
-  if (code)
-    return fail(temporaryPath, "close", code);
+  // Some file systems say only at a close what could not be written. The lock
+  // stays with the other descriptor until the file has its name.
+  int copy = ::dup(fd);
+  if (copy < 0 || ::close(copy) != 0)
+    return fail(temporaryPath, "close", errno);
   if (rename(temporaryPath.c_str(), path.c_str()) != 0)
     return fail(path, "rename " + temporaryPath + " to it", errno);
   std::string final = std::exchange(path, {});
-  std::string folder = fs::path(final).parent_path().string();
-  return syncFolder(folder.empty() ? "." : folder);
+  ::close(std::exchange(fd, -1));
+  return syncFolder(getFolder(final));
 }
 
 Status cleave::runtime::writeWholeFile(const std::string &path,
@@ -117,6 +211,25 @@ Status cleave::runtime::writeWholeFile(const std::string &path,
   CLEAVE_RETURN_IF_ERROR(OutputFile::create(path, text.size(), file));
   CLEAVE_RETURN_IF_ERROR(file.write(0, text.data(), text.size()));
   return file.commit();
+}
+
+Status cleave::runtime::checkFreeSpace(const std::string &folder,
+                                       uint64_t bytes) {
+  fs::path place = folder.empty() ? fs::path(".") : fs::path(folder);
+  std::error_code error;
+  while (!fs::exists(place, error) && place != place.parent_path())
+    place = place.parent_path();
+  if (place.empty())
+    place = ".";
+  struct statvfs info;
+  if (statvfs(place.c_str(), &info) != 0)
+    return fail(folder, "ask for its free space", errno);
+  uint64_t available = uint64_t(info.f_bavail) * info.f_frsize;
+  if (bytes > available)
+    return Status::error(folder + ": needs " + std::to_string(bytes) +
+                         " bytes, but its disk has " +
+                         std::to_string(available) + " free");
+  return {};
 }
 
 Status cleave::runtime::createFolder(const std::string &path) {

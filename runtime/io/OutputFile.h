@@ -14,6 +14,10 @@ namespace cleave::runtime {
 /// name. Without commit the destructor removes it. Several processes or
 /// threads may write disjoint regions: one create()s, the others join() by
 /// getTemporaryPath(); only the creator commits or removes.
+///
+/// The temporary name is NAME.tmp-HOST-PID-COUNT, and its creator holds a lock
+/// (flock) on it while it lives. So what a killed process left is told from
+/// what another one is writing, and the next create() of that NAME removes it.
 class OutputFile {
 public:
   OutputFile() = default;
@@ -27,7 +31,7 @@ public:
   ~OutputFile();
 
   /// Creates the temporary file with `size` bytes, allocated on disk, so that
-  /// a full disk is found here.
+  /// a full disk is found here. Removes what killed processes left of it.
   static Status create(const std::string &path, uint64_t size,
                        OutputFile &file);
   /// Opens a temporary file that another made.
@@ -41,6 +45,8 @@ public:
   Status commit();
 
 private:
+  Status openTemporary();
+
   void swap(OutputFile &other) noexcept {
     std::swap(path, other.path);
     std::swap(temporaryPath, other.temporaryPath);
@@ -57,6 +63,10 @@ Status writeWholeFile(const std::string &path, std::string_view text);
 
 /// Waits until the names in a folder are on disk.
 Status syncFolder(const std::string &folder);
+
+/// Fails where the disk of `folder`, or of the nearest parent that is there,
+/// has less than `bytes` free for this user; says both. A quota is not seen.
+Status checkFreeSpace(const std::string &folder, uint64_t bytes);
 
 /// Makes the folder and its parents, as needed.
 Status createFolder(const std::string &path);

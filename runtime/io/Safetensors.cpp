@@ -12,6 +12,7 @@ Status SafetensorsFile::open(const std::string &path, SafetensorsFile &file) {
   CLEAVE_RETURN_IF_ERROR(MappedFile::open(path, result.map));
   CLEAVE_RETURN_IF_ERROR(
       parseSafetensors(result.map.getBytes(), path, result.tensors));
+  CLEAVE_RETURN_IF_ERROR(result.check());
   for (size_t i = 0; i < result.tensors.size(); ++i)
     result.byName.emplace(result.tensors[i].name, i);
   file = std::move(result);

@@ -38,10 +38,14 @@ class SafetensorsFile {
 public:
   static Status open(const std::string &path, SafetensorsFile &file);
 
+  const InputFile &getFile() const { return map.getFile(); }
   const std::string &getPath() const { return map.getPath(); }
   const std::vector<TensorInfo> &getTensors() const { return tensors; }
   /// Null if there is none of that name.
   const TensorInfo *find(const std::string &name) const;
+  /// Whether what was read through getData() so far is what the file holds: it
+  /// may have been cut short meanwhile.
+  Status check() const { return map.check(); }
   /// First byte of a tensor; not aligned.
   const char *getData(const TensorInfo &tensor) const {
     return map.getBytes().data() + tensor.begin;

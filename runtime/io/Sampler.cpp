@@ -80,11 +80,6 @@ Status Sampler::startAt(uint64_t step, uint64_t samples) {
   return {};
 }
 
-std::string Sampler::describe() const {
-  return std::to_string(stream.getTokenCount()) + " tokens, samples of " +
-         std::to_string(shape.seqLen);
-}
-
 //===----------------------------------------------------------------------===//
 // GivenBatches
 //===----------------------------------------------------------------------===//
@@ -142,7 +137,26 @@ Status GivenBatches::create(const std::string &path, const BatchShape &shape,
       readTokens(file, "targets", shape, -100, result->targets));
   if (result->inputs.size() != result->targets.size())
     return Status::error(path + ": \"inputs\" and \"targets\" differ in steps");
+  CLEAVE_RETURN_IF_ERROR(file.check());
   result->steps = file.find("inputs")->shape[0];
+  // The loss is the mean over the targets that are not ignored.
+  uint64_t perStep = shape.globalBatch * shape.seqLen;
+  for (uint64_t step = 0; step < result->steps; ++step) {
+    auto begin = result->targets.begin() + int64_t(step * perStep);
+    if (std::all_of(begin, begin + int64_t(perStep),
+                    [](int32_t target) { return target < 0; }))
+      return Status::error(path + ": tensor \"targets\": all targets of step " +
+                           std::to_string(step) +
+                           " are -100, so it has no loss; expects at least one "
+                           "that is not ignored");
+  }
+  result->identity.path = path;
+  result->identity.tokens = result->inputs.size();
+  for (const std::vector<int32_t> *each : {&result->inputs, &result->targets}) {
+    result->identity.bytes += each->size() * 4;
+    result->identity.sampleChecksum = computeCrc32c(
+        each->data(), each->size() * 4, result->identity.sampleChecksum);
+  }
   source = std::move(result);
   return {};
 }
@@ -165,12 +179,4 @@ Status GivenBatches::startAt(uint64_t step, uint64_t samples) {
         " samples, so " + std::to_string(step) + " of them are not the " +
         std::to_string(samples) + " samples that were consumed");
   return {};
-}
-
-std::string GivenBatches::describe() const {
-  uint32_t crc = computeCrc32c(inputs.data(), inputs.size() * 4);
-  crc = computeCrc32c(targets.data(), targets.size() * 4, crc);
-  return "given batches of " + std::to_string(shape.globalBatch) + " x " +
-         std::to_string(shape.seqLen) + " tokens, " + std::to_string(steps) +
-         " steps, CRC-32C " + std::to_string(crc);
 }

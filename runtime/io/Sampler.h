@@ -39,9 +39,9 @@ public:
   /// Goes on where `samples` samples were consumed by the steps before `step`,
   /// whatever their global batch was.
   virtual Status startAt(uint64_t step, uint64_t samples) = 0;
-  /// What the samples are drawn from, so that two sources of the same samples
-  /// say the same.
-  virtual std::string describe() const = 0;
+  /// What tells its files from others, so that ranks can see that they read
+  /// the same.
+  virtual Status describe(std::vector<DataIdentity> &identities) const = 0;
 };
 
 /// Shape of what a program consumes.
@@ -61,7 +61,9 @@ public:
               int32_t *targets) const override;
   uint64_t getMaxSteps() const override { return UINT64_MAX; }
   Status startAt(uint64_t step, uint64_t samples) override;
-  std::string describe() const override;
+  Status describe(std::vector<DataIdentity> &identities) const override {
+    return stream.describe(identities);
+  }
 
   uint64_t getSamplesPerEpoch() const { return samples; }
   /// Index in the stream, in samples, of the n-th sample of the run.
@@ -78,7 +80,7 @@ private:
 
 /// Batches given outright: a safetensors file with `inputs` and `targets`, I32
 /// or I64 [steps, globalBatch, seqLen]. Inputs lie in [0, vocab), targets too
-/// or are -100.
+/// or are -100, but not all of a step.
 class GivenBatches final : public BatchSource {
 public:
   static Status create(const std::string &path, const BatchShape &shape,
@@ -88,11 +90,15 @@ public:
               int32_t *targets) const override;
   uint64_t getMaxSteps() const override { return steps; }
   Status startAt(uint64_t step, uint64_t samples) override;
-  std::string describe() const override;
+  Status describe(std::vector<DataIdentity> &identities) const override {
+    identities = {identity};
+    return {};
+  }
 
 private:
   GivenBatches() = default;
   BatchShape shape = {};
+  DataIdentity identity;
   uint64_t steps = 0;
   std::vector<int32_t> inputs, targets;
 };

@@ -1,6 +1,9 @@
 //===- Text.cpp -----------------------------------------------------------===//
 #include "runtime/io/Text.h"
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <vector>
 
 using namespace cleave::runtime;
 
@@ -51,12 +54,42 @@ size_t cleave::runtime::findInvalidUtf8(std::string_view bytes) {
 
 Status Text::open(const std::string &path, Text &text) {
   Text result;
-  CLEAVE_RETURN_IF_ERROR(MappedFile::open(path, result.file));
-  std::string_view bytes = result.file.getBytes();
-  if (size_t bad = findInvalidUtf8(bytes); bad != bytes.size())
-    return Status::error(
-        path + ": byte " + std::to_string(bad) +
-        " is not UTF-8; --data takes UTF-8 text or a Megatron .idx/.bin pair");
+  CLEAVE_RETURN_IF_ERROR(InputFile::open(path, result.file));
+  CLEAVE_RETURN_IF_ERROR(result.checkUtf8());
   text = std::move(result);
+  return {};
+}
+
+Status Text::checkUtf8() const {
+  constexpr uint64_t pieceBytes = 1 << 20;
+  constexpr size_t longestCharacter = 4;
+  std::vector<char> buffer(pieceBytes + longestCharacter);
+  // buffer[0, kept) is the start of a character that the last piece cut.
+  size_t kept = 0;
+  for (uint64_t at = 0; at < file.getSize();) {
+    uint64_t bytes = std::min(pieceBytes, file.getSize() - at);
+    CLEAVE_RETURN_IF_ERROR(file.read(at, bytes, buffer.data() + kept));
+    at += bytes;
+    std::string_view piece(buffer.data(), kept + bytes);
+    size_t bad = findInvalidUtf8(piece);
+    kept = piece.size() - bad;
+    if (kept >= longestCharacter || (kept > 0 && at == file.getSize()))
+      return Status::error(getPath() + ": byte " + std::to_string(at - kept) +
+                           " is not UTF-8; --data takes UTF-8 text or a "
+                           "Megatron .idx/.bin pair");
+    std::memmove(buffer.data(), buffer.data() + bad, kept);
+  }
+  return {};
+}
+
+Status Text::read(uint64_t first, uint64_t count, int64_t *out) const {
+  std::array<unsigned char, 1 << 14> buffer;
+  while (count > 0) {
+    uint64_t here = std::min<uint64_t>(count, buffer.size());
+    CLEAVE_RETURN_IF_ERROR(file.read(first, here, buffer.data()));
+    out = std::copy_n(buffer.begin(), here, out);
+    first += here;
+    count -= here;
+  }
   return {};
 }

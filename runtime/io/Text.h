@@ -2,8 +2,8 @@
 #ifndef CLEAVE_RUNTIME_IO_TEXT_H
 #define CLEAVE_RUNTIME_IO_TEXT_H
 
-#include "runtime/io/MappedFile.h"
-#include <cstdint>
+#include "runtime/io/InputFile.h"
+#include <string_view>
 
 namespace cleave::runtime {
 
@@ -16,16 +16,17 @@ class Text {
 public:
   static Status open(const std::string &path, Text &text);
 
+  const InputFile &getFile() const { return file; }
   const std::string &getPath() const { return file.getPath(); }
-  uint64_t getTokenCount() const { return file.getBytes().size(); }
+  uint64_t getTokenCount() const { return file.getSize(); }
   /// Reads tokens [first, first + count); they must exist.
-  void read(uint64_t first, uint64_t count, int64_t *out) const {
-    for (uint64_t i = 0; i < count; ++i)
-      out[i] = static_cast<unsigned char>(file.getBytes()[first + i]);
-  }
+  Status read(uint64_t first, uint64_t count, int64_t *out) const;
 
 private:
-  MappedFile file;
+  /// Reads all of the file once, piece by piece.
+  Status checkUtf8() const;
+
+  InputFile file;
 };
 
 } // namespace cleave::runtime

@@ -121,7 +121,7 @@ Status cleave::runtime::readProgramBytes(const std::string &path,
     return Status::error(path + ": cannot " + what + ": " +
                          std::strerror(errno));
   };
-  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0)
     return system("open");
   struct stat info;

@@ -63,6 +63,7 @@ Status Program::load(const void *data, size_t size, const std::string &where,
       !status.ok())
     return explain(status);
   result.root = program::GetProgram(result.storage.data());
+  result.checksum = computeCrc32c(payload.data(), payload.size());
   if (Status status = verifyProgram(*result.root); !status.ok())
     return explain(status);
   std::vector<int> sizes;

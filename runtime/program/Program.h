@@ -56,6 +56,10 @@ public:
   /// Reads a file: an executable with a program in it, or a sealed program.
   static Status loadFile(const std::string &path, Program &program);
 
+  /// CRC-32C of the FlatBuffer, as in the envelope: two programs of different
+  /// checksums differ.
+  uint32_t getChecksum() const { return checksum; }
+
   const program::Program *operator->() const { return root; }
   const program::Program &get() const { return *root; }
   const Mesh &getMesh() const { return mesh; }
@@ -75,6 +79,7 @@ private:
   std::vector<uint64_t> storage; ///< aligned as FlatBuffers asks
   const program::Program *root = nullptr;
   Mesh mesh;
+  uint32_t checksum = 0;
 };
 
 } // namespace cleave::runtime

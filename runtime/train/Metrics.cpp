@@ -2,9 +2,17 @@
 #include "runtime/train/Metrics.h"
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <fcntl.h>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
@@ -90,19 +98,159 @@ std::string cleave::runtime::formatJson(const StepReport &report) {
                      nlohmann::ordered_json::error_handler_t::replace);
 }
 
-Status LineWriter::create(const std::string &path, LineWriter &writer) {
+//===----------------------------------------------------------------------===//
+// LineWriter
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+Status failWith(const std::string &path, const char *what) {
+  return Status::error(path + ": cannot " + what + ": " + std::strerror(errno));
+}
+
+/// The process that holds a lock on this file, as the system lists them; 0
+/// where that is not known, such as for one of another host.
+long findLockHolder(const struct stat &info) {
+  // "1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF", device in hexadecimal.
+  char wanted[64];
+  std::snprintf(wanted, sizeof(wanted), "%02x:%02x:%llu", major(info.st_dev),
+                minor(info.st_dev), (unsigned long long)info.st_ino);
+  std::ifstream locks("/proc/locks");
+  for (std::string line; std::getline(locks, line);) {
+    std::istringstream words(line);
+    std::string number, kind, how, mode, file;
+    long pid;
+    if (words >> number >> kind >> how >> mode >> pid >> file &&
+        kind == "FLOCK" && file == wanted)
+      return pid;
+  }
+  return 0;
+}
+
+/// The step that a line of metrics is of; negative where it is no such line.
+int64_t getStep(const std::string &line) {
+  // What formatJson() writes, in a file that may have millions of them.
+  constexpr std::string_view start = "{\"step\":";
+  int64_t step = -1;
+  if (line.starts_with(start) && line.ends_with('}')) {
+    const char *number = line.data() + start.size();
+    auto [end, error] =
+        std::from_chars(number, line.data() + line.size(), step);
+    if (error == std::errc() && (*end == ',' || *end == '}'))
+      return step;
+  }
+  auto object =
+      nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object() || !object.contains("step") ||
+      !object["step"].is_number_unsigned())
+    return -1;
+  return object["step"].get<int64_t>();
+}
+
+} // namespace
+
+LineWriter::~LineWriter() {
+  if (fd >= 0)
+    ::close(fd);
+}
+
+Status LineWriter::open(const std::string &path, LineWriter &writer) {
   LineWriter result;
   result.path = path;
-  result.file.reset(std::fopen(path.c_str(), "we"));
-  if (!result.file)
-    return Status::error(path + ": cannot create: " + std::strerror(errno));
+  // Nothing is cut off before the lock is held. A pipe that nobody reads is
+  // not waited for.
+  result.fd =
+      ::open(path.c_str(),
+             O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
+  if (result.fd < 0 && errno == ENXIO)
+    return Status::error(path + ": is a pipe that nobody reads, or a socket");
+  if (result.fd < 0)
+    return failWith(path, "create");
+  struct stat info;
+  if (::fstat(result.fd, &info) != 0)
+    return failWith(path, "stat");
+  result.isRegular = S_ISREG(info.st_mode);
+  int flags = ::fcntl(result.fd, F_GETFL);
+  if (flags < 0 || ::fcntl(result.fd, F_SETFL, flags & ~O_NONBLOCK) != 0)
+    return failWith(path, "open");
+  // Not every file system has locks, nor need a device be one's own.
+  if (result.isRegular && ::flock(result.fd, LOCK_EX | LOCK_NB) != 0 &&
+      errno == EWOULDBLOCK) {
+    long pid = findLockHolder(info);
+    return Status::error(path + ": another process writes it" +
+                         (pid > 0 ? ", with id " + std::to_string(pid) : ""));
+  }
   writer = std::move(result);
   return {};
 }
 
+Status LineWriter::create(const std::string &path, LineWriter &writer) {
+  LineWriter result;
+  CLEAVE_RETURN_IF_ERROR(open(path, result));
+  CLEAVE_RETURN_IF_ERROR(result.truncate(0));
+  writer = std::move(result);
+  return {};
+}
+
+Status LineWriter::resume(const std::string &path, int64_t firstStep,
+                          LineWriter &writer) {
+  LineWriter result;
+  CLEAVE_RETURN_IF_ERROR(open(path, result));
+  if (result.isRegular)
+    CLEAVE_RETURN_IF_ERROR(result.keepBefore(firstStep));
+  writer = std::move(result);
+  return {};
+}
+
+Status LineWriter::truncate(uint64_t newSize) {
+  if (isRegular && ::ftruncate(fd, off_t(newSize)) != 0)
+    return failWith(path, "truncate");
+  size = newSize;
+  return {};
+}
+
+/// A run that goes on repeats the steps that it had done since it saved: the
+/// lines of those, and a last one that was cut off, are at the end.
+Status LineWriter::keepBefore(int64_t firstStep) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in)
+    return failWith(path, "open");
+  uint64_t end = 0;  // of the lines that stay where they are
+  std::string moved; // lines that stay, behind one that does not
+  bool inPlace = true;
+  for (std::string line; std::getline(in, line) && !in.eof();) {
+    int64_t step = getStep(line);
+    bool stays = step >= 0 && step < firstStep;
+    if (stays && inPlace)
+      end += line.size() + 1;
+    else if (stays)
+      moved += line + '\n';
+    else
+      inPlace = false;
+  }
+  if (in.bad())
+    return failWith(path, "read");
+  CLEAVE_RETURN_IF_ERROR(truncate(end));
+  if (moved.empty())
+    return {};
+  moved.pop_back(); // write() ends a line
+  return write(moved);
+}
+
 Status LineWriter::write(const std::string &line) {
-  if (std::fputs((line + "\n").c_str(), file.get()) < 0 ||
-      std::fflush(file.get()) != 0)
-    return Status::error(path + ": cannot write: " + std::strerror(errno));
+  std::string text = line + "\n";
+  for (size_t done = 0; done < text.size();) {
+    ssize_t written = ::write(fd, text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0) {
+      Status status = failWith(path, "write");
+      // Half a line would be joined with the next.
+      Status whole = truncate(size);
+      return whole.ok() ? status : whole;
+    }
+    done += size_t(written);
+  }
+  size += text.size();
   return {};
 }

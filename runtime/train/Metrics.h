@@ -3,8 +3,6 @@
 #define CLEAVE_RUNTIME_TRAIN_METRICS_H
 
 #include "runtime/executor/Executor.h"
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -48,18 +46,46 @@ std::string formatProgress(const StepReport &report, int64_t steps);
 /// One JSON object, without a line break.
 std::string formatJson(const StepReport &report);
 
-/// A file of lines, each flushed when written.
+/// A file of lines, each of which is there whole when write() returns, or not
+/// at all. The one that writes holds a lock on it (flock): another process that
+/// opens it fails, before it has changed a byte.
 class LineWriter {
 public:
+  LineWriter() = default;
+  LineWriter(LineWriter &&other) noexcept { swap(other); }
+  LineWriter &operator=(LineWriter &&other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~LineWriter();
+
+  /// Opens `path`, without what was in it.
   static Status create(const std::string &path, LineWriter &writer);
+  /// Opens a file of metrics to go on from step `firstStep`: of what is in it,
+  /// the whole lines of earlier steps stay. There may be none yet.
+  static Status resume(const std::string &path, int64_t firstStep,
+                       LineWriter &writer);
+
+  /// An error leaves the lines that were there before; a later line may be
+  /// written again.
   Status write(const std::string &line);
 
 private:
-  struct Closer {
-    void operator()(std::FILE *file) const { std::fclose(file); }
-  };
+  static Status open(const std::string &path, LineWriter &writer);
+  Status keepBefore(int64_t firstStep);
+  Status truncate(uint64_t newSize);
+
+  void swap(LineWriter &other) noexcept {
+    std::swap(path, other.path);
+    std::swap(fd, other.fd);
+    std::swap(isRegular, other.isRegular);
+    std::swap(size, other.size);
+  }
+
   std::string path;
-  std::unique_ptr<std::FILE, Closer> file;
+  int fd = -1;
+  bool isRegular = true; ///< not a pipe or a device
+  uint64_t size = 0;     ///< of a regular file's whole lines
 };
 
 /// "1.5 GiB".

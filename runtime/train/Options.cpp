@@ -149,14 +149,15 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
       ->check(atLeastZero)
       ->type_name("N");
   app.add_option("--peak-gflops", result.peakGflops,
-                 "peak of a core for MFU; default: measured, f32 FMA")
+                 "peak of a core for MFU; default: measured multiply-adds of "
+                 "the type that the program's matrix products are of")
       ->check(rate)
       ->type_name("X");
   app.footer("The learning rate, its minimum and its warm-up and decay steps "
              "default to what was\ncompiled in. Exit code: 0, 1 on failure, 2 "
              "on wrong usage, 3 where SIGTERM,\nSIGINT or SIGUSR1 stopped the "
-             "run (after saving), 4 where a rank was lost, 5 beyond\n"
-             "--skip-budget.");
+             "run (after saving), 4 where a rank was lost, 5 where\nmore steps "
+             "were bad than --skip-budget lets be skipped.");
 
   try {
     app.parse(argc, argv);

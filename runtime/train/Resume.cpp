@@ -1,8 +1,10 @@
 //===- Resume.cpp ---------------------------------------------------------===//
 #include "runtime/train/Resume.h"
+#include "runtime/base/Crc32c.h"
 #include "runtime/base/Log.h"
 #include "runtime/checkpoint/Restore.h"
 #include "runtime/checkpoint/Store.h"
+#include <cstdio>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
@@ -101,6 +103,27 @@ Status cleave::runtime::resumeRun(Executor &executor, const Options &options,
           options.save + ": has " + path + ", which this run does not go on " +
           "from: save into another folder, or remove it"));
   }
+  return {};
+}
+
+Status cleave::runtime::describeData(const BatchSource &source, uint64_t seqLen,
+                                     std::string &data) {
+  std::vector<DataIdentity> files;
+  CLEAVE_RETURN_IF_ERROR(source.describe(files));
+  uint64_t tokens = 0;
+  uint32_t crc = 0;
+  for (const DataIdentity &file : files) {
+    tokens += file.tokens;
+    const uint64_t facts[] = {file.bytes, file.tokens, file.indexChecksum,
+                              file.sampleChecksum};
+    crc = computeCrc32c(facts, sizeof(facts), crc);
+  }
+  char text[160];
+  std::snprintf(text, sizeof(text),
+                "%zu file%s, %llu tokens, checksum %08x, in samples of %llu",
+                files.size(), files.size() == 1 ? "" : "s",
+                (unsigned long long)tokens, crc, (unsigned long long)seqLen);
+  data = text;
   return {};
 }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/checkpoint/Manifest.h"
 #include "runtime/executor/Executor.h"
+#include "runtime/io/Sampler.h"
 #include "runtime/train/Options.h"
 
 namespace cleave::runtime {
@@ -22,6 +23,11 @@ struct ResumedRun {
 /// Collective.
 Status resumeRun(Executor &executor, const Options &options,
                  ResumedRun &resumed);
+
+/// What a run's samples are drawn from, told by its contents and not by where
+/// it lies, for RunProgress.
+Status describeData(const BatchSource &source, uint64_t seqLen,
+                    std::string &data);
 
 /// Whether a run that draws samples from `data` with `seed` can go on from
 /// `progress` and give what the run that saved would have given. `notes` gets

@@ -1,6 +1,7 @@
 //===- RunMain.cpp - From the command line to an exit code ----------------===//
 #include "runtime/base/Cpus.h"
 #include "runtime/base/Log.h"
+#include "runtime/train/OptionItems.h"
 #include "runtime/train/Peak.h"
 #include "runtime/train/StopSignal.h"
 #include "runtime/train/Train.h"
@@ -13,16 +14,6 @@
 #include <thread>
 
 using namespace cleave::runtime;
-
-/// Whether this process is the one of a launcher's that speaks before the
-/// ranks know each other.
-static bool isFirstProcess() {
-  for (const char *name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                           "PMI2_RANK", "SLURM_PROCID"})
-    if (const char *rank = std::getenv(name))
-      return std::atoi(rank) == 0;
-  return true;
-}
 
 /// Cores that the ranks' compute threads keep busy.
 static double getBusyCores(const Program &program, const Options &options) {
@@ -46,22 +37,20 @@ static double getBusyCores(const Program &program, const Options &options) {
 int cleave::runtime::runMain(int argc, const char *const *argv,
                              const void *programData, size_t programSize,
                              KernelTable kernels) {
-  bool speaks = isFirstProcess();
   // A limit on the size of files is then an error, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   Options options;
   std::string message;
   switch (parseOptions(argc, argv, options, message)) {
   case ParseResult::Help:
-    if (speaks &&
+    if (getLauncherRank() == 0 &&
         (std::fputs(message.c_str(), stdout) < 0 || std::fflush(stdout) != 0)) {
       logError(std::string("standard output: ") + std::strerror(errno));
       return ExitFailed;
     }
     return ExitDone;
   case ParseResult::UsageError:
-    if (speaks)
-      logError(message + "; --help lists the options");
+    logErrorAlone(message + "; --help lists the options");
     return ExitUsage;
   case ParseResult::Run:
     break;
@@ -71,21 +60,27 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
   const char *name = argc > 0 ? argv[0] : "the executable";
   if (Status status = Program::load(programData, programSize, name, program);
       !status.ok()) {
-    if (speaks)
-      logError(status.message());
+    logErrorAlone(status.message());
     return ExitFailed;
   }
   TrainOptions settings;
   static_cast<Options &>(settings) = options;
-  double corePeak = options.peakGflops > 0 ? options.peakGflops * 1e9
-                                           : measureCorePeakGflops() * 1e9;
-  settings.totalPeakFlops = corePeak * getBusyCores(program, options);
+  double corePeak = options.peakGflops > 0
+                        ? options.peakGflops
+                        : measureCorePeakGflops(getMatrixType(program));
+  settings.totalPeakFlops = corePeak * 1e9 * getBusyCores(program, options);
+  if (options.backend == Backend::Local)
+    if (Status status = checkNotLaunched(); !status.ok()) {
+      logError(status.message());
+      return 1;
+    }
   WorldOptions world;
   world.backend = options.backend;
   world.threadsPerRank =
       options.threads ? options.threads : int(program->threads());
   installStopSignals();
   std::atomic<int> exitCode{ExitDone};
+  world.identity = describeProgram(program);
   Status status =
       runRanks(program.getMesh(), world, [&](Communicator &communicator) {
         return trainRank(program, kernels, settings, communicator, exitCode);
@@ -94,7 +89,8 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
     logError(status.message());
   if (!status.ok() && exitCode == ExitDone)
     exitCode = ExitFailed;
-  if (speaks && exitCode == ExitDone && std::fflush(stdout) != 0) {
+  if (getLauncherRank() == 0 && exitCode == ExitDone &&
+      std::fflush(stdout) != 0) {
     logError(std::string("standard output: ") + std::strerror(errno));
     exitCode = ExitFailed;
   }

@@ -5,9 +5,11 @@
 #include "runtime/checkpoint/Saver.h"
 #include "runtime/executor/Gather.h"
 #include "runtime/io/Sampler.h"
+#include "runtime/io/TokenScan.h"
 #include "runtime/train/Batches.h"
 #include "runtime/train/Dump.h"
 #include "runtime/train/Metrics.h"
+#include "runtime/train/OptionItems.h"
 #include "runtime/train/Resume.h"
 #include "runtime/train/StepGuard.h"
 #include "runtime/train/StopSignal.h"
@@ -45,7 +47,9 @@ public:
 
 private:
   Status openData();
+  Status pollScan();
   Status openOutputs();
+  Status openMetrics();
   Status fillStates();
   Status beginOrResume();
   void printHeader() const;
@@ -76,9 +80,11 @@ private:
   bool stopRequested = false;   ///< by a signal, on some rank
   /// Why the run ends before its last step; a save under way is not lost.
   Status failure;
+  Status found;         ///< by the look at the data, on this rank
   bool isSpent = false; ///< it is the skip budget
   std::vector<std::string> notes;
   std::unique_ptr<BatchSource> source;
+  std::unique_ptr<TokenScan> scan; ///< on rank 0
   std::unique_ptr<Executor> executor;
   LineWriter metrics; ///< on rank 0
   OutputDump dump;
@@ -102,7 +108,18 @@ Status Run::openData() {
     return GivenBatches::create(options.tokens, shape, source);
   TokenStream stream;
   CLEAVE_RETURN_IF_ERROR(TokenStream::open(options.data, stream));
+  if (isFirst)
+    CLEAVE_RETURN_IF_ERROR(TokenScan::start(stream, shape.vocab, scan));
   return Sampler::create(std::move(stream), shape, options.seed, source);
+}
+
+/// What the look at the data has found so far.
+Status Run::pollScan() {
+  if (!scan)
+    return {};
+  for (const std::string &note : scan->takeNotes())
+    say("note: " + note);
+  return scan->poll();
 }
 
 /// What can be found out about the files to be written before the first step.
@@ -115,9 +132,16 @@ Status Run::openOutputs() {
     OutputFile probe; // removed without having had its name
     CLEAVE_RETURN_IF_ERROR(OutputFile::create(options.trace, 0, probe));
   }
-  if (!options.metrics.empty())
-    CLEAVE_RETURN_IF_ERROR(LineWriter::create(options.metrics, metrics));
   return {};
+}
+
+/// Lines of steps that are done again are taken out.
+Status Run::openMetrics() {
+  if (!isFirst || options.metrics.empty())
+    return {};
+  return resumed.path.empty()
+             ? LineWriter::create(options.metrics, metrics)
+             : LineWriter::resume(options.metrics, progress.step, metrics);
 }
 
 Status Run::fillStates() {
@@ -131,16 +155,19 @@ Status Run::fillStates() {
 
 /// State and progress, as the run begins or as a checkpoint has them.
 Status Run::beginOrResume() {
+  std::string data;
+  CLEAVE_RETURN_IF_ERROR(
+      communicator.agree(describeData(*source, program->seq_len(), data)));
   CLEAVE_RETURN_IF_ERROR(resumeRun(*executor, options, resumed));
   if (resumed.path.empty()) {
     CLEAVE_RETURN_IF_ERROR(communicator.agree(fillStates()));
     progress.seed = options.seed;
-    progress.data = source->describe();
+    progress.data = data;
   } else {
     CLEAVE_RETURN_IF_ERROR(
         communicator.agree(initializeUnsavedStates(*executor)));
-    CLEAVE_RETURN_IF_ERROR(communicator.agree(checkProgress(
-        resumed, options.seed, source->describe(), steps, notes)));
+    CLEAVE_RETURN_IF_ERROR(communicator.agree(
+        checkProgress(resumed, options.seed, data, steps, notes)));
     progress = resumed.progress;
     CLEAVE_RETURN_IF_ERROR(communicator.agree(
         source->startAt(uint64_t(progress.step), progress.samples)));
@@ -188,6 +215,7 @@ Status Run::prepare(KernelTable kernels) {
         "the program is not one that trains: it has no " +
         std::string(loss ? "tokens or targets" : "output \"loss\"")));
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openData()));
+  CLEAVE_RETURN_IF_ERROR(agreeOnRun(communicator, program, options, *source));
   steps = options.steps;
   uint64_t most = source->getMaxSteps();
   if (steps == 0)
@@ -205,6 +233,7 @@ Status Run::prepare(KernelTable kernels) {
   CLEAVE_RETURN_IF_ERROR(
       Executor::create(program, communicator, kernels, settings, executor));
   CLEAVE_RETURN_IF_ERROR(beginOrResume());
+  CLEAVE_RETURN_IF_ERROR(communicator.agree(openMetrics()));
   if (isFirst)
     printHeader();
   CLEAVE_RETURN_IF_ERROR(OutputDump::create(
@@ -279,19 +308,25 @@ Status Run::report(StepReport &report) {
 /// The one collective of a step that is not the program's: ranks tell each
 /// other what may have come up on any of them.
 Status Run::vote(bool isBad, bool &anyBad) {
-  std::vector<double> mine{double(isBad), double(getStopSignal() != 0)}, all;
+  std::vector<double> mine{double(isBad), double(getStopSignal() != 0),
+                           double(!found.ok())};
+  std::vector<double> all;
   if (saver)
     saver->getVote().put(mine);
   CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles(mine, all));
   std::vector<SaveVote> saves;
+  bool anyFound = false;
   anyBad = false;
   for (size_t begin = 0; begin < all.size(); begin += mine.size()) {
     std::span<const double> rank(all.data() + begin, mine.size());
     anyBad |= rank[0] != 0;
     stopRequested |= rank[1] != 0;
+    anyFound |= rank[2] != 0;
     if (saver)
-      saves.push_back(SaveVote::take(rank.subspan(2), int(saves.size())));
+      saves.push_back(SaveVote::take(rank.subspan(3), int(saves.size())));
   }
+  if (anyFound && failure.ok())
+    failure = communicator.agree(found);
   if (saver && saver->hear(saves))
     return endSave();
   return {};
@@ -342,6 +377,7 @@ Status Run::beginSave() {
 
 Status Run::runStep(int64_t step) {
   Clock::time_point start = Clock::now();
+  found = pollScan();
   CLEAVE_RETURN_IF_ERROR(loadBatch(*executor, *source, uint64_t(step)));
   trace.setStep(step);
   CLEAVE_RETURN_IF_ERROR(
@@ -382,13 +418,15 @@ Status Run::runStep(int64_t step) {
         program->flops_per_step() / result.seconds / options.totalPeakFlops;
   result.arenaBytes = executor->getArenaBytes();
   result.highWaterBytes = executor->getHighWaterBytes();
-  failure = report(result);
+  Status reported = report(result);
+  if (failure.ok())
+    failure = reported;
   progress.step = step + 1;
   progress.samples += program->global_batch();
   if (skips) {
     Status spent = guard.skip(step, result.skipped);
     isSpent = !spent.ok();
-    if (isSpent)
+    if (isSpent && failure.ok())
       failure = communicator.agree(spent);
   }
   return {};

@@ -140,7 +140,7 @@ Status cleave::runtime::initializeStates(Executor &executor,
                                      seed, executor.getThreadPool(),
                                      executor.getBytes(state)));
   }
-  return {};
+  return checkpoint ? checkpoint->check() : Status();
 }
 
 Status cleave::runtime::initializeUnsavedStates(Executor &executor) {

@@ -6,6 +6,8 @@ import json
 import os
 import resource
 import struct
+import subprocess
+import time
 import unittest
 
 from support import (LLAMA, SHAPE, VOCAB, ToolTest, find_section, make_dataset,
@@ -101,6 +103,48 @@ class BadFilesTest(ToolTest):
         self.train_fails(["set.bin: cannot open"])
         self.data = ["--data", "none", "--steps", "1"]
         self.train_fails(["none"])
+
+    def test_inputs_that_are_not_files(self):
+        """A pipe would be waited for; each is named, and what it is."""
+        os.mkdir(self.path("in"))
+        os.mkfifo(self.path("pipe"))
+        os.mkfifo(self.path("in/model.safetensors"))
+        for name in ["pipe.idx", "pipe.bin"]:
+            os.mkfifo(self.path(name))
+        train = ["./train", "--steps", "1"]
+        for path, kind in [("pipe", "a pipe"), ("in", "a folder"),
+                           ("/dev/zero", "a character device")]:
+            message = f"{path}: is not a regular file, but {kind}"
+            for option in ["--data", "--tokens"]:
+                named = "pipe.idx" + message[4:] \
+                    if option == "--data" and path == "pipe" else message
+                self.expect_error([named], *train, option, path)
+            if path != "in":
+                self.train_fails([message], "--init", path)
+        self.train_fails(["in/model.safetensors: is not a regular file, but a "
+                          "pipe"], "--init", "in")
+        self.expect_error(["pipe: is not a regular file"], "cleave", "inspect",
+                          "pipe")
+
+    def test_data_that_is_cut_short_in_a_run(self):
+        """By another while the run reads it: a message, no signal."""
+        self.write("text", "training data " * 100000)
+        for name, shown in [("set", "set.bin"), ("text", "text")]:
+            process = subprocess.Popen(
+                ["./train", "--data", name, "--steps", "1000000000",
+                 "--log-every", "0", "--metrics", "out.jsonl"],
+                cwd=self.folder, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE, text=True)
+            self.addCleanup(process.kill)
+            deadline = time.monotonic() + 60
+            while "out.jsonl" not in self.list() or not self.read("out.jsonl"):
+                self.assertLess(time.monotonic(), deadline, "never started")
+                time.sleep(0.01)
+            os.truncate(self.path(shown), 100)
+            _, stderr = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 1, stderr)
+            self.assertRegex(stderr, rf"\Aerror: {shown}: ends at byte \d+")
+            os.remove(self.path("out.jsonl"))
 
     def test_tokens_beyond_the_vocabulary(self):
         for token in [VOCAB, 65535]:

@@ -38,6 +38,8 @@ class ResumeTest(ToolTest):
 
     def train(self, executable, steps, *arguments, rate=RATE):
         """Losses of the steps that it ran."""
+        if os.path.exists(self.path("metrics.jsonl")):
+            os.remove(self.path("metrics.jsonl"))
         self.run_tool(executable, "--data", "set", "--seed", "3", *SILENT,
                       *rate, "--steps", str(steps), "--decay-steps", "1000",
                       "--metrics", "metrics.jsonl", *arguments)
@@ -67,6 +69,13 @@ class ResumeTest(ToolTest):
         self.assertEqual(first + rest, whole)
         self.assertEqual(self.read_state("parts/step-00000009"),
                          self.read_state("whole/step-00000009"))
+        # One file of metrics, each step once, though some were done again.
+        for steps, flags in [(6, []), (9, ["--resume", "whole/step-00000008"])]:
+            self.run_tool("./train", *RUN, "--steps", str(steps),
+                          "--decay-steps", "1000", "--metrics", "m.jsonl",
+                          *flags)
+        self.assertEqual([line["step"] for line in self.lines("m.jsonl")],
+                         [0, 1, 2, 3, 4, 5, 8])
         # From the checkpoint before, saved elsewhere; and nothing to do.
         again = self.train("./train", 9, "--save", "again", "--resume",
                            "whole/step-00000008")

@@ -183,7 +183,6 @@ static int runCalibrate(const CalibrateFlags &flags) {
   }
   device.memoryBandwidth = getMedian(kernels.streams);
   say(llvm::formatv("memory      {0:F1} GB/s", device.memoryBandwidth / 1e9));
-  double peak = double(cores) * runtime::measureCorePeakGflops() * 1e9;
   json::Object matrix;
   for (DType dtype : {DType::F32, DType::BF16}) {
     MatrixUnit &unit = device.matrix[size_t(dtype)];
@@ -193,12 +192,12 @@ static int runCalibrate(const CalibrateFlags &flags) {
     for (const MatmulSample &each : samples)
       best = std::max(best, 2. * double(each.m) * double(each.n) *
                                 double(each.k) / each.seconds);
-    // Where pairs are multiplied at once, the peak is twice that of f32.
-    bool isTwice = dtype == DType::BF16 && best > peak;
-    unit.peak = isTwice ? 2 * peak : std::max(peak, best);
+    // A run counts its MFU against the same.
+    double corePeak = runtime::measureCorePeakGflops(
+        dtype == DType::BF16 ? program::DType::BF16 : program::DType::F32);
+    unit.peak = std::max(double(cores) * corePeak * 1e9, best);
     fitMatmuls(device, dtype, samples);
-    matrix[getName(dtype)] =
-        toJSON(unit, isTwice ? "twice that of f32" : "measured multiply-adds");
+    matrix[getName(dtype)] = toJSON(unit, "measured multiply-adds");
     say(llvm::formatv("{0,-11} {1:F1} GFLOP/s of {2:F1}", getName(dtype),
                       unit.peak * unit.efficiency / 1e9, unit.peak / 1e9));
   }

@@ -284,8 +284,14 @@ llvm::Error Parity::compare(llvm::StringRef dump) {
   if (llvm::Error error =
           compareEach("trajectory.loss", "trajectory loss", 1e-5, false))
     return error;
-  return compareEach("trajectory.grad_norm", "trajectory gradient norm", 1e-4,
-                     false);
+  if (llvm::Error error =
+          compareEach("trajectory.grad_norm", "trajectory gradient norm", 1e-4,
+                      false))
+    return error;
+  for (const SafetensorsFile *file : {&golden, &ours})
+    if (llvm::Error error = toError(file->check()))
+      return error;
+  return llvm::Error::success();
 }
 
 void Parity::print() {

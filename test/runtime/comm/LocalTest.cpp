@@ -15,7 +15,7 @@ namespace {
 Status run(std::vector<int> mesh,
            const std::function<Status(Communicator &)> &body,
            int threadsPerRank = 1) {
-  return runRanks(Mesh(std::move(mesh)), {Backend::Local, threadsPerRank},
+  return runRanks(Mesh(std::move(mesh)), {Backend::Local, threadsPerRank, {}},
                   body);
 }
 

@@ -75,7 +75,7 @@ static Status failOn(Communicator &communicator, int failing) {
 int main(int argc, char **argv) {
   std::string_view mode = argc > 1 ? argv[1] : "";
   int number = argc > 2 ? std::atoi(argv[2]) : 4;
-  WorldOptions options{detectBackend(), 1};
+  WorldOptions options{detectBackend(), 1, {}};
   Status status;
   if (options.backend != Backend::Mpi)
     status = Status::error("was not started by mpirun");

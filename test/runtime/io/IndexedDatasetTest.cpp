@@ -3,6 +3,7 @@
 #include "TestFiles.h"
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <random>
 
 using namespace cleave::runtime;
 
@@ -14,7 +15,7 @@ std::string getData(const std::string &name) {
 
 std::vector<int64_t> readTokens(const IndexedDataset &dataset) {
   std::vector<int64_t> tokens(dataset.getTokenCount());
-  dataset.read(0, tokens.size(), tokens.data());
+  EXPECT_OK(dataset.read(0, tokens.size(), tokens.data()));
   return tokens;
 }
 
@@ -53,7 +54,7 @@ TEST(IndexedDataset, ReadsPiecesLikeTheWhole) {
   for (uint64_t size : {1, 7, 100, 1000})
     for (uint64_t first = 0; first + size <= all.size(); first += 37) {
       std::vector<int64_t> piece(size);
-      dataset.read(first, size, piece.data());
+      ASSERT_OK(dataset.read(first, size, piece.data()));
       ASSERT_TRUE(std::equal(piece.begin(), piece.end(), all.begin() + first));
     }
 }
@@ -163,6 +164,67 @@ TEST(IndexedDataset, RefusesEveryTruncation) {
     EXPECT_ERROR(parseDatasetIndex(bytes.substr(0, size), 10, "f.idx", index),
                  "f.idx: ");
   }
+}
+
+/// Whatever the order of sequences in the .bin, and where empty ones lie: each
+/// read equals the tokens one by one.
+TEST(IndexedDataset, ReadsSequencesThatDoNotFollowEachOther) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 50; ++round) {
+    TestFolder folder;
+    size_t sequences = 1 + random() % 12;
+    std::vector<int32_t> lengths;
+    for (size_t i = 0; i < sequences; ++i)
+      lengths.push_back(random() % 3 ? int32_t(random() % 9000) : 0);
+    std::vector<size_t> order(sequences);
+    std::iota(order.begin(), order.end(), 0u);
+    if (round % 2)
+      std::shuffle(order.begin(), order.end(), random);
+    std::vector<std::string> parts(sequences);
+    std::vector<int64_t> offsets(sequences);
+    std::string bin;
+    std::vector<int64_t> expected;
+    for (size_t i : order) {
+      offsets[i] = int64_t(bin.size());
+      for (int32_t k = 0; k < lengths[i]; ++k)
+        bin += toBytes(uint16_t(i * 5000 + size_t(k)));
+    }
+    for (size_t i = 0; i < sequences; ++i)
+      for (int32_t k = 0; k < lengths[i]; ++k)
+        expected.push_back(uint16_t(i * 5000 + size_t(k)));
+    folder.write("d.bin", bin);
+    folder.write("d.idx", Fields{.sequences = sequences,
+                                 .entries = 2,
+                                 .lengths = lengths,
+                                 .offsets = offsets,
+                                 .documents = {0, int64_t(sequences)}}
+                              .getBytes());
+    IndexedDataset dataset;
+    ASSERT_OK(IndexedDataset::open(folder / "d", dataset));
+    ASSERT_EQ(dataset.getTokenCount(), expected.size());
+    for (int piece = 0; piece < 20 && !expected.empty(); ++piece) {
+      size_t first = random() % expected.size();
+      size_t count = random() % (expected.size() - first) + 1;
+      std::vector<int64_t> tokens(count);
+      ASSERT_OK(dataset.read(first, count, tokens.data()));
+      ASSERT_TRUE(
+          std::equal(tokens.begin(), tokens.end(), expected.begin() + first));
+    }
+  }
+}
+
+TEST(IndexedDataset, NamesAFileThatWasCutShort) {
+  TestFolder folder;
+  folder.write("d.idx", Fields().getBytes());
+  folder.write("d.bin", std::string(10, '\1'));
+  IndexedDataset dataset;
+  ASSERT_OK(IndexedDataset::open(folder / "d", dataset));
+  std::filesystem::resize_file(folder / "d.bin", 4);
+  int64_t tokens[5];
+  EXPECT_OK(dataset.read(0, 2, tokens));
+  EXPECT_ERROR(dataset.read(1, 4, tokens),
+               "d.bin: ends at byte 4, inside the 8 bytes at byte 2; it had "
+               "10 bytes when it was opened");
 }
 
 TEST(IndexedDataset, NamesAMissingHalf) {

@@ -146,6 +146,49 @@ TEST(TokenStream, NamesWhatIsNeither) {
                "b: byte 3 is not UTF-8");
 }
 
+/// The check goes piece by piece: characters that a piece cuts, and damage at
+/// and around each cut.
+TEST(Text, ChecksLongFilesToTheEnd) {
+  TestFolder folder;
+  constexpr size_t piece = 1 << 20;
+  for (size_t shift : {0, 1, 2, 3}) {
+    std::string text(shift, 'a');
+    while (text.size() < 2 * piece + 10)
+      text += "\xf0\x9f\x98\x80";
+    Text file;
+    ASSERT_OK(Text::open(folder.write("t", text), file));
+    std::vector<int64_t> tokens(text.size());
+    ASSERT_OK(file.read(0, tokens.size(), tokens.data()));
+    for (size_t i = 0; i < text.size(); ++i)
+      ASSERT_EQ(tokens[i], static_cast<unsigned char>(text[i]));
+    for (size_t at :
+         {piece - 3, piece, piece + 2, 2 * piece - 1, text.size()}) {
+      std::string damaged = text;
+      if (at == text.size())
+        damaged.pop_back();
+      else
+        damaged[at] = '\xff';
+      size_t bad = findInvalidUtf8(damaged);
+      ASSERT_LT(bad, damaged.size());
+      EXPECT_ERROR(Text::open(folder.write("t", damaged), file),
+                   "t: byte " + std::to_string(bad) + " is not UTF-8");
+    }
+  }
+}
+
+TEST(Text, NamesAFileThatWasCutShort) {
+  TestFolder folder;
+  TokenStream stream;
+  std::string path = folder.write("t", std::string(100, 'a'));
+  ASSERT_OK(TokenStream::open({path}, stream));
+  std::filesystem::resize_file(path, 20);
+  int32_t tokens[10];
+  EXPECT_OK(stream.read(10, 10, 128, tokens));
+  EXPECT_ERROR(stream.read(50, 10, 128, tokens),
+               "t: ends at byte 50, inside the 10 bytes at byte 50; it had 100 "
+               "bytes when it was opened");
+}
+
 TEST(Text, FindsInvalidUtf8) {
   auto valid = [](const std::string &text) {
     return findInvalidUtf8(text) == text.size();
@@ -214,6 +257,13 @@ TEST(GivenBatches, RefusesOthers) {
   EXPECT_ERROR(
       open(makeBatches({0, 1, 2, 3, 4, 5}, {1, 2, 3, 4, 5, -1}), {1, 3, 7}),
       "tensor \"targets\": element 5 has id -1");
+  // A step without a target has no loss, not one of 0.
+  EXPECT_ERROR(
+      open(makeBatches({0, 1, 2, 3, 4, 5}, {1, -100, 3, -100, -100, -100}),
+           {1, 3, 7}),
+      "tensor \"targets\": all targets of step 1 are -100");
+  EXPECT_OK(open(makeBatches({0, 1, 2, 3, 4, 5}, {1, -100, 3, -100, 0, -100}),
+                 {1, 3, 7}));
   EXPECT_ERROR(open(makeSafetensors("{}", ""), {1, 3, 7}),
                "tensor \"inputs\": is missing");
 }

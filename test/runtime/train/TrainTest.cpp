@@ -1,4 +1,5 @@
 //===- TrainTest.cpp - Whole runs of the toy, against arithmetic by hand --===//
+#include "runtime/cpu/Peak.h"
 #include "runtime/io/Checkpoint.h"
 #include "runtime/train/Peak.h"
 #include "test/runtime/train/RunToy.h"
@@ -296,9 +297,47 @@ TEST(Train, TheSampleOrderIsThatOfEveryLayout) {
 
 TEST(Train, MeasuresAPlausiblePeak) {
   // A core does at least one addition a cycle, and at most 2 x 2 x 16.
-  double gflops = measureCorePeakGflops();
-  EXPECT_GT(gflops, 0.5);
-  EXPECT_LT(gflops, 64 * 7);
+  using DType = cleave::program::DType;
+  double f32 = measureCorePeakGflops(DType::F32);
+  EXPECT_GT(f32, 0.5);
+  EXPECT_LT(f32, 64 * 7);
+  // Converting takes no multiply-add; pairs are twice as many, where they are.
+  double bf16 = measureCorePeakGflops(DType::BF16);
+  bool hasPairs = cleave::cpu::getActiveIsa() == cleave::cpu::Isa::Avx512Bf16;
+  EXPECT_GT(bf16, 0.7 * f32);
+  EXPECT_LT(bf16, (hasPairs ? 3 : 1.4) * f32);
+  if (hasPairs) {
+    EXPECT_GT(bf16, 0.7e-9 * cleave::cpu::measurePeak(
+                                 cleave::cpu::Isa::Avx512Bf16, true, 0.02));
+  }
+}
+
+/// Products by what their factors are, weighed by their size.
+TEST(Train, KnowsTheTypeThatAProgramMultiplies) {
+  using DType = cleave::program::DType;
+  auto getType = [](std::vector<std::array<int64_t, 3>> products) {
+    ProgramBuilder b({}, 1);
+    for (auto [m, typeA, typeB] : products) {
+      auto bytes = [](int64_t type) { return uint64_t(type == 1 ? 2 : 4); };
+      fb::Operand a = b.allocate(uint64_t(m) * 64 * bytes(typeA));
+      fb::Operand in = b.allocate(64 * 64 * bytes(typeB));
+      fb::Operand out = b.allocate(uint64_t(m) * 64 * 4);
+      fb::Operand workspace = b.allocate(
+          cleave::cpu::gemmWorkspaceBytes(m, 64, 64, false, false, int(typeA),
+                                          int(typeB), 0, b.program.threads));
+      b.add(Opcode::Gemm, {a, in, out, workspace},
+            {m, 64, 64, 0, 0, typeA, typeB, 0, 0, 0});
+    }
+    Program program;
+    EXPECT_OK(b.load(program));
+    return getMatrixType(program);
+  };
+  EXPECT_EQ(getType({}), DType::F32);
+  EXPECT_EQ(getType({{8, 0, 0}}), DType::F32);
+  EXPECT_EQ(getType({{8, 1, 1}}), DType::BF16);
+  EXPECT_EQ(getType({{8, 1, 0}}), DType::F32);
+  EXPECT_EQ(getType({{64, 1, 1}, {8, 0, 0}}), DType::BF16);
+  EXPECT_EQ(getType({{64, 0, 0}, {8, 1, 1}}), DType::F32);
 }
 
 } // namespace

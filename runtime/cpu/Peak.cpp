@@ -1,14 +1,18 @@
-#include "bench/cpu_kernels_peak.h"
+//===- Peak.cpp - Multiply-adds in registers ------------------------------===//
+#include "runtime/cpu/Peak.h"
 
 #include <chrono>
+#if defined(__x86_64__)
 #include <immintrin.h>
+#endif
 
-using cleave::cpu::Isa;
+using namespace cleave::cpu;
 
 // Enough chains to hide a latency of 4 to 6 cycles at two a cycle.
 static constexpr int chains = 12;
 static constexpr long rounds = 20000;
 
+#if defined(__x86_64__)
 // The empty asm keeps each chain in its register and the loop as written.
 #define KEEP(x) asm volatile("" : "+v"(x))
 
@@ -52,7 +56,7 @@ __attribute__((target("avx2,fma"))) static double runAvx2() {
   return 2.0 * 8 * chains * rounds;
 }
 
-static double runSse() {
+static double runPortable() {
   __m128 sum[chains], x = _mm_set1_ps(1e-9f);
   for (__m128 &s : sum)
     s = _mm_setzero_ps();
@@ -64,15 +68,32 @@ static double runSse() {
     }
   return 2.0 * 4 * chains * rounds;
 }
+#undef KEEP
+#else
+static double runPortable() {
+  typedef float V __attribute__((vector_size(16)));
+  V sum[chains] = {}, x = V{} + 1e-9f;
+  for (long r = 0; r < rounds; ++r)
+#pragma GCC unroll 12
+    for (int i = 0; i < chains; ++i) {
+      sum[i] = x * x + sum[i];
+      asm volatile("" : "+m"(sum[i]));
+    }
+  return 2.0 * 4 * chains * rounds;
+}
+#endif
 
-double measurePeak(Isa isa, bool bf16, double seconds) {
+double cleave::cpu::measurePeak(Isa isa, bool bf16Pairs, double seconds) {
   using Clock = std::chrono::steady_clock;
-  if (bf16 && isa != Isa::Avx512Bf16)
+  if (bf16Pairs && isa != Isa::Avx512Bf16)
     return 0;
-  auto run = bf16                 ? runBf16
-             : isa >= Isa::Avx512 ? runAvx512
-             : isa == Isa::Avx2   ? runAvx2
-                                  : runSse;
+  double (*run)() = runPortable;
+#if defined(__x86_64__)
+  run = bf16Pairs            ? runBf16
+        : isa >= Isa::Avx512 ? runAvx512
+        : isa == Isa::Avx2   ? runAvx2
+                             : runPortable;
+#endif
   double best = 0;
   auto end = Clock::now() + std::chrono::duration<double>(seconds);
   do {
