@@ -101,6 +101,17 @@ TEST(TokenScan, NamesABadTokenWhereverItIs) {
                "d.bin: token 3 has id -7; the model's vocabulary is 0 to 5");
   path = writeDataset<int32_t>(folder, "d", 4, {5, 2, INT32_MAX, 0});
   EXPECT_ERROR(scanAll({path}, 1 << 30), "token 2 has id 2147483647");
+  // Every type that a .bin may have.
+  path = writeDataset<uint8_t>(folder, "d", 1, {5, 255, 0});
+  EXPECT_ERROR(scanAll({path}, 200), "token 1 has id 255");
+  path = writeDataset<int8_t>(folder, "d", 2, {5, 127, -128});
+  EXPECT_ERROR(scanAll({path}, 200), "token 2 has id -128");
+  path = writeDataset<int16_t>(folder, "d", 3, {5, 32767, 0});
+  EXPECT_ERROR(scanAll({path}, 200), "token 1 has id 32767");
+  path = writeDataset<int64_t>(folder, "d", 5, {5, INT64_MAX, 0});
+  EXPECT_ERROR(scanAll({path}, 200), "token 1 has id 9223372036854775807");
+  path = writeDataset<int64_t>(folder, "d", 5, {5, INT64_MAX, INT64_MIN});
+  EXPECT_ERROR(scanAll({path}, 200), "token 2 has id -9223372036854775808");
 }
 
 TEST(TokenScan, LooksAtEveryFileOfBothKinds) {
