@@ -31,10 +31,10 @@ int cleave::runtime::getLauncherRank() {
   return 0;
 }
 
-/// Longer for each of the first processes than a launcher takes to end all when
-/// one of them ends with an error.
+/// Longer, from each of the first processes to the next, than the second or so
+/// that a launcher takes to end all when one has ended with an error.
 static void waitForTurn() {
-  ::usleep(useconds_t(std::min(getLauncherRank(), 4)) * 200'000);
+  ::sleep(3 * unsigned(std::min(getLauncherRank(), 4)));
 }
 
 void cleave::runtime::logErrorAlone(const std::string &message) {

@@ -173,31 +173,41 @@ static void widen(const DatasetIndex &index, const char *data, uint64_t count,
   }
 }
 
-Status IndexedDataset::read(uint64_t first, uint64_t count,
-                            int64_t *out) const {
-  std::array<char, 1 << 14> buffer;
-  const uint64_t most = buffer.size() / index.tokenBytes;
+Status IndexedDataset::readRaw(uint64_t first, uint64_t count,
+                               void *out) const {
+  char *next = static_cast<char *>(out);
   // The last sequence that starts at or before `first`.
   size_t sequence =
       std::upper_bound(index.starts.begin(), index.starts.end(), first) -
       index.starts.begin() - 1;
+  auto getEnd = [&](size_t s) {
+    return index.offsets[s] +
+           (index.starts[s + 1] - index.starts[s]) * index.tokenBytes;
+  };
   while (count > 0) {
     while (index.starts[sequence + 1] <= first)
       ++sequence;
     uint64_t offset = index.offsets[sequence] +
                       (first - index.starts[sequence]) * index.tokenBytes;
     // Sequences that follow each other in the file are read at once.
-    size_t last = sequence;
-    auto getEnd = [&](size_t s) {
-      return index.offsets[s] +
-             (index.starts[s + 1] - index.starts[s]) * index.tokenBytes;
-    };
-    while (index.starts[last + 1] - first < std::min(count, most) &&
-           index.offsets[last + 1] == getEnd(last))
-      ++last;
-    uint64_t here = std::min({count, most, index.starts[last + 1] - first});
-    CLEAVE_RETURN_IF_ERROR(
-        bin.read(offset, here * index.tokenBytes, buffer.data()));
+    while (index.starts[sequence + 1] - first < count &&
+           index.offsets[sequence + 1] == getEnd(sequence))
+      ++sequence;
+    uint64_t here = std::min(count, index.starts[sequence + 1] - first);
+    CLEAVE_RETURN_IF_ERROR(bin.read(offset, here * index.tokenBytes, next));
+    next += here * index.tokenBytes;
+    first += here;
+    count -= here;
+  }
+  return {};
+}
+
+Status IndexedDataset::read(uint64_t first, uint64_t count,
+                            int64_t *out) const {
+  std::array<char, 1 << 14> buffer;
+  while (count > 0) {
+    uint64_t here = std::min(count, buffer.size() / index.tokenBytes);
+    CLEAVE_RETURN_IF_ERROR(readRaw(first, here, buffer.data()));
     widen(index, buffer.data(), here, out);
     first += here;
     out += here;

@@ -51,6 +51,8 @@ public:
   uint64_t getTokenCount() const { return index.starts.back(); }
   /// Reads tokens [first, first + count) of the stream; they must exist.
   Status read(uint64_t first, uint64_t count, int64_t *out) const;
+  /// Likewise as they are in the .bin: tokenBytes each.
+  Status readRaw(uint64_t first, uint64_t count, void *out) const;
 
 private:
   InputFile bin;

@@ -13,6 +13,7 @@
 #define CLEAVE_RUNTIME_IO_TOKENSCAN_H
 
 #include "runtime/io/TokenStream.h"
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -25,11 +26,31 @@ struct TokenRange {
   int64_t lowest = 0, highest = 0;
   uint64_t lowestAt = 0, highestAt = 0;
 
-  /// Takes `count` further tokens in.
-  void add(const int64_t *ids, uint64_t count);
+  /// Takes `count` further tokens in, of any type of integer.
+  template <typename T>
+  void add(const T *ids, uint64_t count);
   /// Fails where a token of the file `path` is not in [0, vocab).
   Status check(const std::string &path, uint64_t vocab) const;
 };
+
+template <typename T>
+void TokenRange::add(const T *ids, uint64_t count) {
+  if (count == 0)
+    return;
+  T low = ids[0], high = ids[0];
+  for (uint64_t i = 1; i < count; ++i) {
+    low = std::min(low, ids[i]);
+    high = std::max(high, ids[i]);
+  }
+  auto find = [&](T id) {
+    return tokens + uint64_t(std::find(ids, ids + count, id) - ids);
+  };
+  if (tokens == 0 || low < lowest)
+    lowest = low, lowestAt = find(low);
+  if (tokens == 0 || high > highest)
+    highest = high, highestAt = find(high);
+  tokens += count;
+}
 
 /// Reads all files of a stream once, on a thread that runs when nothing else
 /// wants its core. Files of a type that holds no id outside of the vocabulary
@@ -56,8 +77,11 @@ private:
 
   void run();
   /// Looks at a file; `range` is only whole where `stopping` is not set.
-  template <typename File>
-  Status scan(const File &file, TokenRange &range);
+  Status scan(const IndexedDataset &dataset, TokenRange &range);
+  Status scan(const Text &text, TokenRange &range);
+  /// Looks at all tokens of a file, of type T; `read(first, count, out)`.
+  template <typename T, typename File, typename Read>
+  Status scanAs(const File &file, TokenRange &range, Read &&read);
   void report(const Status &status);
 
   TokenStream stream;

@@ -4,10 +4,13 @@ metrics, traces, across layouts."""
 import json
 import math
 import os
+import struct
+import subprocess
+import time
 import unittest
 
 from support import (DATA, GOLDEN, LLAMA, SHAPE, ToolTest, make_dataset,
-                     read_safetensors)
+                     make_safetensors, read_safetensors)
 
 DATASET = ["--data", "set", "--steps", "3"]
 
@@ -104,6 +107,98 @@ class TrainTest(ToolTest):
             losses = self.losses("./train", "--steps", "1", "--data",
                                  os.path.join(DATA, "megatron", name))
             self.assertLess(abs(losses[0] - math.log(1 << 16)), 0.2)
+
+    def test_a_bad_token_is_found_long_before_its_turn(self):
+        """By a look at all tokens in the background, kept beside the data."""
+        index, tokens = make_dataset([300000], tokens=[5] * 299999 + [7777])
+        self.write("set.idx", index)
+        self.write("set.bin", tokens)
+        self.compile("train", "--dp", "2")
+        long = ["./train", "--data", "set", "--steps", "1000000000",
+                "--log-every", "0"]
+        message = "set.bin: token 299999 has id 7777; the model's vocabulary " \
+            "is 0 to 330"
+        before = self.list()
+        self.expect_error([message], *long)
+        self.assertEqual(self.list(), sorted(before + ["set.scan.json"]))
+        kept = json.loads(self.read("set.scan.json"))
+        self.assertEqual(kept["highest"], {"id": 7777, "at": 299999})
+        self.assertEqual(kept["lowest"], {"id": 5, "at": 0})
+        self.assertEqual(kept["bytes"], 600000)
+        self.assertEqual(kept["tokens"], 300000)
+        # From what was kept, and after the data was mended anew.
+        self.expect_error([message], *long)
+        self.write("set.bin", tokens[:-2] + struct.pack("<H", 330))
+        self.run_tool(*long[:3], "--steps", "3")
+        for _ in range(100):
+            if json.loads(self.read("set.scan.json"))["highest"]["id"] == 330:
+                break
+            self.run_tool(*long[:3], "--steps", "300", "--log-every", "0")
+        else:
+            self.fail(self.read("set.scan.json"))
+        if os.getuid() == 0:
+            return  # may write anywhere
+        os.remove(self.path("set.scan.json"))
+        os.chmod(self.folder, 0o555)
+        shown = self.run_tool(*long[:3], "--steps", "3000", "--log-every", "0")
+        self.assertIn("note: all tokens were checked, but the result is not "
+                      "kept", shown)
+
+    def test_a_step_of_ignored_targets_has_no_loss(self):
+        """And is named before the first step."""
+        self.compile("train")
+        header = {name: {"dtype": "I32", "shape": [3, 4, 16],
+                         "data_offsets": [768 * i, 768 * (i + 1)]}
+                  for i, name in enumerate(["inputs", "targets"])}
+        inputs = struct.pack("<192i", *[3] * 192)
+        targets = struct.pack("<192i", *[3] * 64, *[-100] * 64, *[3] * 64)
+        self.write("tokens", make_safetensors(header, inputs + targets))
+        self.expect_error(["tokens", "all targets of step 1 are -100"],
+                          "./train", "--tokens", "tokens")
+
+    def test_two_runs_on_one_file_of_metrics(self):
+        """The second is refused; the first one's lines stay whole."""
+        self.write_dataset()
+        self.compile("train")
+        process = subprocess.Popen(
+            ["./train", "--data", "set", "--steps", "1000000000",
+             "--log-every", "0", "--metrics", "out.jsonl"], cwd=self.folder,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 60
+            while "out.jsonl" not in self.list() or not self.read("out.jsonl"):
+                self.assertLess(time.monotonic(), deadline, "never started")
+                time.sleep(0.01)
+            done = self.start("./train", *DATASET, "--metrics", "out.jsonl")
+        finally:
+            process.kill()
+            process.wait()
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("out.jsonl: another process writes it", done.stderr)
+        text = self.read("out.jsonl")
+        rows = [json.loads(line) for line in
+                text[:text.rindex(b"\n")].splitlines()]
+        self.assertEqual([row["step"] for row in rows],
+                         list(range(len(rows))))
+        # A killed run's lock is gone with it.
+        self.run_tool("./train", *DATASET, "--metrics", "out.jsonl")
+
+    def test_the_mfu_of_a_run_is_below_the_peak(self):
+        """Of the type that it multiplies, whatever the CPU is best at."""
+        with open(os.path.join(LLAMA, "config.json")) as file:
+            config = json.load(file)
+        self.write("config.json", dict(
+            config, hidden_size=512, intermediate_size=2048,
+            num_attention_heads=8, num_key_value_heads=8, head_dim=64))
+        self.write_dataset()
+        for dtype in ["f32", "bf16"]:
+            self.compile("train", "--dtype", dtype, model="config.json",
+                         shape=["--seq-len", "64", "--global-batch", "8"])
+            self.run_tool("./train", *DATASET, "--threads", "1", "--metrics",
+                          "out.jsonl")
+            for row in self.lines("out.jsonl"):
+                self.assertLess(row["mfu"], 1, dtype)
+                self.assertGreater(row["mfu"], 0, dtype)
 
     def test_text_is_read_as_bytes(self):
         self.write("text", "the quick brown fox jumps over the lazy dog " * 20)

@@ -61,7 +61,7 @@ TEST(TokenScan, FindsTheLowestAndHighestAndWhereTheyAreFirst) {
   std::mt19937 random(3);
   for (int round = 0; round < 30; ++round) {
     std::vector<int64_t> ids(1 + random() % 2000);
-    int64_t most = int64_t(1) << random() % 62;
+    int64_t most = int64_t(1) << random() % 60;
     for (int64_t &id : ids)
       id = int64_t(random() % 7) * most - most;
     TokenRange range;
@@ -101,6 +101,17 @@ TEST(TokenScan, NamesABadTokenWhereverItIs) {
                "d.bin: token 3 has id -7; the model's vocabulary is 0 to 5");
   path = writeDataset<int32_t>(folder, "d", 4, {5, 2, INT32_MAX, 0});
   EXPECT_ERROR(scanAll({path}, 1 << 30), "token 2 has id 2147483647");
+  // Every type that a .bin may have.
+  path = writeDataset<uint8_t>(folder, "d", 1, {5, 255, 0});
+  EXPECT_ERROR(scanAll({path}, 200), "token 1 has id 255");
+  path = writeDataset<int8_t>(folder, "d", 2, {5, 127, -128});
+  EXPECT_ERROR(scanAll({path}, 200), "token 2 has id -128");
+  path = writeDataset<int16_t>(folder, "d", 3, {5, 32767, 0});
+  EXPECT_ERROR(scanAll({path}, 200), "token 1 has id 32767");
+  path = writeDataset<int64_t>(folder, "d", 5, {5, INT64_MAX, 0});
+  EXPECT_ERROR(scanAll({path}, 200), "token 1 has id 9223372036854775807");
+  path = writeDataset<int64_t>(folder, "d", 5, {5, INT64_MAX, INT64_MIN});
+  EXPECT_ERROR(scanAll({path}, 200), "token 2 has id -9223372036854775808");
 }
 
 TEST(TokenScan, LooksAtEveryFileOfBothKinds) {
