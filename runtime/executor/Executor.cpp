@@ -2,6 +2,7 @@
 #include "runtime/executor/Executor.h"
 #include "runtime/base/Quote.h"
 #include "runtime/cpu/Features.h"
+#include "runtime/program/Print.h"
 #include "runtime/program/Verify.h"
 #include <algorithm>
 #include <cstring>
@@ -112,12 +113,18 @@ Status Executor::runStep(int64_t step) {
   currentStep = step;
   microBatch = 0;
   size_t loopBegin = 0;
+  // Unlike the micro-batch it never goes back, so that positions have an order.
+  uint32_t pass = 0;
+  RankPosition *position = communicator.getPosition();
+  if (position)
+    position->beginStep(step);
   for (size_t i = 0; i < steps.size(); ++i) {
     if (steps[i].opcode == fb::Opcode::LoopBegin) {
       loopBegin = i;
       continue;
     }
     if (steps[i].opcode == fb::Opcode::LoopEnd) {
+      ++pass;
       if (++microBatch < program->micro_batches())
         i = loopBegin;
       else
@@ -126,15 +133,17 @@ Status Executor::runStep(int64_t step) {
     }
     if (communicator.isAborted())
       return Status::aborted("another rank failed");
+    if (position)
+      position->setInstruction(pass, uint32_t(i));
     Status status = observer ? executeTimed(steps[i], i) : execute(steps[i]);
     if (status.getCode() == StatusCode::Failed)
-      return Status::error("step " + std::to_string(step) + ", instruction " +
-                           std::to_string(i) + " (" +
-                           fb::EnumNameOpcode(steps[i].opcode) + " " +
-                           quote(toView(steps[i].instruction->name())) +
-                           "): " + status.message());
+      return Status::error("step " + std::to_string(step) + ", " +
+                           describeInstruction(program, i) + ": " +
+                           status.message());
     CLEAVE_RETURN_IF_ERROR(status);
   }
+  if (position)
+    position->endStep();
   return {};
 }
 

@@ -108,9 +108,14 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
                  "peak of a core for MFU; default: measured, f32 FMA")
       ->check(rate)
       ->type_name("X");
+  app.add_option("--watchdog", result.watchdogSeconds,
+                 "a rank that hangs is found in X seconds, or 3 steps if that "
+                 "is longer, and ends the run; 0: never; default 10")
+      ->check(rate)
+      ->type_name("X");
   app.footer("The learning rate, its minimum and its warm-up and decay steps "
              "default to what was\ncompiled in. Exit code: 0, 1 on failure, 2 "
-             "on wrong usage.");
+             "on wrong usage, 4 where a rank hung\nor died.");
 
   try {
     app.parse(argc, argv);

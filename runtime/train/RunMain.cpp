@@ -74,6 +74,10 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
   double corePeak = options.peakGflops > 0 ? options.peakGflops * 1e9
                                            : measureCorePeakGflops() * 1e9;
   settings.totalPeakFlops = corePeak * getBusyCores(program, options);
+  WatchdogOptions watch;
+  watch.seconds = options.watchdogSeconds;
+  Watchdog watchdog(program, watch);
+  settings.watchdog = &watchdog;
   WorldOptions world;
   world.backend = options.backend;
   world.threadsPerRank =

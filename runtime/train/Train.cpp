@@ -128,6 +128,7 @@ void Run::printHeader(const std::vector<std::string> &notes) const {
 }
 
 Status Run::prepare(KernelTable kernels) {
+  PhaseScope phase(communicator, Phase::Loading);
   loss = program.findOutput("loss");
   gradNorm = program.findOutput("grad_norm");
   if (!loss || !program->tokens() || !program->targets())
@@ -269,6 +270,7 @@ Status Run::train() {
 }
 
 Status Run::finish() {
+  PhaseScope phase(communicator, Phase::Finishing);
   double seconds = getSeconds(begin);
   // The first step touches the memory; the others say how fast it goes.
   double timed = steps > 1 ? getSeconds(afterFirst) : seconds;
@@ -276,8 +278,10 @@ Status Run::finish() {
   if (!options.trace.empty())
     CLEAVE_RETURN_IF_ERROR(trace.write(communicator, options.trace));
   CLEAVE_RETURN_IF_ERROR(dump.finish(*executor, losses, gradNorms));
-  if (!options.save.empty())
+  if (!options.save.empty()) {
+    PhaseScope saving(communicator, Phase::Saving);
     CLEAVE_RETURN_IF_ERROR(saveCheckpoint(*executor, options.save));
+  }
   if (!isFirst)
     return {};
   char text[256];
@@ -307,6 +311,8 @@ Status Run::finish() {
 Status cleave::runtime::trainRank(const Program &program, KernelTable kernels,
                                   const TrainOptions &options,
                                   Communicator &communicator) {
+  WatchedRank watched;
+  CLEAVE_RETURN_IF_ERROR(watched.enter(options.watchdog, communicator));
   Run run(program, options, communicator);
   CLEAVE_RETURN_IF_ERROR(run.prepare(kernels));
   CLEAVE_RETURN_IF_ERROR(run.train());
