@@ -11,8 +11,9 @@ namespace cleave::runtime {
 inline constexpr const char *heartbeatVariable = "CLEAVE_HEARTBEAT";
 
 /// Writes a line now and then to the named pipe that the environment names:
-/// the step, and how many seconds of silence mean trouble. Never blocks; a
-/// supervisor that does not read, or has ended, loses lines.
+/// the step, and after how many seconds of silence the run is stopped as a
+/// whole; 0: that is not to be judged. Never blocks; a supervisor that does not
+/// read, or has ended, loses lines.
 class Heartbeat {
 public:
   Heartbeat();

@@ -33,7 +33,8 @@ static constexpr double lookShare = 1.0 / 20, pauseShare = 1.0 / 5;
 static constexpr double longestLook = 0.5;
 /// Of the time of a step.
 static constexpr double stepsOfPatience = 3;
-static constexpr double beatSeconds = 1;
+/// Between two heartbeats; and some of them may be late.
+static constexpr double beatSeconds = 1, leastSilence = 4 * beatSeconds;
 /// Who has nothing to say ends a moment later than who does.
 static constexpr double secondsToEndFirst = 1, secondsPerTurn = 0.75;
 static constexpr int longestTurn = 8;
@@ -304,7 +305,10 @@ void Watchdog::Process::look(double now) {
       link->send(LinkFrame::Report, position, busyNs);
   }
   if (now >= nextBeat) {
-    heartbeat.beat(lowestStep, getLimit());
+    heartbeat.beat(lowestStep,
+                   options.seconds > 0
+                       ? std::max(accusedAfter * getLimit(), leastSilence)
+                       : 0);
     nextBeat = now + beatSeconds;
   }
   if (options.seconds > 0)

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Ranks that fall ill in all ways, a few of each; campaign.py has many."""
+import os
+import signal
+import time
+import unittest
+
+from ranks import HUNG, MPIRUN, PLACES, Run, check, get_group, get_message
+
+LIMIT = 2.0  # seconds
+
+
+class WatchTest(unittest.TestCase):
+    def find(self, backend, what, where, rank, message=None, **settings):
+        with self.subTest(backend=backend, what=what, where=where, rank=rank):
+            run = Run(backend, what=what, where=where, rank=rank,
+                      watchdog=LIMIT, save_every=3 if where == "save" else 0,
+                      **settings)
+            ill = run.wait_ill()
+            code = run.wait(LIMIT + 30)
+            wrong, _, _ = check(run, LIMIT, ill, code,
+                                message or get_message(what, where, rank))
+            self.assertEqual(wrong, "", run.err)
+            return code
+
+    def expect_healthy(self, run, timeout=100):
+        code = run.wait(timeout)
+        self.assertEqual((code, run.err, run.wait_gone()), (0, "", []))
+
+
+class LocalTest(WatchTest):
+    def test_a_healthy_run_ends_well(self):
+        self.expect_healthy(Run("local", steps=300, watchdog=1, save_every=99))
+
+    def test_a_kernel_that_hangs(self):
+        for rank in 0, 3:
+            self.assertEqual(self.find("local", "hang", "compute", rank), HUNG)
+
+    def test_a_thread_that_is_stopped(self):
+        self.assertEqual(self.find("local", "freeze", "compute", 1), HUNG)
+        self.assertEqual(self.find("local", "freeze", "collective", 2), HUNG)
+
+    def test_a_collective_left_out(self):
+        self.find("local", "skip", "compute", 2,
+                  r"watchdog: rank 2 has not come for .* to a collective; "
+                  r"is in .* barrier .*; ranks 0 and 3 wait for it, rank 0 in "
+                  + PLACES["collective"].format(group=get_group(0)))
+
+    def test_saving_and_loading_may_take_their_time(self):
+        for where in "save", "load":
+            run = Run("local", what="hang", where=where, rank=1, patient=4,
+                      watchdog=1, save_every=3)
+            ill = run.wait_ill()
+            code = run.wait(30)
+            self.assertEqual(code, HUNG, run.err)
+            self.assertRegex(run.errors()[0], "rank 1 hangs for .* in "
+                             + ("saving" if where == "save" else "loading"))
+            self.assertGreater(run.said - ill, 3)
+            self.assertLess(run.said - ill, 4)
+
+    def test_a_failure_is_no_hang(self):
+        run = Run("local", what="leave", rank=2, watchdog=1)
+        self.assertEqual(run.wait(30), 1)
+        self.assertEqual(run.errors(), ["rank 2: it has left"])
+
+    def test_no_watchdog(self):
+        run = Run("local", what="hang", watchdog=0, dp=1, tp=1)
+        self.assertTrue(run.wait_ill())
+        time.sleep(3)
+        self.assertIsNone(run.process.poll())
+        run.kill()
+        run.wait(1)
+
+    def test_a_pause_of_the_whole_process(self):
+        run = Run("local", steps=400, watchdog=1)
+        for _ in range(3):
+            time.sleep(0.3)
+            run.process.send_signal(signal.SIGSTOP)
+            time.sleep(3)
+            run.process.send_signal(signal.SIGCONT)
+        self.expect_healthy(run)
+
+
+@unittest.skipUnless(MPIRUN, "no Open MPI here")
+class MpiTest(WatchTest):
+    def test_a_healthy_run_ends_well(self):
+        self.expect_healthy(Run("mpi", steps=100, watchdog=LIMIT))
+
+    def test_a_process_that_is_stopped(self):
+        """The exit code is the watchdog's, and the stopped process ends."""
+        self.assertEqual(self.find("mpi", "stop", "compute", 0), HUNG)
+        self.assertEqual(self.find("mpi", "stop", "collective", 2), HUNG)
+        self.assertEqual(self.find("mpi", "stop", "save", 3), HUNG)
+
+    def test_a_process_that_is_killed(self):
+        """The exit code is mpirun's, for the signal."""
+        self.find("mpi", "kill", "compute", 3)
+        self.find("mpi", "kill", "collective", 0)
+
+    def test_a_thread_that_is_stopped(self):
+        self.assertEqual(self.find("mpi", "freeze", "collective", 1), HUNG)
+
+    def test_a_kernel_that_hangs(self):
+        self.assertEqual(self.find("mpi", "hang", "compute", 0), HUNG)
+
+    def test_a_failure_is_told_once(self):
+        run = Run("mpi", what="leave", rank=2, watchdog=LIMIT)
+        self.assertNotEqual(run.wait(60), 0)
+        self.assertEqual(run.errors(), ["rank 2: it has left"])
+        self.assertEqual(run.wait_gone(), [])
+
+    def test_short_pauses_are_no_fault(self):
+        """Half of the limit, of any rank, one after the other."""
+        run = Run("mpi", steps=400, watchdog=LIMIT)
+        while len(ranks := run.find_ranks()) < run.world:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        for i in range(5):
+            try:
+                os.kill(ranks[i % len(ranks)], signal.SIGSTOP)
+                time.sleep(LIMIT / 2)
+                os.kill(ranks[i % len(ranks)], signal.SIGCONT)
+            except ProcessLookupError:
+                break
+        self.expect_healthy(run)
+
+
+if __name__ == "__main__":
+    unittest.main()
