@@ -15,30 +15,30 @@ static Status makeError(const std::string &what) {
 }
 
 SharedPositions::~SharedPositions() {
-  if (positions)
-    ::munmap(positions, size_t(count) * sizeof(RankPosition));
+  if (shared)
+    ::munmap(shared, bytes);
   if (fd >= 0)
     ::close(fd);
 }
 
 Status SharedPositions::map(int ranks) {
-  void *memory = ::mmap(nullptr, size_t(ranks) * sizeof(RankPosition),
-                        PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void *memory = ::mmap(nullptr, getBytes(ranks), PROT_READ | PROT_WRITE,
+                        MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED)
     return makeError("cannot map shared memory");
-  positions = static_cast<RankPosition *>(memory);
-  count = ranks;
+  shared = static_cast<Header *>(memory);
+  bytes = getBytes(ranks);
   return {};
 }
 
 Status SharedPositions::create(int ranks, std::string &path) {
   fd = ::memfd_create("cleave-positions", MFD_CLOEXEC);
-  if (fd < 0 ||
-      ::ftruncate(fd, off_t(size_t(ranks) * sizeof(RankPosition))) != 0)
+  if (fd < 0 || ::ftruncate(fd, off_t(getBytes(ranks))) != 0)
     return makeError("cannot make shared memory");
   CLEAVE_RETURN_IF_ERROR(map(ranks));
+  new (shared) Header{false};
   for (int rank = 0; rank < ranks; ++rank)
-    new (&positions[rank]) RankPosition();
+    new (&(*this)[rank]) RankPosition();
   path = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd);
   return {};
 }
@@ -48,7 +48,7 @@ Status SharedPositions::open(const std::string &path, int ranks) {
   struct stat info;
   if (fd < 0 || ::fstat(fd, &info) != 0)
     return makeError(path);
-  if (uint64_t(info.st_size) != uint64_t(ranks) * sizeof(RankPosition))
+  if (size_t(info.st_size) != getBytes(ranks))
     return Status::error("watchdog: " + path + " is not shared memory of " +
                          std::to_string(ranks) + " ranks");
   return map(ranks);

@@ -27,15 +27,26 @@ public:
   /// That of another process of this machine and user.
   Status open(const std::string &path, int ranks);
 
-  bool isOpen() const { return positions; }
-  RankPosition &operator[](int rank) const { return positions[rank]; }
+  bool isOpen() const { return shared; }
+  RankPosition &operator[](int rank) const {
+    return reinterpret_cast<RankPosition *>(shared + 1)[rank];
+  }
+  /// True for the one process that calls first: it says why the run ends.
+  bool claimVoice() const { return !shared->isTaken.exchange(true); }
 
 private:
+  /// Followed by the positions.
+  struct Header {
+    alignas(RankPosition) std::atomic<bool> isTaken;
+  };
+  static size_t getBytes(int ranks) {
+    return sizeof(Header) + size_t(ranks) * sizeof(RankPosition);
+  }
   Status map(int ranks);
 
   int fd = -1;
-  RankPosition *positions = nullptr;
-  int count = 0;
+  Header *shared = nullptr;
+  size_t bytes = 0;
 };
 
 } // namespace cleave::runtime

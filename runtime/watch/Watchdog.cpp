@@ -36,8 +36,8 @@ static constexpr double stepsOfPatience = 3;
 /// Between two heartbeats; and some of them may be late.
 static constexpr double beatSeconds = 1, leastSilence = 4 * beatSeconds;
 /// Who has nothing to say ends a moment later than who does.
-static constexpr double secondsToEndFirst = 1, secondsPerTurn = 0.75;
-static constexpr int longestTurn = 8;
+static constexpr double secondsToEndFirst = 1, secondsPerTurn = 2;
+static constexpr int longestTurn = 4;
 
 static double getNow() {
   using namespace std::chrono;
@@ -351,10 +351,14 @@ void Watchdog::Process::end(const std::string &message) {
   // To rank 0, too: a launcher wakes it up before it ends it.
   if (link)
     link->send(LinkFrame::End, {}, 0);
-  // Without rank 0 nobody knows who else is there: the lowest speaks first, and
-  // is then the end of the others.
-  if (!isHub())
+  // On one machine the first speaks. Without rank 0 nobody knows who is there
+  // on others: the lowest speaks first, and is then the end of the rest.
+  if (link && shared.isOpen()) {
+    if (!shared.claimVoice())
+      endQuietly();
+  } else if (!isHub()) {
     sleepFor(std::min(firstRank - 1, longestTurn) * secondsPerTurn);
+  }
   // A reader that does not read may be why a rank hangs.
   pollfd poll = {STDERR_FILENO, POLLOUT, 0};
   if (::poll(&poll, 1, 1000) > 0)

@@ -174,6 +174,8 @@ TEST(SharedPositions, AreTheSameMemory) {
   theirs[2].setInstruction(1, 4);
   EXPECT_EQ(mine[2].read().step, 5);
   EXPECT_EQ(mine[2].read().getInstruction(), 4u);
+  EXPECT_TRUE(theirs.claimVoice());
+  EXPECT_FALSE(mine.claimVoice());
   SharedPositions others;
   EXPECT_FALSE(others.open(path, 300).ok());
   EXPECT_FALSE(others.open("/nowhere", 3).ok());
