@@ -250,7 +250,8 @@ void Watchdog::Process::leave(Communicator &communicator) {
 }
 
 void Watchdog::Process::run() {
-  double next = getNow() + period;
+  // At once: a run that is stopped soon has then had a heartbeat.
+  double next = getNow();
   while (!stopping) {
     std::unique_lock<std::mutex> lock(mutex);
     Link *current = link.get();
