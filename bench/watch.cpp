@@ -51,14 +51,16 @@ uint64_t countExecuted(const Program &program) {
 
 /// Nanoseconds of an instruction, and of entering and leaving a collective.
 Status measure(double &instructionNs, double &collectiveNs) {
-  constexpr int rounds = 15, steps = 2000;
+  constexpr int rounds = 41, steps = 20'000;
   Program program;
   CLEAVE_RETURN_IF_ERROR(test::makeToyProgram(1, 1).load(program));
   Watchdog watchdog(program, {});
+  ExecutorOptions options;
+  options.threads = 1; // to wake up a second takes longer than the toy's step
   return runRanks(program.getMesh(), {}, [&](Communicator &communicator) {
     std::unique_ptr<Executor> executor;
     CLEAVE_RETURN_IF_ERROR(Executor::create(
-        program, communicator, test::toy::kernelTable, {}, executor));
+        program, communicator, test::toy::kernelTable, options, executor));
     CLEAVE_RETURN_IF_ERROR(watchdog.enter(communicator));
     RankPosition *position = communicator.getPosition();
     std::vector<double> differences, plain;

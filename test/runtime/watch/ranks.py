@@ -10,6 +10,8 @@ import time
 
 RANKS = os.environ["CLEAVE_WATCH_RANKS"]
 MPIRUN = os.environ.get("CLEAVE_MPIRUN", "")
+LAUNCH = [MPIRUN, "--allow-run-as-root", "--oversubscribe", "--bind-to",
+          "none"]
 HUNG = 4  # exit code: the watchdog found a rank that hangs or has died
 PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
 WAIT_ALL = 0x40000000  # __WALL
@@ -25,8 +27,7 @@ class Run:
                              for key, value in self.settings.items()]
         self.world = self.settings["dp"] * self.settings["tp"]
         if backend == "mpi":
-            command = [MPIRUN, "--allow-run-as-root", "--oversubscribe",
-                       "--bind-to", "none", "-np", str(self.world), *command]
+            command = [*LAUNCH, "-np", str(self.world), *command]
         # Every process of this run carries the mark, whoever its parent is.
         self.mark = f"CLEAVE_TEST_RUN={os.getpid()}.{time.monotonic_ns()}"
         name, _, value = self.mark.partition("=")
@@ -35,6 +36,7 @@ class Run:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
         self.err, self.said = "", None  # `said`: when the first message came
+        self.traced_end = None  # of a frozen thread: it, and its exit code
         self.reader = threading.Thread(target=self.read_err)
         self.reader.start()
 
@@ -49,14 +51,38 @@ class Run:
         for line in self.process.stdout:
             if match := re.match(r"ill (\d+) (\d+) ([\d.]+)$", line):
                 if self.settings.get("what") == "freeze":
-                    freeze(int(match[2]))
+                    self.freeze(int(match[2]))
                 return float(match[3])
         return None
+
+    def freeze(self, thread):
+        """Stops one thread, not its process."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        for request in PTRACE_SEIZE, PTRACE_INTERRUPT:
+            if libc.ptrace(request, thread, None, None) != 0:
+                raise OSError(ctypes.get_errno(), f"ptrace of {thread}")
+        threading.Thread(target=self.reap, args=[thread], daemon=True).start()
+
+    def reap(self, thread):
+        """The death of a thread waits for who traces it; that of a first one
+        is its process's."""
+        while True:
+            try:
+                _, status = os.waitpid(thread, WAIT_ALL)
+            except OSError:
+                return
+            if not os.WIFSTOPPED(status):
+                self.traced_end = (thread, os.waitstatus_to_exitcode(status))
+                return
+            time.sleep(0.05)
 
     def wait(self, timeout):
         """The exit code; a run that does not end is killed, and is None."""
         try:
-            return self.process.wait(timeout)
+            code = self.process.wait(timeout)
+            if self.traced_end and self.traced_end[0] == self.process.pid:
+                code = self.process.returncode = self.traced_end[1]
+            return code
         except subprocess.TimeoutExpired:
             return None
         finally:
@@ -110,24 +136,6 @@ class Run:
     def errors(self):
         """Messages of the run itself; a launcher's are its own."""
         return re.findall("^error: (.*)", self.err, re.M)
-
-
-def freeze(thread):
-    """Stops one thread, not its process."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    for request in PTRACE_SEIZE, PTRACE_INTERRUPT:
-        if libc.ptrace(request, thread, None, None) != 0:
-            raise OSError(ctypes.get_errno(), f"ptrace of {thread}")
-    # Its death waits for who traces it.
-    threading.Thread(target=reap, args=[thread], daemon=True).start()
-
-
-def reap(thread):
-    try:
-        while not os.WIFSIGNALED(os.waitpid(thread, WAIT_ALL)[1]):
-            time.sleep(0.05)
-    except OSError:
-        pass
 
 
 PLACES = {

@@ -2,10 +2,12 @@
 """Ranks that fall ill in all ways, a few of each; campaign.py has many."""
 import os
 import signal
+import subprocess
+import tempfile
 import time
 import unittest
 
-from ranks import HUNG, MPIRUN, PLACES, Run, check, get_group, get_message
+from ranks import HUNG, LAUNCH, MPIRUN, PLACES, Run, check, get_group, get_message
 
 LIMIT = 2.0  # seconds
 
@@ -123,6 +125,57 @@ class MpiTest(WatchTest):
             except ProcessLookupError:
                 break
         self.expect_healthy(run)
+
+
+class TrainTest(unittest.TestCase):
+    """The executable's own main: the option, the message, the exit code."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.data = os.path.join(folder.name, "text")
+        with open(self.data, "wb") as file:
+            file.write(b"\1" * 100)
+        self.command = [os.environ["CLEAVE_TOY_TRAIN"], "--data", self.data,
+                        "--steps", "1000000000", "--log-every", "0",
+                        "--peak-gflops", "1", "--lr", "0", "--watchdog"]
+
+    def run_toy(self, *flags, prefix=(), **options):
+        process = subprocess.Popen(
+            [*prefix, *self.command, *flags],
+            env={**os.environ, "TOY_DP": "2"}, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            **options)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
+        return process
+
+    @unittest.skipUnless(MPIRUN, "no Open MPI here")
+    def test_a_rank_of_mpirun_is_stopped(self):
+        process = self.run_toy(str(LIMIT), prefix=[*LAUNCH, "-np", "2"])
+        deadline = time.monotonic() + 60
+        while len(ranks := self.find_children(process.pid)) < 2:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
+        time.sleep(3)  # until it trains
+        os.kill(ranks[1], signal.SIGSTOP)
+        self.assertEqual(process.wait(60), HUNG)
+        self.assertRegex(process.stderr.read(),
+                         r"(?m)^error: watchdog: rank [01] has said nothing "
+                         r"for .* waits for it in step \d+, instruction ")
+        self.assertEqual([rank for rank in ranks
+                          if os.path.exists(f"/proc/{rank}")], [])
+
+    def find_children(self, parent):
+        with open(f"/proc/{parent}/task/{parent}/children",
+                  encoding="ascii") as file:
+            return [int(child) for child in file.read().split()]
+
+    def test_what_it_does_not_take(self):
+        for bad in "-1", "nan", "inf", "soon":
+            process = self.run_toy(bad)
+            self.assertEqual(process.wait(30), 2)
+            self.assertIn("--watchdog", process.stderr.read())
 
 
 if __name__ == "__main__":
