@@ -10,7 +10,7 @@ collective and while it saves, and prints in how many the one message names the
 right rank and collective, how long that took, and what was left behind. Runs
 that are stopped or killed as a whole (ranks as threads) are found by cleave
 run. The second form stops random ranks of a run for 5 s each, half of the
-limit, and expects no alarm. Exit code 1 if anything was not as it should be."""
+limit, and expects no alarm. Exit code 1 if anything is not as it should be."""
 import argparse
 import itertools
 import os

@@ -1,5 +1,5 @@
-"""What the tests of the watchdog share: starting WatchRanks as threads or under
-mpirun, making a thread of it stand still, and what every end has to look like."""
+"""What the tests of the watchdog share: starting WatchRanks as threads or
+under mpirun, making a thread of it stand still, and how it has to end."""
 import ctypes
 import os
 import re
@@ -16,6 +16,24 @@ HUNG = 4  # exit code: the watchdog found a rank that hangs or has died
 PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
 WAIT_ALL = 0x40000000  # __WALL
 TOY = {"dp": 2, "tp": 2}
+
+
+def is_alive(process):
+    """Whether it may still do something; one that has ended may wait for its
+    parent."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_gone(find, seconds=10):
+    """What `find` still finds after that time."""
+    deadline = time.monotonic() + seconds
+    while (left := find()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
 
 
 class Run:
@@ -108,11 +126,9 @@ class Run:
             try:
                 with open(f"/proc/{name}/environ", "rb") as file:
                     environment = file.read().split(b"\0")
-                with open(f"/proc/{name}/stat", encoding="ascii") as file:
-                    state = file.read().rpartition(")")[2].split()[0]
             except OSError:
                 continue
-            if self.mark.encode() in environment and state not in "ZX":
+            if self.mark.encode() in environment and is_alive(name):
                 found.append(int(name))
         return found
 
@@ -126,12 +142,8 @@ class Run:
                 return False
         return sorted(filter(is_rank, self.find()))
 
-    def wait_gone(self, seconds=10):
-        """Processes that are still there after that time."""
-        deadline = time.monotonic() + seconds
-        while (left := self.find()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return left
+    def wait_gone(self):
+        return wait_gone(self.find)
 
     def errors(self):
         """Messages of the run itself; a launcher's are its own."""
