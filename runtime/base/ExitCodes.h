@@ -1,22 +1,21 @@
-//===- ExitCodes.h - How a run ended, for scripts and supervisors ---------===//
+//===- ExitCodes.h - How a run, and what supervises it, ends --------------===//
 #ifndef CLEAVE_RUNTIME_BASE_EXITCODES_H
 #define CLEAVE_RUNTIME_BASE_EXITCODES_H
 
 namespace cleave::runtime {
 
-/// Exit codes of a compiled executable. docs/running.md lists them for users;
-/// a supervisor starts a run again after Failed and RankLost alone.
+/// Exit codes of a trained executable and of `cleave run`, which passes on
+/// those of what it runs. docs/running.md says which of them are worth another
+/// try; a launcher may replace any of them by its own, for a signal by 128 and
+/// its number.
 enum ExitCode : int {
-  ExitDone = 0,
-  ExitFailed = 1, ///< one error was printed
-  ExitUsage = 2,  ///< the command line is wrong; nothing ran
-  /// SIGTERM, SIGINT or SIGUSR1 came: the step was finished and, where --save
-  /// was given, saved. The same command line with --resume goes on.
-  ExitStopped = 3,
-  ExitRankLost = 4, ///< a rank hung or died
-  /// More steps than --skip-budget had a loss or gradient norm that is not a
-  /// number or far above those before; the state is that before them.
-  ExitSkipBudget = 5,
+  ExitDone = 0,      ///< all steps done, and all files written
+  ExitFailure = 1,   ///< an error; its message is on stderr
+  ExitUsage = 2,     ///< wrong usage; the same command fails again
+  ExitStopped = 3,   ///< a signal asked it to stop; saved where --save is
+  ExitHung = 4,      ///< the watchdog found a rank that hangs or has died
+  ExitBadSteps = 5,  ///< more steps were bad than --skip-budget allows
+  ExitGaveUp = 6,    ///< of `cleave run`: restarts that lead nowhere
 };
 
 } // namespace cleave::runtime

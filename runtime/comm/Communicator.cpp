@@ -12,6 +12,24 @@ static Status copy(const void *in, void *out, uint64_t bytes) {
   return {};
 }
 
+/// The axes on which a group's ranks differ, a bit each.
+static uint64_t getAxes(const Mesh &mesh, std::span<const int> ranks) {
+  uint64_t axes = 0;
+  for (size_t axis = 0; axis < mesh.getSizes().size(); ++axis)
+    // Of the last rank all coordinates on the group's axes are the highest.
+    if (mesh.getCoordinate(ranks.front(), int(axis)) !=
+        mesh.getCoordinate(ranks.back(), int(axis)))
+      axes |= uint64_t(1) << axis;
+  return axes;
+}
+
+Communicator::Meeting::Meeting(const Communicator &communicator,
+                               CollectiveKind kind, std::span<const int> ranks)
+    : position(communicator.position) {
+  if (position)
+    position->enterCollective(kind, getAxes(communicator.mesh, ranks));
+}
+
 Status Communicator::getWorldGroup(const Group *&group) {
   if (!world) {
     AxisList axes(mesh.getSizes().size());
@@ -27,6 +45,7 @@ Status Communicator::allReduce(const Group &group, const void *in, void *out,
                                Reduction reduction) {
   if (group.getSize() == 1)
     return copy(in, out, elements * getElementBytes(type));
+  Meeting meeting(*this, CollectiveKind::AllReduce, group.getRanks());
   return doAllReduce(group, in, out, elements, type, reduction);
 }
 
@@ -34,6 +53,7 @@ Status Communicator::allGather(const Group &group, const void *in, void *out,
                                uint64_t outer, uint64_t innerBytes) {
   if (group.getSize() == 1)
     return copy(in, out, outer * innerBytes);
+  Meeting meeting(*this, CollectiveKind::AllGather, group.getRanks());
   return doAllGather(group, in, out, {outer, innerBytes});
 }
 
@@ -43,6 +63,7 @@ Status Communicator::reduceScatter(const Group &group, const void *in,
   Parts input{outer, inner * getElementBytes(type)};
   if (group.getSize() == 1)
     return copy(in, out, input.getBytes());
+  Meeting meeting(*this, CollectiveKind::ReduceScatter, group.getRanks());
   return doReduceScatter(group, in, out, input, type, reduction);
 }
 
@@ -50,12 +71,14 @@ Status Communicator::allToAll(const Group &group, const void *in, void *out,
                               const AllToAllShape &shape) {
   if (group.getSize() == 1)
     return copy(in, out, shape.getInput().getBytes());
+  Meeting meeting(*this, CollectiveKind::AllToAll, group.getRanks());
   return doAllToAll(group, in, out, shape.getInput(), shape.getOutput());
 }
 
 Status Communicator::barrier(const Group &group) {
   if (group.getSize() == 1)
     return {};
+  Meeting meeting(*this, CollectiveKind::Barrier, group.getRanks());
   return doBarrier(group);
 }
 
@@ -64,6 +87,7 @@ Status Communicator::broadcast(void *data, size_t bytes, int root) {
   CLEAVE_RETURN_IF_ERROR(getWorldGroup(everyone));
   if (everyone->getSize() == 1 || bytes == 0)
     return {};
+  Meeting meeting(*this, CollectiveKind::Broadcast, everyone->getRanks());
   return doBroadcast(*everyone, data, bytes, root);
 }
 

@@ -12,6 +12,7 @@
 #define CLEAVE_RUNTIME_COMM_COMMUNICATOR_H
 
 #include "runtime/base/Mesh.h"
+#include "runtime/base/Position.h"
 #include "runtime/base/Status.h"
 #include "runtime/comm/Reduce.h"
 #include <cstddef>
@@ -137,8 +138,30 @@ public:
   /// Whether agree() has failed: all ranks know, none needs to be stopped.
   bool hasAgreedToFail() const { return agreedToFail; }
 
+  /// Where this rank says what it is doing; null for nowhere. It outlives this,
+  /// or is set to null before it ends.
+  void setPosition(RankPosition *newPosition) { position = newPosition; }
+  RankPosition *getPosition() const { return position; }
+
 protected:
   Communicator(Mesh mesh, int rank) : mesh(std::move(mesh)), rank(rank) {}
+
+  /// Says that this rank is in a collective, and at the end of the scope that
+  /// it is no longer.
+  class Meeting {
+  public:
+    Meeting(const Communicator &communicator, CollectiveKind kind,
+            std::span<const int> ranks);
+    ~Meeting() {
+      if (position)
+        position->leaveCollective();
+    }
+    Meeting(const Meeting &) = delete;
+    Meeting &operator=(const Meeting &) = delete;
+
+  private:
+    RankPosition *position;
+  };
 
 private:
   // Groups here have at least two ranks.
@@ -159,6 +182,7 @@ private:
   Mesh mesh;
   int rank;
   const Group *world = nullptr;
+  RankPosition *position = nullptr;
   bool agreedToFail = false;
 };
 

@@ -2,6 +2,7 @@
 #include "runtime/executor/Executor.h"
 #include "runtime/base/Quote.h"
 #include "runtime/cpu/Features.h"
+#include "runtime/program/Print.h"
 #include "runtime/program/Verify.h"
 #include <algorithm>
 #include <cstring>
@@ -116,22 +117,34 @@ Status Executor::runStep(int64_t step) {
 Status Executor::computeGradients(int64_t step, int64_t updates) {
   currentStep = step;
   currentUpdates = updates;
+  pass = 0;
+  if (RankPosition *position = communicator.getPosition())
+    position->beginStep(step);
   return runRange(0, program->update_begin());
 }
 
 Status Executor::applyUpdate() {
-  return runRange(program->update_begin(), steps.size());
+  CLEAVE_RETURN_IF_ERROR(runRange(program->update_begin(), steps.size()));
+  skipUpdate();
+  return {};
+}
+
+void Executor::skipUpdate() {
+  if (RankPosition *position = communicator.getPosition())
+    position->endStep();
 }
 
 Status Executor::runRange(size_t begin, size_t end) {
   microBatch = 0;
   size_t loopBegin = 0;
+  RankPosition *position = communicator.getPosition();
   for (size_t i = begin; i < end; ++i) {
     if (steps[i].opcode == fb::Opcode::LoopBegin) {
       loopBegin = i;
       continue;
     }
     if (steps[i].opcode == fb::Opcode::LoopEnd) {
+      ++pass;
       if (++microBatch < program->micro_batches())
         i = loopBegin;
       else
@@ -140,13 +153,13 @@ Status Executor::runRange(size_t begin, size_t end) {
     }
     if (communicator.isAborted())
       return Status::aborted("another rank failed");
+    if (position)
+      position->setInstruction(pass, uint32_t(i));
     Status status = observer ? executeTimed(steps[i], i) : execute(steps[i]);
     if (status.getCode() == StatusCode::Failed)
-      return Status::error("step " + std::to_string(currentStep) +
-                           ", instruction " + std::to_string(i) + " (" +
-                           fb::EnumNameOpcode(steps[i].opcode) + " " +
-                           quote(toView(steps[i].instruction->name())) +
-                           "): " + status.message());
+      return Status::error("step " + std::to_string(currentStep) + ", " +
+                           describeInstruction(program, i) + ": " +
+                           status.message());
     CLEAVE_RETURN_IF_ERROR(status);
   }
   return {};

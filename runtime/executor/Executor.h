@@ -66,6 +66,8 @@ public:
   /// corrections.
   Status computeGradients(int64_t step, int64_t updates);
   Status applyUpdate();
+  /// Ends a step without its second half.
+  void skipUpdate();
 
   /// Null for none; then instructions are not timed.
   void setObserver(InstructionObserver *newObserver) { observer = newObserver; }
@@ -149,6 +151,9 @@ private:
   uint64_t highWater = 0;
   uint64_t microBatch = 0;
   int64_t currentStep = 0, currentUpdates = 0;
+  /// Times that the loop has ended in this step: unlike the micro-batch it
+  /// never goes back, so that positions have an order.
+  uint32_t pass = 0;
 };
 
 } // namespace cleave::runtime

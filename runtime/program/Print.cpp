@@ -341,3 +341,11 @@ std::string cleave::runtime::printInstruction(const Program &program,
                                               size_t index) {
   return Printer(program).describeInstruction(program.getInstruction(index));
 }
+
+std::string cleave::runtime::describeInstruction(const Program &program,
+                                                 size_t index) {
+  const fb::Instruction &instruction = program.getInstruction(index);
+  return "instruction " + std::to_string(index) + " (" +
+         fb::EnumNameOpcode(instruction.opcode()) + " " +
+         quote(toView(instruction.name())) + ")";
+}

@@ -27,6 +27,9 @@ std::string printProgram(const Program &program,
 ///  hasBias=0`. An operand is offset+bytes, and *stride where it has one.
 std::string printInstruction(const Program &program, size_t index);
 
+/// An instruction as errors name it: `instruction 7 (Gemm "q_proj")`.
+std::string describeInstruction(const Program &program, size_t index);
+
 } // namespace cleave::runtime
 
 #endif // CLEAVE_RUNTIME_PROGRAM_PRINT_H

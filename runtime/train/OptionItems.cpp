@@ -54,7 +54,7 @@ cleave::runtime::describeOptions(const Options &options) {
   const auto &[data, tokens, steps, init, metrics, trace, dumpOutputs, save,
                saveEvery, keep, resume, resumeFrom, exported, skipBudget,
                spikeSigmas, seed, backend, schedule, threads, logEvery,
-               traceSteps, peakGflops] = options;
+               traceSteps, peakGflops, watchdog] = options;
   const auto &[exportFolder, exportFileBytes, overwrite] = exported;
   const auto &[kind, warmupSteps, decaySteps, stableSteps, lr, minLr,
                totalSteps] = schedule;
@@ -79,6 +79,7 @@ cleave::runtime::describeOptions(const Options &options) {
   add("--overwrite", overwrite);
   add("--skip-budget", skipBudget);
   add("--spike-sigmas", spikeSigmas);
+  add("--watchdog", watchdog);
   add("--metrics", metrics);
   add("--trace", trace);
   add("--trace-steps", traceSteps);

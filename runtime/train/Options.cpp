@@ -153,11 +153,17 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
                  "the type that the program's matrix products are of")
       ->check(rate)
       ->type_name("X");
-  app.footer("The learning rate, its minimum and its warm-up and decay steps "
-             "default to what was\ncompiled in. Exit code: 0, 1 on failure, 2 "
-             "on wrong usage, 3 where SIGTERM,\nSIGINT or SIGUSR1 stopped the "
-             "run (after saving), 4 where a rank was lost, 5 where\nmore steps "
-             "were bad than --skip-budget lets be skipped.");
+  app.add_option("--watchdog", result.watchdogSeconds,
+                 "a rank that hangs is found in X seconds, or 3 steps if that "
+                 "is longer, and ends the run; 0: never; default 10")
+      ->check(rate)
+      ->type_name("X");
+  app.footer(
+      "The learning rate, its minimum and its warm-up and decay steps "
+      "default to what was\ncompiled in. Exit code: 0, 1 on failure, 2 "
+      "on wrong usage, 3 where SIGTERM,\nSIGINT or SIGUSR1 stopped the "
+      "run (after saving), 4 where a rank hung or died,\n5 where more steps "
+      "were bad than --skip-budget lets be skipped.");
 
   try {
     app.parse(argc, argv);

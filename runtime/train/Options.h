@@ -5,6 +5,7 @@
 #include "runtime/checkpoint/Export.h"
 #include "runtime/comm/World.h"
 #include "runtime/executor/Schedule.h"
+#include "runtime/watch/Watchdog.h"
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct Options {
   int threads = 0; ///< of a rank; 0: the program's
   int64_t logEvery = 1, traceSteps = 10;
   double peakGflops = 0; ///< of a core; 0: measured
+  double watchdogSeconds = WatchdogOptions().seconds;
 };
 
 /// What to do after reading the command line.

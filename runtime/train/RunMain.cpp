@@ -46,7 +46,7 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
     if (getLauncherRank() == 0 &&
         (std::fputs(message.c_str(), stdout) < 0 || std::fflush(stdout) != 0)) {
       logError(std::string("standard output: ") + std::strerror(errno));
-      return ExitFailed;
+      return ExitFailure;
     }
     return ExitDone;
   case ParseResult::UsageError:
@@ -61,7 +61,7 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
   if (Status status = Program::load(programData, programSize, name, program);
       !status.ok()) {
     logErrorAlone(status.message());
-    return ExitFailed;
+    return ExitFailure;
   }
   TrainOptions settings;
   static_cast<Options &>(settings) = options;
@@ -74,6 +74,10 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
       logError(status.message());
       return 1;
     }
+  WatchdogOptions watch;
+  watch.seconds = options.watchdogSeconds;
+  Watchdog watchdog(program, watch);
+  settings.watchdog = &watchdog;
   WorldOptions world;
   world.backend = options.backend;
   world.threadsPerRank =
@@ -88,11 +92,11 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
   if (status.getCode() == StatusCode::Failed)
     logError(status.message());
   if (!status.ok() && exitCode == ExitDone)
-    exitCode = ExitFailed;
+    exitCode = ExitFailure;
   if (getLauncherRank() == 0 && exitCode == ExitDone &&
       std::fflush(stdout) != 0) {
     logError(std::string("standard output: ") + std::strerror(errno));
-    exitCode = ExitFailed;
+    exitCode = ExitFailure;
   }
   return exitCode;
 }

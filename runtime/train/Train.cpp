@@ -208,6 +208,7 @@ void Run::printHeader() const {
 }
 
 Status Run::prepare(KernelTable kernels) {
+  PhaseScope phase(communicator, Phase::Loading);
   loss = program.findOutput("loss");
   gradNorm = program.findOutput("grad_norm");
   if (!loss || !program->tokens() || !program->targets())
@@ -358,6 +359,7 @@ Status Run::endSave() {
 }
 
 Status Run::waitForSave() {
+  PhaseScope phase(communicator, Phase::Saving);
   while (saver->isBusy()) {
     bool anyBad;
     CLEAVE_RETURN_IF_ERROR(vote(/*isBad=*/false, anyBad));
@@ -397,6 +399,8 @@ Status Run::runStep(int64_t step) {
   if (!skips) {
     CLEAVE_RETURN_IF_ERROR(executor->applyUpdate());
     guard.accept(result.loss, result.gradNorm);
+  } else {
+    executor->skipUpdate();
   }
   result.seconds = getSeconds(start);
 
@@ -457,7 +461,7 @@ Status Run::train() {
       CLEAVE_RETURN_IF_ERROR(beginSave());
   }
   if (isSpent)
-    exitCode = ExitSkipBudget;
+    exitCode = ExitBadSteps;
   // What led to bad steps is not worth being the newest checkpoint.
   if (saver)
     CLEAVE_RETURN_IF_ERROR(isSpent ? waitForSave() : saveLast());
@@ -474,6 +478,7 @@ Status Run::train() {
 }
 
 Status Run::finish() {
+  PhaseScope phase(communicator, Phase::Finishing);
   double seconds = getSeconds(begin);
   int64_t done = int64_t(losses.size());
   // The first step touches the memory; the others say how fast it goes.
@@ -484,8 +489,10 @@ Status Run::finish() {
   bool isWhole = progress.step >= steps;
   if (isWhole)
     CLEAVE_RETURN_IF_ERROR(dump.finish(*executor, losses, gradNorms));
-  if (isWhole && !options.exported.folder.empty())
+  if (isWhole && !options.exported.folder.empty()) {
+    PhaseScope saving(communicator, Phase::Saving);
     CLEAVE_RETURN_IF_ERROR(exportModel(*executor, options.exported));
+  }
   if (!isFirst)
     return {};
   if (losses.empty()) {
@@ -525,6 +532,8 @@ Status cleave::runtime::trainRank(const Program &program, KernelTable kernels,
                                   const TrainOptions &options,
                                   Communicator &communicator,
                                   std::atomic<int> &exitCode) {
+  WatchedRank watched;
+  CLEAVE_RETURN_IF_ERROR(watched.enter(options.watchdog, communicator));
   Run run(program, options, communicator, exitCode);
   CLEAVE_RETURN_IF_ERROR(run.prepare(kernels));
   CLEAVE_RETURN_IF_ERROR(run.train());

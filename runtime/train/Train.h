@@ -12,6 +12,7 @@ namespace cleave::runtime {
 struct TrainOptions : Options {
   /// FLOP/s of all cores that compute, for MFU; 0: not known.
   double totalPeakFlops = 0;
+  Watchdog *watchdog = nullptr; ///< null: none
 };
 
 /// Trains `program` on the rank of `communicator`. Rank 0 prints. Collective.

@@ -88,6 +88,7 @@ llvm::Error linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output);
 void addImportCommand(CLI::App &app, std::function<int()> &run);
 void addCompileCommand(CLI::App &app, std::function<int()> &run);
 void addTrainCommand(CLI::App &app, std::function<int()> &run);
+void addRunCommand(CLI::App &app, std::function<int()> &run);
 void addParityCommand(CLI::App &app, std::function<int()> &run);
 void addExportCommand(CLI::App &app, std::function<int()> &run);
 void addInspectCommand(CLI::App &app, std::function<int()> &run);

@@ -15,6 +15,7 @@ static int runCommand(int argc, char **argv) {
   tool::addImportCommand(app, run);
   tool::addCompileCommand(app, run);
   tool::addTrainCommand(app, run);
+  tool::addRunCommand(app, run);
   tool::addParityCommand(app, run);
   tool::addExportCommand(app, run);
   tool::addInspectCommand(app, run);

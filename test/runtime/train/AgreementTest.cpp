@@ -32,6 +32,7 @@ const Change changes[] = {
     {"--overwrite", [](Options &o) { o.exported.overwrite = true; }},
     {"--skip-budget", [](Options &o) { o.skipBudget = 7; }},
     {"--spike-sigmas", [](Options &o) { o.spikeSigmas = 7; }},
+    {"--watchdog", [](Options &o) { o.watchdogSeconds = 7; }},
     {"--metrics", [](Options &o) { o.metrics = "x"; }},
     {"--trace", [](Options &o) { o.trace = "x"; }},
     {"--trace-steps", [](Options &o) { o.traceSteps = 7; }},

@@ -35,7 +35,7 @@ TEST(Options, ReadsAll) {
                    "--metrics m --trace t --trace-steps 3 --dump-outputs d "
                    "--transport local --lr 1e-3 --min-lr 1e-4 --warmup-steps 0 "
                    "--decay-steps 50 --log-every 5 --peak-gflops 100 "
-                   "--threads 2");
+                   "--threads 2 --watchdog 2.5");
   ASSERT_EQ(p.result, ParseResult::Run) << p.message;
   const Options &o = p.options;
   EXPECT_EQ(o.data, (std::vector<std::string>{"a", "b.idx"}));
@@ -64,12 +64,14 @@ TEST(Options, ReadsAll) {
   EXPECT_EQ(o.logEvery, 5);
   EXPECT_EQ(o.peakGflops, 100);
   EXPECT_EQ(o.threads, 2);
+  EXPECT_EQ(o.watchdogSeconds, 2.5);
 }
 
 TEST(Options, HasDefaults) {
   Parsed p = parse("--tokens t");
   ASSERT_EQ(p.result, ParseResult::Run) << p.message;
   EXPECT_EQ(p.options.steps, 0);
+  EXPECT_EQ(p.options.watchdogSeconds, 10);
   EXPECT_FALSE(p.options.schedule.lr);
   EXPECT_FALSE(p.options.schedule.warmupSteps);
   EXPECT_EQ(p.options.traceSteps, 10);

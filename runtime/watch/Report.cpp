@@ -1,0 +1,160 @@
+//===- Report.cpp ---------------------------------------------------------===//
+#include "runtime/watch/Report.h"
+#include "runtime/program/Print.h"
+#include <cstdio>
+
+using namespace cleave::runtime;
+namespace fb = cleave::program;
+
+/// "rank 2", "ranks 0 and 2", "ranks 0, 1, 2 and 61 more".
+static std::string listRanks(const std::vector<int> &ranks) {
+  constexpr size_t most = 8;
+  size_t shown = ranks.size() <= most ? ranks.size() : most - 1;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < shown; ++i) {
+    if (i > 0)
+      text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  if (shown < ranks.size())
+    text += " and " + std::to_string(ranks.size() - shown) + " more";
+  return text;
+}
+
+static std::string formatSeconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f s", seconds);
+  return text;
+}
+
+static const char *getName(CollectiveKind kind) {
+  switch (kind) {
+  case CollectiveKind::None:
+    break;
+  case CollectiveKind::AllReduce:
+    return "AllReduce";
+  case CollectiveKind::AllGather:
+    return "AllGather";
+  case CollectiveKind::ReduceScatter:
+    return "ReduceScatter";
+  case CollectiveKind::AllToAll:
+    return "AllToAll";
+  case CollectiveKind::Barrier:
+    return "barrier";
+  case CollectiveKind::Broadcast:
+    return "broadcast";
+  case CollectiveKind::MakeGroup:
+    return "making of a group";
+  }
+  return "no collective";
+}
+
+/// "dp x tp of ranks 0, 1, 2 and 3".
+static std::string describeGroup(const Program &program, int rank,
+                                 const PositionRecord &position) {
+  std::string axes;
+  for (size_t i = 0; i < getSize(program->axes()); ++i)
+    if (position.axes >> i & 1)
+      axes += (axes.empty() ? "" : " x ") +
+              std::string(toView(
+                  program->axes()->Get(flatbuffers::uoffset_t(i))->name()));
+  return axes + " of " +
+         listRanks(getMeetingRanks(program.getMesh(), rank, position));
+}
+
+/// What it does outside of instructions.
+static std::string describePhase(const PositionRecord &position) {
+  std::string step = std::to_string(position.step);
+  switch (position.getPhase()) {
+  case Phase::Starting:
+    return "the start";
+  case Phase::Loading:
+    return "loading";
+  case Phase::FirstStep:
+  case Phase::Training:
+    return position.step < 0
+               ? "training, before its first step"
+               : "training, after the instructions of step " + step;
+  case Phase::Saving:
+    return position.step < 0 ? "saving" : "saving, after step " + step;
+  case Phase::Finishing:
+    return "finishing";
+  case Phase::Left:
+    return "no phase: its work has ended";
+  }
+  return "an unknown phase";
+}
+
+std::string cleave::runtime::describePosition(const Program &program, int rank,
+                                              const PositionRecord &position) {
+  uint32_t index = position.getInstruction();
+  bool isInStep = index < program.getInstructionCount();
+  std::string text;
+  if (isInStep) {
+    text = "step " + std::to_string(position.step);
+    if (uint64_t pass = position.getPass();
+        program->micro_batches() > 1 && pass < program->micro_batches())
+      text += ", micro-batch " + std::to_string(pass);
+    text += ", " + describeInstruction(program, index);
+  } else {
+    text = describePhase(position);
+    if (position.isWaiting())
+      text += ", in " + std::string(getName(position.getCollective()));
+  }
+  if (position.isWaiting())
+    text += " over " + describeGroup(program, rank, position);
+  return text;
+}
+
+std::string cleave::runtime::describeVerdict(const Program &program,
+                                             const std::vector<RankView> &views,
+                                             const Verdict &verdict) {
+  int first = verdict.culprits.front();
+  std::string who = listRanks(verdict.culprits);
+  std::string where =
+      describePosition(program, first, views[size_t(first)].position);
+  std::string time = formatSeconds(verdict.seconds);
+  bool isOne = verdict.culprits.size() == 1;
+  // Of several, the first stands for all.
+  std::string at = isOne ? "" : "rank " + std::to_string(first) + " ";
+  std::string text = "watchdog: " + who;
+  switch (verdict.fault) {
+  case Fault::Lost:
+    text += std::string(isOne ? " has" : " have") +
+            " died: the process ended without a word; " + at +
+            "was last seen in " + where;
+    break;
+  case Fault::Silent:
+    text += std::string(isOne ? " has" : " have") + " said nothing for " +
+            time + ": the process is stopped, or its host is gone; " + at +
+            "was last seen in " + where;
+    break;
+  case Fault::Stuck:
+    text += std::string(isOne ? " hangs" : " hang") + " for " + time + " in " +
+            (isOne ? "" : "place, " + at + "in ") + where;
+    break;
+  case Fault::Idle:
+    text += std::string(isOne ? " hangs" : " hang") + " for " + time +
+            " inside of a collective that all have entered: " + where;
+    break;
+  case Fault::Absent:
+    text += std::string(isOne ? " has" : " have") + " not come for " + time +
+            " to a collective; " + at + "is in " + where;
+    break;
+  case Fault::Unfinished:
+    text += std::string(isOne ? " is" : " are") +
+            " all in a collective that "
+            "does not end, for " +
+            time + ": " + where;
+    break;
+  }
+  if (!verdict.waiters.empty()) {
+    int waiter = verdict.nearest;
+    bool isAlone = verdict.waiters.size() == 1;
+    text += "; " + listRanks(verdict.waiters) +
+            (isAlone ? " waits for " : " wait for ") + (isOne ? "it" : "them") +
+            (isAlone ? "" : ", rank " + std::to_string(waiter)) + " in " +
+            describePosition(program, waiter, views[size_t(waiter)].position);
+  }
+  return text;
+}

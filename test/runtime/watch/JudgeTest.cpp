@@ -1,0 +1,250 @@
+//===- JudgeTest.cpp - Who is at fault, and how it is said ----------------===//
+#include "runtime/watch/Judge.h"
+#include "runtime/watch/Report.h"
+#include "runtime/watch/Tracker.h"
+#include "test/runtime/train/ToyProgram.h"
+#include <gtest/gtest.h>
+
+using namespace cleave;
+using namespace cleave::runtime;
+
+namespace {
+
+constexpr WatchLimits limits{10, 600, 0.6};
+constexpr uint64_t overDp = 1, overTp = 2;
+
+/// A rank's position, made as a rank makes it.
+struct Walk {
+  RankPosition position;
+
+  Walk(int64_t step, uint32_t instruction, uint32_t pass = 0) {
+    position.beginStep(0);
+    position.endStep();
+    position.beginStep(step);
+    position.setInstruction(pass, instruction);
+  }
+  Walk &meet(uint64_t axes, CollectiveKind kind = CollectiveKind::AllReduce) {
+    position.enterCollective(kind, axes);
+    return *this;
+  }
+  RankView view(double unchanged, double idle = 0, double silent = 0) const {
+    return {position.read(), unchanged, idle, silent, std::nullopt};
+  }
+};
+
+Walk at(int64_t step, uint32_t instruction, uint32_t pass = 0) {
+  return Walk(step, instruction, pass);
+}
+
+/// Ranks of dp 2 x tp 2: dp's groups are {0, 2}, {1, 3}; tp's {0, 1}, {2, 3}.
+const Mesh mesh({2, 2});
+
+void expectVerdict(const std::vector<RankView> &views, Fault fault,
+                   const std::vector<int> &culprits,
+                   const std::vector<int> &waiters, int nearest) {
+  std::optional<Verdict> verdict = judge(views, mesh, limits);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(int(verdict->fault), int(fault));
+  EXPECT_EQ(verdict->culprits, culprits);
+  EXPECT_EQ(verdict->waiters, waiters);
+  EXPECT_EQ(verdict->nearest, nearest);
+}
+
+TEST(Judge, BlamesWhoDoesNotComeAndNotWhoWaits) {
+  // Rank 2 computes for ever. Rank 0 waits for it; rank 1 for rank 0.
+  std::vector<RankView> views{
+      at(7, 4).meet(overDp).view(9.9), at(7, 5).meet(overTp).view(9.8),
+      at(7, 3).view(10.1), at(7, 5).meet(overTp).view(9.8)};
+  expectVerdict(views, Fault::Stuck, {2}, {0, 3}, 0);
+  // All have stood still for long, the culprit for a little less.
+  for (RankView &view : views)
+    view.unchanged = 30;
+  views[2].unchanged = 9;
+  EXPECT_FALSE(judge(views, mesh, limits));
+}
+
+TEST(Judge, LetsRanksTakeTheirTimeWhereTheyMay) {
+  for (Phase phase : {Phase::Starting, Phase::Loading, Phase::FirstStep,
+                      Phase::Saving, Phase::Finishing}) {
+    RankPosition saving;
+    saving.setPhase(phase);
+    // Of one world: rank 0 does something for itself, the others wait.
+    std::vector<RankView> views(4, at(7, 4).meet(overDp | overTp).view(500));
+    views[0] = {saving.read(), 500, 0, 0, std::nullopt};
+    EXPECT_FALSE(judge(views, mesh, limits)) << int(phase);
+    views[0].unchanged = 600;
+    expectVerdict(views, Fault::Stuck, {0}, {1, 2, 3}, 1);
+    // But its process must say that it is alive.
+    views[0].unchanged = 500;
+    views[0].silent = 10;
+    expectVerdict(views, Fault::Silent, {0}, {1, 2, 3}, 1);
+  }
+}
+
+TEST(Judge, DoesNotBlameARankThatMoves) {
+  std::vector<RankView> views(4, at(7, 4).meet(overDp | overTp).view(1000));
+  views[3] = at(7, 3).view(9.9);
+  EXPECT_FALSE(judge(views, mesh, limits));
+}
+
+TEST(Judge, BlamesTheSilent) {
+  std::vector<RankView> views(4, at(7, 4).meet(overDp).view(9));
+  views[1].silent = views[1].unchanged = 10;
+  expectVerdict(views, Fault::Silent, {1}, {3}, 3);
+  views[3].silent = views[3].unchanged = 11;
+  expectVerdict(views, Fault::Silent, {1, 3}, {}, -1);
+}
+
+TEST(Judge, WaitsForABitBeforeItNamesTheDead) {
+  std::vector<RankView> views(4, at(7, 4).meet(overDp).view(0.1));
+  views[1].lost = 0.5;
+  EXPECT_FALSE(judge(views, mesh, limits));
+  views[1].lost = 0.6;
+  expectVerdict(views, Fault::Lost, {1}, {3}, 3);
+  // A launcher ends all once one has failed: no reason for a second message.
+  views[2].position.setPhase(Phase::Left);
+  EXPECT_FALSE(judge(views, mesh, limits));
+  views[1].lost = 10;
+  expectVerdict(views, Fault::Lost, {1}, {3}, 3);
+}
+
+TEST(Judge, KnowsWhoIsStoppedInsideOfACollective) {
+  std::vector<RankView> views(4, at(7, 4).meet(overDp).view(10));
+  views[3].idle = 10;
+  // Ranks 0 and 2 are through, and wait for 1 and 3.
+  views[0] = views[2] = at(7, 5).meet(overTp).view(10);
+  expectVerdict(views, Fault::Idle, {3}, {1, 2}, 1);
+  // The same where the others could go on without it.
+  views[1] = at(8, 4).meet(overDp).view(10);
+  expectVerdict(views, Fault::Idle, {3}, {1, 2}, 2);
+}
+
+TEST(Judge, BlamesNobodyAloneWhereAllAreThere) {
+  std::vector<RankView> views(4, at(7, 4).meet(overDp).view(10));
+  expectVerdict(views, Fault::Unfinished, {0, 2}, {}, -1);
+  // A transport that sleeps while it waits says nothing.
+  for (RankView &view : views)
+    view.idle = 10;
+  expectVerdict(views, Fault::Unfinished, {0, 2}, {}, -1);
+  // Rank 2 was stopped for a while: it may take its time again.
+  views[2].unchanged = views[0].unchanged = 3;
+  views[1].unchanged = 9;
+  EXPECT_FALSE(judge(views, mesh, limits));
+}
+
+TEST(Judge, FindsTheCollectiveThatARankLeftOut) {
+  // Rank 2 made no AllReduce over dp in instruction 4; it waits for all. The
+  // others wait for rank 2, or for who does.
+  Walk skipper = at(7, PositionRecord::noInstruction);
+  skipper.meet(overDp | overTp, CollectiveKind::Barrier);
+  std::vector<RankView> views{at(7, 4).meet(overDp).view(10),
+                              at(7, 5).meet(overTp).view(10), skipper.view(10),
+                              at(8, 1).meet(overTp).view(10)};
+  expectVerdict(views, Fault::Absent, {2}, {0, 3}, 0);
+}
+
+TEST(Judge, TellsMicroBatchesApart) {
+  // The same instruction, but a pass later: rank 1 is not where rank 0 is.
+  std::vector<RankView> views{
+      at(7, 4, 0).meet(overTp).view(10), at(7, 4, 1).meet(overTp).view(10),
+      at(7, 4, 1).meet(overTp).view(1), at(7, 4, 1).meet(overTp).view(1)};
+  expectVerdict(views, Fault::Absent, {1}, {0}, 0);
+}
+
+TEST(Judge, BlamesWhoHasLeftOnlyIfOthersWaitForIt) {
+  std::vector<RankView> views(4, at(7, 4).meet(overDp).view(10));
+  views[2].position.setPhase(Phase::Left);
+  views[2].position.meeting = 0;
+  expectVerdict(views, Fault::Absent, {2}, {0}, 0);
+  // All have, one after the other.
+  for (RankView &view : views) {
+    view.position.setPhase(Phase::Left);
+    view.position.meeting = 0;
+    view.silent = 1000;
+  }
+  EXPECT_FALSE(judge(views, mesh, limits));
+}
+
+TEST(Report, NamesRankInstructionCollectiveAndGroup) {
+  Program program;
+  ASSERT_TRUE(test::makeToyProgram(2, 2, 2).load(program).ok());
+  std::vector<RankView> views(4, at(7, 5, 1).meet(overTp).view(10));
+  views[2] = at(7, 4, 1).view(12.34);
+  std::optional<Verdict> verdict = judge(views, program.getMesh(), limits);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(describeVerdict(program, views, *verdict),
+            "watchdog: rank 2 hangs for 12.3 s in step 7, micro-batch 1, "
+            "instruction 4 (AllReduce \"test AllReduce\"); rank 3 waits for it "
+            "in step 7, micro-batch 1, instruction 5 (Launch \"test Launch\") "
+            "over tp of ranks 2 and 3");
+  // Of many ranks, the first few.
+  Program wide;
+  ASSERT_TRUE(test::makeToyProgram(8, 16).load(wide).ok());
+  views.assign(128, at(7, 4).meet(overDp | overTp).view(10));
+  verdict = judge(views, wide.getMesh(), limits);
+  ASSERT_TRUE(verdict);
+  std::string text = describeVerdict(wide, views, *verdict);
+  EXPECT_NE(text.find("ranks 0, 1, 2, 3, 4, 5, 6 and 121 more are all in"),
+            std::string::npos)
+      << text;
+}
+
+TEST(Tracker, TakesAPauseForAPause) {
+  Tracker tracker(2, 2, 0);
+  PositionRecord waiting = at(7, 4).meet(overDp).position.read();
+  // Both wait and work; rank 1's process is stopped from 3 to 8.
+  for (double now = 0; now <= 8; now += 0.5) {
+    tracker.hear(0, waiting, uint64_t(now * 10), now);
+    if (now <= 3 || now >= 8)
+      tracker.hear(1, waiting, uint64_t(now * 10), now);
+    if (now == 7.5) {
+      EXPECT_EQ(tracker.getViews(now)[1].silent, 4.5);
+      EXPECT_EQ(tracker.getViews(now)[1].unchanged, 7.5);
+    }
+  }
+  std::vector<RankView> views = tracker.getViews(8);
+  EXPECT_EQ(views[0].unchanged, 8);
+  EXPECT_EQ(views[1].unchanged, 0);
+  EXPECT_EQ(views[1].silent, 0);
+  // Its thread alone is stopped from 9 to 13.
+  for (double now = 8; now <= 13; now += 0.5)
+    tracker.hear(1, waiting, now < 9 || now > 12.5 ? uint64_t(now * 10) : 85,
+                 now);
+  EXPECT_EQ(tracker.getViews(13)[1].unchanged, 0);
+  EXPECT_EQ(tracker.getViews(13)[1].idle, 0);
+  // The watcher itself was.
+  tracker.forgive(20);
+  EXPECT_EQ(tracker.getViews(21)[0].silent, 1);
+  EXPECT_EQ(tracker.getViews(21)[0].unchanged, 1);
+}
+
+TEST(Tracker, IsPatientWithWhoHasNotSpoken) {
+  Tracker tracker(2, 2, 0);
+  EXPECT_EQ(tracker.getViews(100)[1].silent, 0);
+  EXPECT_EQ(tracker.getViews(100)[1].unchanged, 100);
+  EXPECT_EQ(int(tracker.getViews(100)[1].position.getPhase()),
+            int(Phase::Starting));
+}
+
+TEST(Tracker, LearnsTheMedianOfTheSteps) {
+  Tracker tracker(1, 100, 0);
+  double now = 0;
+  auto end = [&](int64_t step, double seconds) {
+    now += seconds;
+    tracker.hear(0, at(step, 0).position.read(), 0, now);
+  };
+  end(0, 50); // loading
+  EXPECT_EQ(tracker.getStepSeconds(), 0);
+  end(1, 40); // the first step
+  EXPECT_EQ(tracker.getStepSeconds(), 0);
+  end(2, 3);
+  EXPECT_EQ(tracker.getStepSeconds(), 3);
+  end(6, 8); // four at once
+  end(7, 30);
+  EXPECT_EQ(tracker.getStepSeconds(), 3);
+  for (int64_t step = 8; step < 40; ++step)
+    end(step, step % 3 == 0 ? 100 : 0.5);
+  EXPECT_EQ(tracker.getStepSeconds(), 0.5);
+}
+
+} // namespace
