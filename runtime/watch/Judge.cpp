@@ -111,7 +111,7 @@ std::optional<Verdict> Judge::judgeMeeting(int rank) const {
     bool isPresent = areTogether(position, view.position);
     (isPresent ? present : absent).push_back(other);
     if (hasLeft(view)) {
-      if (view.unchanged < limits.hung)
+      if (std::max(view.unchanged, view.silent) < limits.hung)
         return std::nullopt;
       continue;
     }

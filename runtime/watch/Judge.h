@@ -15,12 +15,13 @@
 
 namespace cleave::runtime {
 
-/// What is known of a rank. All times are in seconds, until now.
+/// What is known of a rank. All times are in seconds.
 struct RankView {
   PositionRecord position;
-  double unchanged = 0; ///< since its position last changed
-  double idle = 0;      ///< since its thread last used any CPU time
-  double silent = 0;    ///< since its process last said anything
+  /// Since its position last changed, and since its thread last used any CPU
+  /// time; both until its process was last heard.
+  double unchanged = 0, idle = 0;
+  double silent = 0; ///< since its process last said anything
   /// Since its process ended without a word.
   std::optional<double> lost;
 };

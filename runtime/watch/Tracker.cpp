@@ -31,6 +31,13 @@ void Tracker::hear(int rank, const PositionRecord &position, uint64_t busyNs,
   learn(position.step, now);
 }
 
+void Tracker::see(int rank, const PositionRecord &position, double now) {
+  Entry &entry = entries[size_t(rank)];
+  if (position != entry.position)
+    entry.changed = now;
+  entry.position = position;
+}
+
 void Tracker::learn(int64_t step, double now) {
   if (step <= lastStep)
     return;
@@ -53,11 +60,12 @@ void Tracker::forgive(double now) {
 std::vector<RankView> Tracker::getViews(double now) const {
   std::vector<RankView> views;
   for (const Entry &entry : entries) {
-    RankView view{entry.position, now - entry.changed, now - entry.worked, 0,
+    // Of a process that says nothing it is not known that its rank could have
+    // moved. Before it has said anything, it may be starting.
+    double until = entry.wasHeard ? entry.heard : now;
+    RankView view{entry.position, std::max(0.0, until - entry.changed),
+                  std::max(0.0, until - entry.worked), now - until,
                   std::nullopt};
-    // Before it has said anything, a process may be starting.
-    if (entry.wasHeard)
-      view.silent = now - entry.heard;
     if (entry.lost)
       view.lost = now - *entry.lost;
     views.push_back(view);

@@ -20,6 +20,9 @@ public:
   /// `busyNs`: CPU time that the rank's thread has used so far.
   void hear(int rank, const PositionRecord &position, uint64_t busyNs,
             double now);
+  /// Where the rank is, from memory that its process shares; says nothing of
+  /// whether that still runs.
+  void see(int rank, const PositionRecord &position, double now);
   /// The rank's process has ended.
   void lose(int rank, double now) { entries[size_t(rank)].lost = now; }
   /// The watcher itself was stopped: nobody could be heard.

@@ -289,7 +289,10 @@ void Watchdog::Process::hear(const std::vector<LinkEvent> &events) {
     else if (frame.kind == LinkFrame::End)
       endQuietly();
     else
-      tracker->hear(frame.rank, frame.position, frame.busyNs, getNow());
+      tracker->hear(frame.rank,
+                    shared.isOpen() ? shared[frame.rank].read()
+                                    : frame.position,
+                    frame.busyNs, getNow());
   }
 }
 
@@ -305,6 +308,10 @@ void Watchdog::Process::look(double now) {
     if (link && member.isIn)
       link->send(LinkFrame::Report, position, busyNs);
   }
+  // Where there is a link, there is what is shared.
+  if (link && shared.isOpen())
+    for (int rank = 0; rank < program.getWorldSize(); ++rank)
+      tracker->see(rank, shared[rank].read(), now);
   if (now >= nextBeat) {
     heartbeat.beat(lowestStep,
                    options.seconds > 0
@@ -321,10 +328,6 @@ bool Watchdog::Process::isHub() const { return firstRank == 0; }
 
 void Watchdog::Process::judgeAll(double now) {
   std::vector<RankView> views = tracker->getViews(now);
-  // Where there is a link, there is what is shared.
-  if (link && shared.isOpen())
-    for (size_t rank = 0; rank < views.size(); ++rank)
-      views[rank].position = shared[int(rank)].read();
   double limit = accusedAfter * getLimit();
   std::optional<Verdict> verdict =
       judge(views, program.getMesh(),

@@ -199,7 +199,8 @@ TEST(Tracker, TakesAPauseForAPause) {
       tracker.hear(1, waiting, uint64_t(now * 10), now);
     if (now == 7.5) {
       EXPECT_EQ(tracker.getViews(now)[1].silent, 4.5);
-      EXPECT_EQ(tracker.getViews(now)[1].unchanged, 7.5);
+      // It was not seen to stand still for longer than it was heard.
+      EXPECT_EQ(tracker.getViews(now)[1].unchanged, 3);
     }
   }
   std::vector<RankView> views = tracker.getViews(8);
@@ -215,7 +216,27 @@ TEST(Tracker, TakesAPauseForAPause) {
   // The watcher itself was.
   tracker.forgive(20);
   EXPECT_EQ(tracker.getViews(21)[0].silent, 1);
-  EXPECT_EQ(tracker.getViews(21)[0].unchanged, 1);
+  EXPECT_EQ(tracker.getViews(21)[0].unchanged, 0);
+}
+
+TEST(Tracker, DoesNotHoldAPauseAgainstWhoWaitedBefore) {
+  // A rank waits for 5 s, goes on for a moment, and is stopped for 5 s.
+  PositionRecord before = at(7, 4).meet(overDp).position.read(),
+                 after = at(7, 5).position.read();
+  for (bool isShared : {false, true}) {
+    Tracker tracker(1, 2, 0);
+    for (double now = 0; now <= 10; now += 0.5) {
+      if (now <= 5)
+        tracker.hear(0, before, uint64_t(now * 10), now);
+      else if (isShared)
+        tracker.see(0, after, now);
+      EXPECT_LE(tracker.getViews(now)[0].unchanged, 5) << now;
+    }
+    EXPECT_EQ(tracker.getViews(10)[0].unchanged, isShared ? 0 : 5);
+    EXPECT_EQ(tracker.getViews(10)[0].silent, 5);
+    tracker.hear(0, after, 60, 10);
+    EXPECT_EQ(tracker.getViews(10)[0].unchanged, 0);
+  }
 }
 
 TEST(Tracker, IsPatientWithWhoHasNotSpoken) {
