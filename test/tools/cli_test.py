@@ -6,10 +6,11 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 import unittest
 
-from support import LLAMA, SHAPE, TOOLS, ToolTest
+from support import DATA, LLAMA, SHAPE, TOOLS, ToolTest
 
 COMMANDS = ["import", "compile", "train", "parity", "inspect", "ledger", "size",
             "plan", "estimate", "explain", "calibrate"]
@@ -246,6 +247,35 @@ class CommandLineTest(ToolTest):
         text = self.compile("two", "--dp", "2", "--micro-batch", "1")
         self.assertIn(": 2 ranks ", text)
         self.assertIn(", 2 micro-batches, ", text)
+
+
+class SummaryTest(ToolTest):
+    """tools/scripts/summarize_run.py on the metrics of a run."""
+    SCRIPT = os.path.join(DATA, "..", "..", "tools", "scripts",
+                          "summarize_run.py")
+    STEP = {"seconds": 0.5, "collective_seconds": 0.1, "rank_losses": [1, 2],
+            "tokens_per_s": 128.0, "mfu": 0.1, "phases": {"forward": 0.5},
+            "high_water_bytes": 4096, "arena_bytes": 4096}
+
+    def summarize(self, losses, *flags):
+        self.write("m.jsonl", "".join(
+            json.dumps(dict(self.STEP, step=step, loss=loss)) + "\n"
+            for step, loss in enumerate(losses)))
+        return self.start(sys.executable, self.SCRIPT, "m.jsonl", *flags)
+
+    def test_a_run_that_learns(self):
+        done = self.summarize([3.0, 2.0], "--require-falling")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("3.0000 at first, 2.0000 at last", done.stdout)
+
+    def test_a_run_whose_loss_is_not_a_number(self):
+        for loss in [None, float("nan"), float("inf")]:
+            for losses, step in [([3.0, loss, loss], 1), ([loss, 3.0], 0)]:
+                done = self.summarize(losses)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(
+                    done.stderr,
+                    f"m.jsonl: the loss is not a number at step {step}\n")
 
 
 class TrainTest(ToolTest):
