@@ -313,7 +313,8 @@ class TrainTest(ToolTest):
                 [os.path.join(TOOLS, "cleave"), "train", LLAMA, *SHAPE, "-q",
                  "--", "--data", "text", "--steps", "1000000", "--metrics",
                  "m.jsonl", "--log-every", "0"], cwd=self.folder,
-                start_new_session=True, stderr=subprocess.PIPE)
+                start_new_session=True, stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE)
             deadline = time.time() + 60
             while time.time() < deadline and not (
                     os.path.exists(self.path("m.jsonl"))
