@@ -268,7 +268,8 @@ class SchemaTest(ToolTest):
         self.assertGreater(refused, 20)
 
     def test_what_calibrate_writes(self):
-        self.run_tool("cleave", "calibrate", "-q", "-o", "local.json")
+        self.run_tool("cleave", "calibrate", "-q", "-o", "local.json",
+                      timeout=540)
         written = json.loads(self.read("local.json"))
         self.check(get_schema("cluster"), written, "calibrate")
         for dtype in "f32", "bf16":
