@@ -18,8 +18,8 @@ TEST(HelpFormatterTest, EachKindOfLineGoesOnWhereItShould) {
   // Prose at the left, the usage further to the right.
   EXPECT_EQ(wrapHelp("one two three four five\n", 8, 20),
             "one two three four\nfive\n");
-  EXPECT_EQ(wrapHelp("Usage: a [OPTIONS] model ...\n", 8, 20),
-            "Usage: a [OPTIONS]\n    model ...\n");
+  EXPECT_EQ(wrapHelp("Usage: a [OPTIONS] model ...\n", 8, 24),
+            "Usage: a [OPTIONS] model\n    ...\n");
   // A description beside its name, and below it.
   EXPECT_EQ(wrapHelp("  --a N   one two three four five\n", 10, 30),
             "  --a N   one two three four\n          five\n");
