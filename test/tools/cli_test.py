@@ -12,8 +12,8 @@ import unittest
 
 from support import DATA, LLAMA, SHAPE, TOOLS, ToolTest
 
-COMMANDS = ["import", "compile", "train", "parity", "inspect", "ledger", "size",
-            "plan", "estimate", "explain", "calibrate"]
+COMMANDS = ["import", "compile", "train", "export", "parity", "inspect",
+            "ledger", "size", "plan", "estimate", "explain", "calibrate"]
 PASS_TOOLS = ["cleave-opt", "cleave-translate", "cleave-lsp-server"]
 VERSION = r"0\.1 \(commit ([0-9a-f]{7,}(-dirty)?|unknown), LLVM \d+\.\d+\.\d+\)\n"
 PLANNED = ["plan", LLAMA, "--cluster", "h100-sxm:8", *SHAPE]
