@@ -233,12 +233,13 @@ makePreset(llvm::StringRef text, llvm::StringRef name, llvm::StringRef count) {
   llvm::Expected<llvm::StringRef> file =
       getBuiltinText("machines", name, "cluster");
   if (!file)
-    return llvm::createStringError(llvm::toString(file.takeError()) +
+    return llvm::createStringError("--cluster " + text + ": " +
+                                   llvm::toString(file.takeError()) +
                                    ", local, or the path of a cluster.json");
   int64_t devices = 0;
   if (count.getAsInteger(10, devices) || devices < 1 || devices > maxDevices)
     return llvm::createStringError(
-        llvm::formatv("cluster \"{0}\": expects NAME:COUNT with a count from 1 "
+        llvm::formatv("--cluster {0}: expects NAME:COUNT with a count from 1 "
                       "to {1}",
                       text, maxDevices));
   JsonReader reader(name);

@@ -1,6 +1,7 @@
 //===- Print.cpp - Priced layouts as a table or JSON ----------------------===//
 #include "cleave/Search/Print.h"
 #include "cleave/Search/Format.h"
+#include "runtime/base/Version.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -84,6 +85,7 @@ json::Object cleave::toJSON(const PlanContext &context,
                             const SearchResult &result, bool withSeconds) {
   json::Object root = toJSON(context, result.best.front());
   root["version"] = 1;
+  root["cleave"] = getVersion();
   root["model"] = context.model.name;
   root["device"] = context.machine.device.name;
   root["device_type"] = context.machine.device.cores > 0 ? "cpu" : "gpu";

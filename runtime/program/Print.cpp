@@ -8,14 +8,7 @@
 using namespace cleave::runtime;
 namespace fb = cleave::program;
 
-namespace {
-
-/// Names of an opcode's ints and floats, as in README.md; "type..." are DType.
-struct Fields {
-  std::vector<const char *> ints, floats;
-};
-
-Fields getFields(fb::Opcode opcode) {
+InstructionFields cleave::runtime::getInstructionFields(fb::Opcode opcode) {
   switch (opcode) {
   case fb::Opcode::Gemm:
     return {{"m", "n", "k", "transA", "transB", "typeA", "typeB", "typeC",
@@ -53,7 +46,7 @@ Fields getFields(fb::Opcode opcode) {
   return {};
 }
 
-const char *getName(fb::DType type) {
+static const char *getName(fb::DType type) {
   switch (type) {
   case fb::DType::F32:
     return "f32";
@@ -65,7 +58,7 @@ const char *getName(fb::DType type) {
   return "?";
 }
 
-std::string describeInt(const char *name, int64_t value) {
+std::string cleave::runtime::describeInt(const char *name, int64_t value) {
   std::string_view field = name;
   if (field.starts_with("type"))
     return getName(fb::DType(value));
@@ -77,6 +70,8 @@ std::string describeInt(const char *name, int64_t value) {
     return kinds[value];
   return std::to_string(value);
 }
+
+namespace {
 
 std::string formatNumber(double value) {
   char text[32];
@@ -287,7 +282,7 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
   }
   if (separator != " (")
     line += ")";
-  Fields fields = getFields(instruction.opcode());
+  InstructionFields fields = getInstructionFields(instruction.opcode());
   separator = " ";
   auto ints = toSpan(instruction.ints());
   for (size_t i = 0; i < ints.size(); ++i) {

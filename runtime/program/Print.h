@@ -9,10 +9,10 @@ namespace cleave::runtime {
 
 /// Which parts to print, in this order; all but the plan's file by default.
 struct PrintOptions {
-  bool summary = true;      ///< mesh, batch, arena, FLOPs
-  bool plan = false;        ///< plan.json, verbatim
-  bool memory = true;       ///< categories at the peak
-  bool states = true;       ///< states and outputs: shape, placement, bytes
+  bool summary = true; ///< mesh, batch, arena, FLOPs
+  bool plan = false;   ///< plan.json, verbatim
+  bool memory = true;  ///< categories at the peak
+  bool states = true;  ///< states and outputs: shape, placement, bytes
   bool kernels = true;
   bool instructions = true; ///< one line each
 };
@@ -20,6 +20,16 @@ struct PrintOptions {
 /// Lines of plain text. Unprintable characters in names are escaped.
 std::string printProgram(const Program &program,
                          const PrintOptions &options = {});
+
+/// Names of an opcode's ints and floats, as in README.md. Those of `type...`
+/// are program::DType.
+struct InstructionFields {
+  std::vector<const char *> ints, floats;
+};
+InstructionFields getInstructionFields(program::Opcode opcode);
+
+/// An int as a person writes it: `f32`, `sum`, `cosine`, 12.
+std::string describeInt(const char *field, int64_t value);
 
 /// One instruction, without its number, e.g.
 /// `forward Gemm "q_proj" (0+256*256, 512+256, 768+256, 1024+64) m=8, n=8,

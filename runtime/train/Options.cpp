@@ -1,5 +1,7 @@
 //===- Options.cpp --------------------------------------------------------===//
 #include "runtime/train/Options.h"
+#include "runtime/base/Version.h"
+#include "runtime/train/HelpFormatter.h"
 #include <CLI/CLI.hpp>
 #include <cmath>
 
@@ -18,7 +20,10 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
                                           Options &options,
                                           std::string &message) {
   CLI::App app("Trains the model that this executable was compiled for.");
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(34);
+  app.set_version_flag("--version", std::string("cleave ") + getVersion(),
+                       "print the version of what compiled this, and exit");
   Options result;
   const int64_t most = int64_t(1) << 53;
   CLI::Range atLeastOne(int64_t(1), most, "INT of at least 1");
@@ -169,6 +174,9 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &) {
     message = app.help();
+    return ParseResult::Help;
+  } catch (const CLI::CallForVersion &version) {
+    message = std::string(version.what()) + "\n";
     return ParseResult::Help;
   } catch (const CLI::ParseError &error) {
     message = error.what();

@@ -13,6 +13,7 @@ import sys
 # `llvm` stands for LLVM's headers, `mlir` for MLIR's.
 JOINT = (
     "runtime/abi/",
+    "runtime/base/Version.h",
     "runtime/program/program_generated.h",
     "runtime/program/Envelope.h",
 )

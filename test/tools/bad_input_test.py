@@ -88,7 +88,8 @@ class BadInputTest(ToolTest):
         for flag in ["--warmup-steps", "--decay-steps", "--stable-steps"]:
             self.compile_fails([f'{flag}: "-1"', "0..2147483647"], flag, "-1",
                                code=2)
-        self.compile_fails(["--stable-steps 3", "wsd"], "--stable-steps", "3")
+        self.compile_fails(["--stable-steps 3", "wsd"], "--stable-steps", "3",
+                           code=2)
         self.compile_fails(["--seq-len is required"], shape=SHAPE[2:], code=2)
         self.compile_fails(["--global-batch is required"], shape=SHAPE[:2],
                            code=2)
@@ -100,7 +101,7 @@ class BadInputTest(ToolTest):
 
     def test_names_on_the_command_line(self):
         for flag, value, legal in [
-                ("--schedule", "step", "{constant,cosine,linear,wsd}"),
+                ("--lr-schedule", "step", "{constant,cosine,linear,wsd}"),
                 ("--dtype", "f16", "{f32,bf16}"),
                 ("--dump-after-stage", "emit", "{grad,place,partition,")]:
             self.compile_fails([flag, value, legal], flag, value, code=2)
@@ -112,22 +113,25 @@ class BadInputTest(ToolTest):
         for command in ["import", "compile", "train", "parity", "inspect"]:
             self.expect_error([f"see cleave {command} --help"], "cleave",
                               command, code=2)
-        self.expect_error("arguments is required", "cleave", "train", LLAMA,
-                          *SHAPE, code=2)
+        self.expect_error("expects --data and --steps after --", "cleave",
+                          "train", LLAMA, *SHAPE, code=2)
 
     def test_layouts_that_do_not_divide(self):
+        def fails(parts, *flags, **options):
+            self.compile_fails(parts, *flags, code=2, **options)
+
         gqa = os.path.join(GOLDEN, "llama3-gqa-tied")
-        self.compile_fails(["attention heads (8)", "3 ways",
-                            "legal degrees are 1, 2, 4, 8"], "--tp", "3")
-        self.compile_fails(["key-value heads (2)", "4 ways",
-                            "legal degrees are 1, 2"], "--tp", "4", model=gqa)
-        self.compile_fails(["sequence length (15)", "legal degrees are 1, 3, 5"],
-                           "--tp", "2", "--sequence-parallel",
-                           shape=["--seq-len", "15", "--global-batch", "4"])
-        self.compile_fails(["global batch 4", "dp 3",
-                            "legal degrees are 1, 2, 4"], "--dp", "3")
-        self.compile_fails(["global batch 4", "micro-batch 3 x dp 1 = 3"],
-                           "--micro-batch", "3")
+        fails(["--tp 3: attention heads (8)", "3 ways",
+               "legal degrees are 1, 2, 4, 8"], "--tp", "3")
+        fails(["--tp 4: key-value heads (2)", "4 ways",
+               "legal degrees are 1, 2"], "--tp", "4", model=gqa)
+        fails(["--tp 2: sequence length (15)", "legal degrees are 1, 3, 5"],
+              "--tp", "2", "--sequence-parallel",
+              shape=["--seq-len", "15", "--global-batch", "4"])
+        fails(["--dp 3: global batch 4", "legal degrees are 1, 2, 4"], "--dp",
+              "3")
+        fails(["--micro-batch 3: global batch 4", "micro-batch 3 x dp 1 = 3"],
+              "--micro-batch", "3")
 
     def test_plans(self):
         def fails(parts, plan, *flags, model=LLAMA, code=1):
@@ -186,16 +190,17 @@ class BadInputTest(ToolTest):
               changed(micro_batches=3))
         fails(["plan.json: samples of a micro-batch (1)", "2 ways"],
               changed(micro_batches=4))
-        fails(["--micro-batch 2", "make it 1"], PLAN, "--micro-batch", "2")
+        fails(["--micro-batch 2: the plan's 2 micro-batches of 2 ranks make it "
+               "1"], PLAN, "--micro-batch", "2", code=2)
         fails(["--dp excludes --plan"], PLAN, "--dp", "2", code=2)
         self.compile_fails(["none: No such file"], "--plan", "none")
         self.compile_fails([".: not a regular file"], "--plan", ".")
 
     def test_clusters(self):
-        def fails(parts, content):
+        def fails(parts, content, code=1):
             self.write("cluster.json", content)
             self.compile_fails(["cluster.json"] + parts, "--dp", "4",
-                               "--cluster", "cluster.json")
+                               "--cluster", "cluster.json", code=code)
 
         for content in ["", "{", "hello"]:
             fails(["not valid JSON"], content)
@@ -216,14 +221,16 @@ class BadInputTest(ToolTest):
         fails(['"device": expects an object or one of a100-40', "got \"h1\""],
               dict(CLUSTER, device="h1"))
         fails(["cluster.json: h100-sxm is no CPU", "local:N"],
-              {"version": 1, "device": "h100-sxm", "nodes": 4})
+              {"version": 1, "device": "h100-sxm", "nodes": 4}, code=2)
         self.compile_fails(["--cluster h100-sxm:4: h100-sxm is no CPU"],
-                           "--dp", "4", "--cluster", "h100-sxm:4")
-        fails(["4 ranks", "has 2"], dict(CLUSTER, nodes=1))
+                           "--dp", "4", "--cluster", "h100-sxm:4", code=2)
+        for wrong in ["h100-sxm", "h100-sxm:0", "h100-sxm:x", "z9:4"]:
+            self.compile_fails([f"--cluster {wrong}: "], "--cluster", wrong,
+                               code=2)
         self.compile_fails(["--cluster local:0", "between 1 and 1024"],
-                           "--cluster", "local:0")
-        self.compile_fails(["4 ranks", "--cluster local:2 has 2"], "--dp", "4",
-                           "--cluster", "local:2")
+                           "--cluster", "local:0", code=2)
+        self.compile_fails(["--cluster local:2 has 2 ranks", "4 ranks"], "--dp",
+                           "4", "--cluster", "local:2", code=2)
         self.compile_fails(["none: No such file"], "--cluster", "none")
 
 

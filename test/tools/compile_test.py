@@ -49,7 +49,7 @@ class CompileTest(ToolTest):
     def test_a_recipe_is_the_same_as_its_flags(self):
         recipe = {"version": 1, "seq_len": 16, "global_batch": 4,
                   "dtype": "bf16", "lr": 1e-3, "min_lr": 1e-4,
-                  "schedule": "wsd", "warmup_steps": 2, "stable_steps": 5,
+                  "lr_schedule": "wsd", "warmup_steps": 2, "stable_steps": 5,
                   "decay_steps": 9, "beta1": 0.8, "beta2": 0.9, "eps": 1e-6,
                   "weight_decay": 0.2, "clip": 0.5}
         flags = {f"--{key.replace('_', '-')}": str(value)
@@ -60,12 +60,12 @@ class CompileTest(ToolTest):
         self.assertEqual(self.read("file"), self.read("flags"))
         # Each key has an effect, and a flag goes before it, on either side.
         others = {"--seq-len": "8", "--global-batch": "8", "--dtype": "f32",
-                  "--schedule": "cosine", "--stable-steps": "0"}
+                  "--lr-schedule": "cosine", "--stable-steps": "0"}
         for flag, value in flags.items():
             other = [flag, others.get(flag, str(float(value) / 2)
                                       if "steps" not in flag and flag not in
                                       others else "3")]
-            if flag == "--schedule":  # only wsd has stable steps
+            if flag == "--lr-schedule":  # only wsd has stable steps
                 other += ["--stable-steps", "0"]
             self.compile("after", "--recipe", "recipe.json", *other, shape=[])
             self.compile("before", *other, "--recipe", "recipe.json", shape=[])

@@ -71,7 +71,7 @@ class ImportTest(ToolTest):
 
     def test_names_an_unsupported_vocabulary(self):
         self.expect_error(["--pad-vocab 330", "331"], "cleave", "import", LLAMA,
-                          "--pad-vocab", "330")
+                          "--pad-vocab", "330", code=2)
 
 
 if __name__ == "__main__":

@@ -136,7 +136,8 @@ class SchemaTest(ToolTest):
     def test_fields_of_a_layout_are_those_of_estimate(self):
         layout = load(ROOT, "docs", "schemas",
                       "plan.schema.json")["$defs"]["layout"]["properties"]
-        help_text = self.run_tool("cleave", "estimate", "--help")
+        help_text = self.run_tool("cleave", "estimate", "--help",
+                                  env=dict(os.environ, COLUMNS="1000"))
         fields = re.findall(r"--(\S+) TEXT +(.*)",
                             help_text[help_text.index("\nLayout"):])
         self.assertEqual({name.replace("-", "_") for name, _ in fields}
@@ -207,21 +208,32 @@ class SchemaTest(ToolTest):
         for value in [*get_block("recipe.json"), load(TINY, "recipe.json")]:
             self.check(validator, value, "recipe.json")
             self.check_agreement(validator, value, "recipe.json", command, [])
-        whole = get_block("recipe.json")[0]
-        keys = set(whole)
-        self.assertEqual(keys, set(load(ROOT, "docs", "schemas",
-                                        "recipe.schema.json")["properties"]))
-        for key in keys:
-            verdicts = set()
-            for bad in [-1, 0, 0.5, 1, 2.0, 1e12, "f32", "fp8", "wsd", "on",
-                        True, [], {}]:
-                mutant = dict(whole, **{key: bad})
-                says = validator.is_valid(mutant)
-                self.write("recipe.json", mutant)
-                self.assertEqual(self.accepts(command, "recipe.json"), says,
-                                 f"{key}: {bad}: the schema says {says}")
-                verdicts.add(says)
-            self.assertEqual(verdicts, {True, False}, key)
+        # Every key is in an example, and every value has the same verdict.
+        blocks = get_block("recipe.json")
+        self.assertEqual(set().union(*blocks),
+                         set(load(ROOT, "docs", "schemas",
+                                  "recipe.schema.json")["properties"]))
+        values = [-1, 0, 0.5, 1, 2.0, 1e12, "f32", "fp8", "wsd", "on", "auto",
+                  "none", "even", "gpipe", "ring", "tp-pp-cp-dp", "norms+up",
+                  "", True, False, [], ["a"], ["a", 1], {}]
+        for i, (key, whole) in enumerate({key: block for block in blocks
+                                          for key in block}.items()):
+            says = [(value, validator.is_valid(dict(whole, **{key: value})))
+                    for value in values]
+            legal = [pair for pair in says if pair[1]]
+            # Of the many illegal values each key gets others.
+            illegal = [pair for pair in says if not pair[1]][i % 3::3]
+            self.assertTrue(legal and illegal, key)
+            for value, verdict in legal + illegal:
+                self.write("recipe.json", dict(whole, **{key: value}))
+                self.assertEqual(self.accepts(command, "recipe.json"), verdict,
+                                 f"{key}: {value}: the schema says {verdict}")
+        # A plan is a whole layout.
+        for key, block in [("tp", 0), ("sequence_parallel", 0), ("order", 2)]:
+            both = dict(blocks[1], **{key: blocks[block][key]})
+            self.write("recipe.json", both)
+            self.assertFalse(validator.is_valid(both))
+            self.assertFalse(self.accepts(command, "recipe.json"))
 
     def test_what_the_tools_write(self):
         plan = get_schema("plan")
@@ -238,7 +250,8 @@ class SchemaTest(ToolTest):
             written = json.loads(self.read("plan.json"))
             self.check(plan, written, str(flags))
             for what, mutant in get_mutants(written):
-                if not re.match(r"no .*'(top|pin|forbid|memory_limit)'", what):
+                if not re.match(
+                        r"no .*'(cleave|top|pin|forbid|memory_limit)'", what):
                     self.assertFalse(plan.is_valid(mutant), what)
         # What explain needs of a plan, the schema asks for.
         self.run_tool("cleave", "plan", TINY, *SHAPE, "--cluster", "h100-sxm:8",
@@ -255,7 +268,8 @@ class SchemaTest(ToolTest):
         self.assertGreater(refused, 20)
 
     def test_what_calibrate_writes(self):
-        self.run_tool("cleave", "calibrate", "-q", "-o", "local.json")
+        self.run_tool("cleave", "calibrate", "-q", "-o", "local.json",
+                      timeout=540)
         written = json.loads(self.read("local.json"))
         self.check(get_schema("cluster"), written, "calibrate")
         for dtype in "f32", "bf16":

@@ -66,9 +66,9 @@ class ToolTest(unittest.TestCase):
         if not command[0].startswith((".", "/")):
             command = (os.path.join(TOOLS, command[0]), *command[1:])
         options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
-                   "stderr": subprocess.PIPE, **options}
-        return subprocess.run(command, cwd=self.folder, timeout=120,
-                              encoding="utf-8", errors="replace", **options)
+                   "stderr": subprocess.PIPE, "timeout": 120, **options}
+        return subprocess.run(command, cwd=self.folder, encoding="utf-8",
+                              errors="replace", **options)
 
     def run_tool(self, *command, **options):
         """Its output; it must succeed, and say nothing of errors."""

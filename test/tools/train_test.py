@@ -265,7 +265,7 @@ class TrainTest(ToolTest):
 
     def test_metrics(self):
         self.compile("train", "--dp", "2", "--lr", "0.002", "--min-lr",
-                     "0.0005", "--warmup-steps", "2", "--schedule", "linear",
+                     "0.0005", "--warmup-steps", "2", "--lr-schedule", "linear",
                      shape=["--seq-len", "48", "--global-batch", "4"])
         self.run_tool("./train", *batches(LLAMA), "--init", LLAMA, "--steps",
                       "5", "--metrics", "out.jsonl")

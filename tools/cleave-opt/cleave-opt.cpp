@@ -2,8 +2,17 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "mlir/Transforms/Passes.h"
 #include "passes/Pipelines/Pipelines.h"
+#include "runtime/base/StandardStreams.h"
+#include "runtime/base/Version.h"
+#include "llvm/Support/CommandLine.h"
+
+static void printVersion(llvm::raw_ostream &os) {
+  os << "cleave-opt " << cleave::getVersion() << '\n';
+}
 
 int main(int argc, char **argv) {
+  cleave::runtime::openStandardStreams();
+  llvm::cl::SetVersionPrinter(printVersion);
   mlir::DialectRegistry registry;
   cleave::registerAllDialects(registry);
   mlir::registerTransformsPasses();

@@ -6,6 +6,8 @@
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "passes/Emit/EmitObject.h"
 #include "passes/Emit/EmitPtx.h"
+#include "runtime/base/StandardStreams.h"
+#include "runtime/base/Version.h"
 #include "llvm/Support/CommandLine.h"
 
 using namespace mlir;
@@ -27,7 +29,13 @@ static ModuleOp getModule(Operation *op) {
   return module;
 }
 
+static void printVersion(llvm::raw_ostream &os) {
+  os << "cleave-translate " << cleave::getVersion() << '\n';
+}
+
 int main(int argc, char **argv) {
+  runtime::openStandardStreams();
+  llvm::cl::SetVersionPrinter(printVersion);
   TranslateFromMLIRRegistration toObject(
       "kernels-to-object", "exec.kernel ops to an x86-64 ELF object",
       [](Operation *op, raw_ostream &output) -> LogicalResult {

@@ -2,6 +2,7 @@
 #include "CommandLine.h"
 #include "cleave/Json/Json.h"
 #include "cleave/Search/ReadPlan.h"
+#include "cleave/Search/Search.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -10,9 +11,33 @@
 
 using namespace cleave;
 
-int tool::fail(const llvm::Twine &message) {
+/// Exit codes of every command; what is run keeps its own.
+static constexpr int failureCode = 1, usageCode = 2;
+
+int tool::failUsage(const llvm::Twine &message) {
   llvm::errs() << "cleave: error: " << message << "\n";
-  return 1;
+  return usageCode;
+}
+
+int tool::fail(const llvm::Twine &message) {
+  int code = failUsage(message);
+  return llvm::StringRef(message.str()).starts_with("-") ? code : failureCode;
+}
+
+int tool::flushOutput(int code) {
+  llvm::outs().flush();
+  if (!llvm::outs().has_error())
+    return code;
+  std::string reason = llvm::outs().error().message();
+  llvm::outs().clear_error();
+  return fail("standard output: " + reason);
+}
+
+std::string tool::count(int64_t number, llvm::StringRef noun) {
+  llvm::StringRef ending = number == 1               ? ""
+                           : noun.ends_with("batch") ? "es"
+                                                     : "s";
+  return llvm::formatv("{0} {1}{2}", number, noun, ending);
 }
 
 int tool::fail(llvm::Error error) {
@@ -45,6 +70,23 @@ const tool::NumberRule tool::positiveRule{
 const std::vector<std::string> tool::dtypeNames{"f32", "bf16", "fp8", "fp4"},
     tool::scheduleNames{"constant", "cosine", "linear", "wsd"};
 
+std::string tool::makeFlag(llvm::StringRef key) {
+  std::string flag = "--" + key.str();
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+std::string tool::getLayoutKey(llvm::StringRef field) {
+  if (field == "sp")
+    return "sequence_parallel";
+  // A learning rate has one too.
+  if (field == "schedule")
+    return "pipeline_schedule";
+  std::string key = field.str();
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
 CLI::Validator tool::makeCheck(const NumberRule &rule) {
   auto allows = [&rule](llvm::StringRef text) {
     int64_t whole;
@@ -69,6 +111,55 @@ CLI::Validator tool::makePositiveNumberCheck() {
   return makeCheck(positiveNumberRule);
 }
 
+/// What the fields of a layout are of that no program does yet.
+static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral>
+    plannedFields[] = {
+        {"cp", "context parallelism"},
+        {"cp-kind", "context parallelism"},
+        {"pp", "pipelines"},
+        {"virtual-stages", "pipelines"},
+        {"schedule", "pipelines"},
+        {"first-blocks", "pipelines"},
+        {"last-blocks", "pipelines"},
+        {"ep", "expert parallelism"},
+        {"expert-tp", "expert parallelism"},
+        {"shard-group", "ZeRO in groups of ranks"},
+        {"recompute", "recomputation"},
+        {"recompute-modules", "recomputation"},
+        {"recompute-blocks", "recomputation"},
+        {"order", "other orders of the axes"},
+};
+
+/// A flag that the help does not have, which says what is legal. CLI11 does
+/// not name such a flag in errors, so `check` gives the whole error.
+static void addHiddenFlag(CLI::App &app, const std::string &flag,
+                          std::function<std::string(llvm::StringRef)> check) {
+  auto refuse = [=](const std::string &text) -> std::string {
+    if (std::string wrong = check(text); !wrong.empty())
+      throw CLI::ParseError(flag + ": " + wrong,
+                            CLI::ExitCodes::ValidationError);
+    return "";
+  };
+  app.add_option(flag)->check(CLI::Validator(refuse, ""))->group("");
+}
+
+void tool::addPlannedFlags(CLI::App &app) {
+  for (auto [field, what] : plannedFields)
+    addHiddenFlag(
+        app, makeFlag(getLayoutKey(field)),
+        [field = field, what = what](llvm::StringRef text) -> std::string {
+          TrainLayout none, layout;
+          if (!setField(layout, field, text))
+            return llvm::formatv("\"{0}\" is not {1}", text,
+                                 getLegalValues(field));
+          if (getField(layout, field) == getField(none, field))
+            return "";
+          return llvm::formatv("programs have no {0} yet: expects {1}, got "
+                               "\"{2}\"; cleave estimate prices it",
+                               what, getFieldText(none, field), text);
+        });
+}
+
 void tool::LayoutFlags::add(CLI::App &app) {
   auto *dp = app.add_option("--dp", layout.dp, "data-parallel degree")
                  ->check(makePositiveCheck());
@@ -82,6 +173,11 @@ void tool::LayoutFlags::add(CLI::App &app) {
   auto *sp = app.add_flag("--sequence-parallel", layout.sequenceParallel,
                           "split activations outside of attention and MLP "
                           "along the sequence over tp");
+  // What pins and plans call it.
+  addHiddenFlag(app, "--sp", [](llvm::StringRef) {
+    return "of a program it is --sequence-parallel";
+  });
+  addPlannedFlags(app);
   app.add_option("--plan", planPath,
                  "plan.json, in place of the flags above; by hand, or of "
                  "cleave plan --runnable -o")
@@ -90,14 +186,17 @@ void tool::LayoutFlags::add(CLI::App &app) {
       ->excludes(zero)
       ->excludes(sp);
   app.add_option("--micro-batch", microBatch,
-                 "samples of one rank in one micro-batch (default: all of its "
-                 "share of the global batch)")
+                 "samples of one rank in one micro-batch (default: the most "
+                 "that leaves as many micro-batches as pipeline stages, so all "
+                 "of the rank's share of the global batch)")
       ->check(makePositiveCheck());
   app.add_option("--cluster", cluster,
                  "local (as many ranks as the layout needs), local:N, or a "
                  "cluster.json of CPUs")
       ->capture_default_str();
-  app.add_option("--dtype", dtype, "compute type; state is f32")
+  app.add_option("--dtype", dtype,
+                 "compute type; state is f32. The default is that of CPUs in "
+                 "every command; of GPUs it is bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
 }
@@ -127,38 +226,44 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
   auto makeError = [](const llvm::Twine &message) {
     return llvm::createStringError(message.str());
   };
+  std::string tensor = "--tp " + std::to_string(layout.tp),
+              samples = microBatch
+                            ? "--micro-batch " + std::to_string(microBatch)
+                            : "--dp " + std::to_string(layout.dp);
   if (llvm::Error error = where.checkCompiles())
     return error;
   llvm::Expected<Plan> plan = Plan();
   batch.microBatch = microBatch;
   if (planPath.empty()) {
     plan = makePlan(layout, batch);
-    if (plan)
-      batch.microBatch = batch.globalBatch / (plan->microBatches * layout.dp);
+    if (!plan)
+      return makeError(samples + ": " + llvm::toString(plan.takeError()));
+    batch.microBatch = batch.globalBatch / (plan->microBatches * layout.dp);
   } else {
     plan = loadAnyPlan(planPath, model, batch, dtype);
     if (plan) {
-      int64_t samples = plan->mesh.getSize(plan->getAxes("batch"));
-      int64_t derived = batch.globalBatch / (plan->microBatches * samples);
+      int64_t ranks = plan->mesh.getSize(plan->getAxes("batch"));
+      int64_t derived = batch.globalBatch / (plan->microBatches * ranks);
       if (batch.microBatch && batch.microBatch != derived)
         return makeError(llvm::formatv(
-            "--micro-batch {0}: the plan's {1} micro-batches of {2} ranks make "
-            "it {3}",
-            batch.microBatch, plan->microBatches, samples, derived));
+            "--micro-batch {0}: the plan's {1} of {2} make it {3}",
+            batch.microBatch, count(plan->microBatches, "micro-batch"),
+            count(ranks, "rank"), derived));
       batch.microBatch = derived;
     }
   }
   if (!plan)
     return plan.takeError();
+  // Only tp splits what a model may not allow, sequences included.
   if (llvm::Error error = checkPlan(*plan, model, batch))
-    return planPath.empty()
-               ? std::move(error)
-               : makeError(planPath + ": " + llvm::toString(std::move(error)));
+    return makeError((planPath.empty() ? tensor : planPath) + ": " +
+                     llvm::toString(std::move(error)));
   int64_t ranks = plan->mesh.getNumRanks();
   if (where.getNumRanks() && where.getNumRanks() != ranks)
-    return makeError(llvm::formatv(
-        "the layout {0} has {1} ranks, --cluster {2} has {3}",
-        plan->mesh.toString(), ranks, cluster, where.getNumRanks()));
+    return makeError(
+        llvm::formatv("--cluster {0} has {1}, the layout {2} has {3}", cluster,
+                      count(where.getNumRanks(), "rank"), plan->mesh.toString(),
+                      count(ranks, "rank")));
   return plan;
 }
 
@@ -181,9 +286,15 @@ void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
                  "steps at the peak before the decay of wsd")
       ->check(makeCountCheck())
       ->capture_default_str();
-  app.add_option("--schedule", options.schedule, "shape of the learning rate")
+  app.add_option("--lr-schedule", options.schedule,
+                 "shape of the learning rate")
       ->check(CLI::IsMember(scheduleNames))
       ->capture_default_str();
+  // A pipeline has a schedule too.
+  addHiddenFlag(app, "--schedule", [](llvm::StringRef) {
+    return "the learning rate's is --lr-schedule, the pipeline's "
+           "--pipeline-schedule";
+  });
   app.add_option("--beta1", options.beta1, "decay of the first moment")
       ->check(share)
       ->capture_default_str();

@@ -2,15 +2,26 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_COMMANDLINE_H
 #define CLEAVE_TOOLS_CLEAVE_COMMANDLINE_H
 
+#include "Recipe.h"
 #include "cleave/Hardware/Cluster.h"
 #include "passes/Pipelines/Compile.h"
 #include <CLI/CLI.hpp>
 
 namespace cleave::tool {
 
-/// Prints `cleave: error: message` and returns the exit code for it.
+/// Prints `cleave: error: message` and returns the exit code for it: that of
+/// wrong usage, 2, if the message begins with a flag, since a flag or its value
+/// is then what has to change, and 1 for every other failure.
 int fail(llvm::Error error);
 int fail(const llvm::Twine &message);
+/// Prints it likewise; wrong usage whatever it begins with.
+int failUsage(const llvm::Twine &message);
+
+/// `code`, or that of a failure to write what was printed.
+int flushOutput(int code);
+
+/// A count with its noun: "1 rank", "2 ranks", "2 micro-batches".
+std::string count(int64_t number, llvm::StringRef noun);
 
 /// The path of a model's config.json: `path` itself, or the one in that folder.
 std::string getConfigPath(llvm::StringRef path);
@@ -29,6 +40,12 @@ extern const NumberRule positiveRule, countRule, rateRule, shareRule,
     positiveNumberRule;
 CLI::Validator makeCheck(const NumberRule &rule);
 
+/// The flag of a recipe's key: --seq-len of seq_len.
+std::string makeFlag(llvm::StringRef key);
+/// What a field of lib/Search's layouts is called in recipes, and with dashes
+/// as a flag.
+std::string getLayoutKey(llvm::StringRef field);
+
 /// Legal names.
 extern const std::vector<std::string> dtypeNames, scheduleNames;
 
@@ -37,6 +54,10 @@ CLI::Validator makePositiveCheck();
 CLI::Validator makeCountCheck();
 /// Refuses what is not a finite number above 0.
 CLI::Validator makePositiveNumberCheck();
+
+/// Flags of `estimate` for what a layout can be and no program is yet. Each
+/// takes the value of a layout without it and refuses others by name.
+void addPlannedFlags(CLI::App &app);
 
 /// What `compile`, `train` and `parity` are told of the layout.
 struct LayoutFlags {
@@ -51,9 +72,6 @@ struct LayoutFlags {
                                const Cluster &cluster) const;
 };
 
-/// A file of values for flags of `app` that are not given themselves.
-void addRecipeFlag(CLI::App &app);
-
 /// What they are told of the optimizer.
 void addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options);
 
@@ -62,9 +80,10 @@ struct CompileFlags {
   std::string model, output;
   LayoutFlags layout;
   CompileOptions options;
-  bool quiet = false;
+  bool quiet = false, json = false;
 
-  void add(CLI::App &app);
+  /// `run` gets what a recipe says to the executable.
+  void add(CLI::App &app, std::vector<std::string> *run = nullptr);
 };
 
 /// Compiles as the flags say, and prints a summary; returns the exit code.

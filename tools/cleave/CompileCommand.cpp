@@ -1,6 +1,7 @@
 //===- CompileCommand.cpp - cleave compile --------------------------------===//
 #include "CommandLine.h"
 #include "Files.h"
+#include "ProgramJSON.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <chrono>
@@ -22,16 +23,31 @@ static void printSummary(const tool::CompileFlags &flags,
                          const Compiled &compiled, double seconds) {
   const Plan &plan = flags.options.plan;
   llvm::outs() << llvm::formatv(
-      "{0}: {1} ranks {2}, {3} micro-batches, {4} instructions, {5} kernels, "
-      "{6:F2} s\n",
-      flags.output, plan.mesh.getNumRanks(), plan.mesh.toString(),
-      plan.microBatches, compiled.instructions, compiled.kernels, seconds);
+      "{0}: {1} {2}, {3}, {4}, {5}, {6:F2} s\n", flags.output,
+      tool::count(plan.mesh.getNumRanks(), "rank"), plan.mesh.toString(),
+      tool::count(plan.microBatches, "micro-batch"),
+      tool::count(compiled.instructions, "instruction"),
+      tool::count(compiled.kernels, "kernel"), seconds);
   llvm::outs() << llvm::formatv(
       "memory of a rank: {0:F1} MiB (at least {1:F1})\n",
       compiled.arenaBytes / 1048576.0, compiled.lowerBound / 1048576.0);
   for (const auto &[name, bytes] : compiled.memory)
     llvm::outs() << llvm::formatv("  {0,-22} {1,10:F1} MiB\n", name,
                                   bytes / 1048576.0);
+}
+
+/// What was written, read again.
+static int printJSON(const tool::CompileFlags &flags, double seconds) {
+  runtime::Program program;
+  runtime::Status status = runtime::Program::loadFile(flags.output, program);
+  if (!status.ok())
+    return tool::fail(status.message());
+  llvm::json::Object object = tool::toJSON(program);
+  object["executable"] = llvm::json::fixUTF8(flags.output);
+  object["seconds"] = seconds;
+  llvm::outs() << llvm::formatv("{0:2}\n",
+                                llvm::json::Value(std::move(object)));
+  return 0;
 }
 
 int tool::runCompile(CompileFlags flags) {
@@ -41,7 +57,8 @@ int tool::runCompile(CompileFlags flags) {
   const BuildStepPassOptions &step = flags.options.stages.step;
   if (step.stableSteps > 0 && step.schedule != "wsd")
     return tool::fail("--stable-steps " + llvm::Twine(step.stableSteps) +
-                      ": only --schedule wsd has them, not " + step.schedule);
+                      ": only --lr-schedule wsd has them, not " +
+                      step.schedule);
   FrontendOptions frontend;
   frontend.seqLen = flags.options.batch.seqLen;
   llvm::Expected<Model> model =
@@ -71,15 +88,17 @@ int tool::runCompile(CompileFlags flags) {
     return tool::fail(compiled.takeError());
   std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - start;
+  if (flags.json)
+    return printJSON(flags, taken.count());
   if (!flags.quiet)
     printSummary(flags, *compiled, taken.count());
   return 0;
 }
 
-void tool::CompileFlags::add(CLI::App &app) {
+void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
   app.add_option("model", model, "config.json, or the folder that has it")
       ->required();
-  addRecipeFlag(app);
+  addRecipeFlag(app, run);
   app.add_option("--seq-len", options.batch.seqLen, "tokens of a sample")
       ->required()
       ->check(makePositiveCheck());
@@ -110,6 +129,9 @@ void tool::addCompileCommand(CLI::App &app, std::function<int()> &run) {
   CLI::App *command = app.add_subcommand(
       "compile", "Compile a model into one executable that trains it");
   flags->add(*command);
+  command->add_flag("--json", flags->json, "print JSON (docs/formats.md)")
+      ->excludes(command->get_option("--quiet"))
+      ->excludes(command->get_option("--dump-after-stage"));
   command->add_option("-o,--output", flags->output, "executable to write")
       ->required();
   command->callback(

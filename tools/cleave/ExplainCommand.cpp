@@ -82,6 +82,7 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
       ->add_option("model", flags->model,
                    "folder with a config.json, or that file")
       ->required();
+  addRecipeFlag(*command);
   command
       ->add_option("--plan", flags->plan,
                    "what cleave plan -o wrote; - is stdin")

@@ -31,6 +31,11 @@ def main():
         sys.exit(f"{paths[0]}: no steps")
 
     losses = [step["loss"] for step in steps]
+    for step in steps:
+        # JSON has no such number: null in its place.
+        if step["loss"] is None or not math.isfinite(step["loss"]):
+            sys.exit(f"{paths[0]}: the loss is not a number at step "
+                     f"{step['step']}")
     tenth = max(1, len(losses) // 10)
     first = statistics.mean(losses[:tenth])
     last = statistics.mean(losses[-tenth:])

@@ -1,0 +1,165 @@
+//===- ProgramJSON.cpp - A program as JSON --------------------------------===//
+#include "ProgramJSON.h"
+#include "runtime/program/Print.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace cleave;
+using runtime::toSpan;
+using runtime::toView;
+namespace fb = cleave::program;
+namespace json = llvm::json;
+
+namespace {
+/// Writes what is on a mesh of named axes.
+class Writer {
+public:
+  explicit Writer(const runtime::Program &program) : program(program) {}
+
+  json::Array writeAxes(std::span<const uint8_t> axes) const {
+    json::Array names;
+    for (uint8_t axis : axes)
+      names.push_back(getText(program->axes()->Get(axis)->name()));
+    return names;
+  }
+
+  json::Object writeOperand(const fb::Operand &operand) const {
+    json::Object object{{"offset", operand.offset()},
+                        {"bytes", operand.bytes()}};
+    if (operand.stride() != 0)
+      object["stride"] = operand.stride();
+    return object;
+  }
+
+  /// What states and outputs have in common.
+  template <class Table>
+  json::Object writeTensor(const Table &table) const {
+    json::Object object = writeOperand(*table.operand());
+    object["name"] = getText(table.name());
+    object["dtype"] = runtime::describeInt("type", int64_t(table.dtype()));
+    object["shape"] = writeSizes(toSpan(table.shape()));
+    object["logical"] = writeSizes(toSpan(table.logical()));
+    json::Array dims;
+    forEach(table.dims(), [&](const fb::DimAxes &dim) {
+      dims.push_back(writeAxes(toSpan(dim.axes())));
+    });
+    object["dims"] = std::move(dims);
+    return object;
+  }
+
+  json::Object writeInstruction(const fb::Instruction &instruction) const;
+
+  static std::string getText(const flatbuffers::String *text) {
+    return json::fixUTF8(toView(text));
+  }
+
+  template <class Table, class Visit>
+  static void
+  forEach(const flatbuffers::Vector<flatbuffers::Offset<Table>> *all,
+          Visit visit) {
+    for (size_t i = 0; i != runtime::getSize(all); ++i)
+      visit(*all->Get(flatbuffers::uoffset_t(i)));
+  }
+
+private:
+  static json::Array writeSizes(std::span<const uint64_t> sizes) {
+    return json::Array(sizes);
+  }
+
+  const runtime::Program &program;
+};
+} // namespace
+
+json::Object
+Writer::writeInstruction(const fb::Instruction &instruction) const {
+  json::Array operands;
+  for (const fb::Operand &operand : toSpan(instruction.operands()))
+    operands.push_back(writeOperand(operand));
+  json::Object object{{"opcode", fb::EnumNameOpcode(instruction.opcode())},
+                      {"name", getText(instruction.name())},
+                      {"category", getText(instruction.category())},
+                      {"operands", std::move(operands)},
+                      {"flops", instruction.flops()}};
+  if (instruction.opcode() == fb::Opcode::Launch)
+    object["kernel"] = instruction.kernel();
+  if (!toSpan(instruction.group()).empty())
+    object["group"] = writeAxes(toSpan(instruction.group()));
+  runtime::InstructionFields fields =
+      runtime::getInstructionFields(instruction.opcode());
+  json::Object parameters;
+  for (auto [field, value] :
+       llvm::zip(fields.ints, toSpan(instruction.ints()))) {
+    std::string text = runtime::describeInt(field, value);
+    bool isNumber = text == std::to_string(value);
+    parameters[field] = isNumber ? json::Value(value) : json::Value(text);
+  }
+  for (auto [field, value] :
+       llvm::zip(fields.floats, toSpan(instruction.floats())))
+    parameters[field] = value;
+  if (!parameters.empty())
+    object["parameters"] = std::move(parameters);
+  return object;
+}
+
+/// A JSON text that the program carries.
+static json::Value parseText(const flatbuffers::String *text) {
+  std::string utf8 = Writer::getText(text);
+  if (llvm::Expected<json::Value> value = json::parse(utf8))
+    return std::move(*value);
+  else
+    llvm::consumeError(value.takeError());
+  return utf8;
+}
+
+json::Object tool::toJSON(const runtime::Program &program) {
+  Writer writer(program);
+  json::Array mesh, memory, kernels, states, outputs, instructions;
+  Writer::forEach(program->axes(), [&](const fb::Axis &axis) {
+    mesh.push_back(json::Object{{"name", Writer::getText(axis.name())},
+                                {"size", axis.size()}});
+  });
+  Writer::forEach(program->memory(), [&](const fb::Category &category) {
+    memory.push_back(
+        json::Object{{"category", Writer::getText(category.name())},
+                     {"bytes", category.bytes()}});
+  });
+  Writer::forEach(program->kernels(), [&](const fb::Kernel &kernel) {
+    kernels.push_back(json::Object{{"symbol", Writer::getText(kernel.symbol())},
+                                   {"rows", kernel.rows()},
+                                   {"grain", kernel.grain()}});
+  });
+  Writer::forEach(program->states(), [&](const fb::State &state) {
+    json::Object object = writer.writeTensor(state);
+    object["role"] = Writer::getText(state.role());
+    states.push_back(std::move(object));
+  });
+  Writer::forEach(program->outputs(), [&](const fb::Output &output) {
+    json::Object object = writer.writeTensor(output);
+    object["partial"] = writer.writeAxes(toSpan(output.partial()));
+    outputs.push_back(std::move(object));
+  });
+  for (size_t i = 0; i != program.getInstructionCount(); ++i)
+    instructions.push_back(writer.writeInstruction(program.getInstruction(i)));
+  return json::Object{
+      {"version", 1},
+      {"format_version", program->version()},
+      {"ranks", program.getWorldSize()},
+      {"mesh", std::move(mesh)},
+      {"threads", program->threads()},
+      {"cpu", Writer::getText(program->cpu())},
+      {"isa", fb::EnumNameIsa(program->isa())},
+      {"seq_len", program->seq_len()},
+      {"global_batch", program->global_batch()},
+      {"micro_batches", program->micro_batches()},
+      {"batch_axes", writer.writeAxes(toSpan(program->batch_axes()))},
+      {"vocab", program->vocab()},
+      {"arena_bytes", program->arena_bytes()},
+      {"lower_bound_bytes", program->lower_bound_bytes()},
+      {"flops_per_step", program->flops_per_step()},
+      {"memory", std::move(memory)},
+      {"plan", parseText(program->plan())},
+      {"model", parseText(program->model())},
+      {"states", std::move(states)},
+      {"outputs", std::move(outputs)},
+      {"kernels", std::move(kernels)},
+      {"instructions", std::move(instructions)}};
+}

@@ -1,0 +1,16 @@
+//===- ProgramJSON.h - A program as JSON
+//-----------------------------------===//
+#ifndef CLEAVE_TOOLS_CLEAVE_PROGRAMJSON_H
+#define CLEAVE_TOOLS_CLEAVE_PROGRAMJSON_H
+
+#include "runtime/program/Program.h"
+#include "llvm/Support/JSON.h"
+
+namespace cleave::tool {
+
+/// All that `cleave inspect` shows, with the keys of docs/formats.md.
+llvm::json::Object toJSON(const runtime::Program &program);
+
+} // namespace cleave::tool
+
+#endif // CLEAVE_TOOLS_CLEAVE_PROGRAMJSON_H
