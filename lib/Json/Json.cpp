@@ -35,6 +35,31 @@ static bool isTooDeep(llvm::StringRef text) {
   return false;
 }
 
+std::string cleave::quoteNonFinite(llvm::StringRef text) {
+  std::string out;
+  bool inString = false;
+  while (!text.empty()) {
+    size_t length = 1;
+    if (inString) {
+      length = text[0] == '\\' ? std::min<size_t>(2, text.size()) : 1;
+      inString = text[0] != '"';
+    } else if (text[0] == '"') {
+      inString = true;
+    } else {
+      for (llvm::StringRef word : {"NaN", "Infinity", "-Infinity"})
+        if (text.starts_with(word)) {
+          out += "\"" + word.str() + "\"";
+          text = text.drop_front(word.size());
+          length = 0;
+          break;
+        }
+    }
+    out += text.take_front(length);
+    text = text.drop_front(length);
+  }
+  return out;
+}
+
 llvm::Expected<llvm::json::Value> cleave::parseJson(llvm::StringRef text,
                                                     llvm::StringRef file) {
   if (isTooDeep(text))

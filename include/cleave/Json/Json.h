@@ -6,6 +6,11 @@
 
 namespace cleave {
 
+/// `text` with the numbers that Python writes and JSON does not know, NaN,
+/// Infinity and -Infinity, as strings: who reads the key then says what is
+/// wrong, and who does not read it is not stopped by it.
+std::string quoteNonFinite(llvm::StringRef text);
+
 /// Parses `text`, which is said to come from `file`. Refuses what would make
 /// the recursive parser overflow the stack: nesting deeper than 64.
 llvm::Expected<llvm::json::Value> parseJson(llvm::StringRef text,
