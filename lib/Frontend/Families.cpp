@@ -341,6 +341,8 @@ std::vector<bool> cleave::getSlidingLayers(WindowRule rule,
       return (layer + 1) % keys.pattern != 0;
     case WindowRule::AllButFourth:
       return (layer + 1) % 4 != 0;
+    case WindowRule::EachFourth:
+      return keys.use && (layer + 1) % 4 == 0;
     }
     llvm_unreachable("all rules are above");
   };

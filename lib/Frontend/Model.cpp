@@ -2,10 +2,9 @@
 #include "Builder.h"
 #include "Family.h"
 #include "Rope.h"
+#include "cleave/Json/Json.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include <cmath>
 
 using namespace cleave;
@@ -420,7 +419,7 @@ int64_t Model::getParameterCount() const {
 
 llvm::Expected<Model> cleave::parseModel(StringRef text, StringRef file,
                                          const FrontendOptions &options) {
-  llvm::Expected<json> document = parseJson(text, file);
+  llvm::Expected<json> document = frontend::parseJson(text, file);
   if (!document)
     return document.takeError();
   Diagnostic diagnostic(file, options.strict);
@@ -448,19 +447,10 @@ llvm::Expected<Model> cleave::parseModel(StringRef text, StringRef file,
 
 llvm::Expected<Model> cleave::loadModel(StringRef path,
                                         const FrontendOptions &options) {
-  constexpr uint64_t maxBytes = uint64_t(16) << 20;
-  llvm::sys::fs::file_status status;
-  if (std::error_code error = llvm::sys::fs::status(path, status))
-    return llvm::createStringError(path + ": " + error.message());
-  if (!llvm::sys::fs::is_regular_file(status))
-    return llvm::createStringError(path + ": not a regular file");
-  if (status.getSize() > maxBytes)
-    return llvm::createStringError(path + ": " + llvm::Twine(status.getSize()) +
-                                   " bytes; legal: at most 16 MiB");
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return llvm::createStringError(path + ": " + buffer.getError().message());
-  return parseModel((*buffer)->getBuffer(), path, options);
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> text = loadText(path);
+  if (!text)
+    return text.takeError();
+  return parseModel((*text)->getBuffer(), path, options);
 }
 
 std::string cleave::getModelSummary(const Model &model) {

@@ -1,7 +1,6 @@
 //===- Json.cpp - JSON of unknown origin ----------------------------------===//
 #include "cleave/Json/Json.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace cleave;
 
@@ -91,7 +90,8 @@ cleave::loadJsonObject(llvm::StringRef path) {
   return getObject(loadJson(path), path);
 }
 
-llvm::Expected<llvm::json::Value> cleave::loadJson(llvm::StringRef path) {
+llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
+cleave::loadText(llvm::StringRef path) {
   llvm::sys::fs::file_status status;
   if (std::error_code error = llvm::sys::fs::status(path, status))
     return makeError(path, error.message());
@@ -103,5 +103,12 @@ llvm::Expected<llvm::json::Value> cleave::loadJson(llvm::StringRef path) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)
     return makeError(path, buffer.getError().message());
-  return parseJson((*buffer)->getBuffer(), path);
+  return std::move(*buffer);
+}
+
+llvm::Expected<llvm::json::Value> cleave::loadJson(llvm::StringRef path) {
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> text = loadText(path);
+  if (!text)
+    return text.takeError();
+  return parseJson((*text)->getBuffer(), path);
 }

@@ -24,6 +24,7 @@ enum class WindowRule {
   Even,     ///< layers 0, 2, 4 ...                       (Gemma 2, GPT-OSS)
   Pattern,  ///< all but each "sliding_window_pattern"-th, or 6th  (Gemma 3)
   AllButFourth, ///< all but each 4th                              (OLMo 3)
+  EachFourth,   ///< each 4th with "use_sliding_window"           (SmolLM3)
 };
 
 /// Spelling of the keys that most families share.

@@ -3,6 +3,7 @@
 #define CLEAVE_JSON_JSON_H
 
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 namespace cleave {
 
@@ -20,7 +21,12 @@ llvm::Expected<llvm::json::Value> parseJson(llvm::StringRef text,
 llvm::Expected<llvm::json::Object> parseJsonObject(llvm::StringRef text,
                                                    llvm::StringRef file);
 
-/// Each of a file; refuses files over 16 MiB.
+/// The text of a file; refuses what is not a regular file, and files over
+/// 16 MiB.
+llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
+loadText(llvm::StringRef path);
+
+/// Each of a file that loadText reads.
 llvm::Expected<llvm::json::Value> loadJson(llvm::StringRef path);
 llvm::Expected<llvm::json::Object> loadJsonObject(llvm::StringRef path);
 
