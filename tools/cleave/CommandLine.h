@@ -12,8 +12,13 @@ namespace cleave::tool {
 int fail(llvm::Error error);
 int fail(const llvm::Twine &message);
 
-/// The path of a model's config.json: `path` itself, or the one in that folder.
-std::string getConfigPath(llvm::StringRef path);
+/// The path of a model's config.json: `model` itself, or the one in that
+/// folder. If there is nothing of that name, and it looks like one of the
+/// HuggingFace hub, an error that says how to get it.
+llvm::Expected<std::string> findConfig(llvm::StringRef model);
+
+/// --strict: see FrontendOptions.
+void addStrictFlag(CLI::App &app, bool &strict);
 
 /// Most of what is counted.
 constexpr int64_t maxCount = std::numeric_limits<int32_t>::max();
@@ -62,7 +67,7 @@ struct CompileFlags {
   std::string model, output;
   LayoutFlags layout;
   CompileOptions options;
-  bool quiet = false;
+  bool quiet = false, strict = false;
 
   void add(CLI::App &app);
 };
