@@ -64,7 +64,10 @@ class BadInputTest(ToolTest):
                 "h100-sxm:8"]
         commands = [["import"], ["compile", *SHAPE, "-o", "out"],
                     ["train", *SHAPE, "--", "--steps", "1"], ["plan", *plan],
-                    ["estimate", *plan], ["explain", *plan]]
+                    ["estimate", *plan],
+                    ["explain", "--plan", "plan.json", *plan[4:]]]
+        self.run_tool("cleave", "plan", os.path.join(LLAMA, "config.json"),
+                      *plan, "-o", "plan.json")
         for command, *flags in commands:
             self.expect_error(
                 ["Qwen/Qwen3-0.6B: No such file", "config.json",
