@@ -244,11 +244,12 @@ def run_batch(tools, tool, flags, mutants):
     if len(mutants) > 1:
         failed = [each for mutant in mutants
                   for each in run_batch(tools, tool, flags, [mutant])]
-        # Together they may be slow, each alone not.
+        # Together they may be slow, each alone not. What one of them broke
+        # without a sign, another may stumble over: all of them show it.
         if failed or what.startswith("no answer"):
             return failed
-        return [(mutants[0][0], SEPARATOR.join(text for _, text in mutants),
-                 what)]
+        return [(mutants[-1][0], SEPARATOR.join(text for _, text in mutants),
+                 "with those before it: " + what)]
     return [(*mutants[0], what)]
 
 
