@@ -17,6 +17,22 @@ using namespace cleave::exec;
 
 #include "dialects/exec/InstructionInterface.cpp.inc"
 
+/// A kernel's body, whose names are its own. As `$body` it would share them
+/// with kernels beside it: one that uses a name of another, whose body then
+/// turns out to be wrong and is thrown away, would be left with a use of what
+/// is gone.
+static ParseResult parseKernelBody(OpAsmParser &parser, Region &body) {
+  if (parser.parseRegion(body, /*arguments=*/{}, /*enableNameShadowing=*/true))
+    return failure();
+  if (body.empty())
+    body.emplaceBlock();
+  return success();
+}
+
+static void printKernelBody(OpAsmPrinter &printer, Operation *, Region &body) {
+  printer.printRegion(body);
+}
+
 #define GET_OP_CLASSES
 #include "dialects/exec/Exec.cpp.inc"
 

@@ -99,7 +99,7 @@ def Exec_KernelOp : Exec_Op<"kernel", [IsolatedFromAbove, Symbol,
   let assemblyFormat = [{
     $sym_name `mode` `=` $mode `,` `rows` `=` $rows `,` `columns` `=` $columns
     `,` `inputs` `=` $inputs `,` `outputs` `=` $outputs
-    (`,` `accumulate` `=` $accumulate^)? $body attr-dict
+    (`,` `accumulate` `=` $accumulate^)? custom<KernelBody>($body) attr-dict
   }];
   let hasVerifier = 1;
 }

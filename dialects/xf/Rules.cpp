@@ -362,6 +362,11 @@ std::pair<Value, unsigned> CrossEntropyGradOp::getShardedDim() {
 LogicalResult xf::verifyShardingRule(Operation *op) {
   SmallVector<Type> types(op->getOperandTypes());
   llvm::append_range(types, op->getResultTypes());
+  // No rule has a factor of size 0, nor does any device have a share of it.
+  for (Type type : types)
+    if (llvm::any_of(cast<ShapedType>(type).getShape(),
+                     [](int64_t size) { return size < 1; }))
+      return op->emitOpError("expects dims of at least 1, got ") << type;
   size_t placed = llvm::count_if(
       types, [](Type type) { return bool(dist::getPlacementAttr(type)); });
   if (!placed)

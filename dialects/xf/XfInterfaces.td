@@ -14,6 +14,9 @@ def ShardingRuleOpInterface : OpInterface<"ShardingRuleOpInterface"> {
     InterfaceMethod<"The rule for these operand and result shapes.",
                     "::cleave::ShardingRule", "getShardingRule">,
   ];
+  // After the op's own verifier, which vouches for what the rule is spelled
+  // from: ranks, and attributes such as the number of contracted dims.
+  let verifyWithRegions = 1;
   let verify = [{ return ::cleave::xf::verifyShardingRule($_op); }];
 }
 

@@ -130,12 +130,12 @@ private:
     layer.o = linear(prefix + names.o, {h}, {a, d}, options.outputBias);
     layer.norm2 = norm(prefix + names.norm2, {h});
 
-    if (family.mlp == MLPLayout::FusedGate) {
+    if (family.facts.mlp == MLPLayout::FusedGate) {
       layer.gate = LinearSpec();
       fused(*layer.gate, prefix + names.up, {2 * f}, 0, f, options.mlpBias);
       fused(layer.up, prefix + names.up, {2 * f}, f, f, options.mlpBias);
     } else {
-      if (family.mlp == MLPLayout::Gated)
+      if (family.facts.mlp == MLPLayout::Gated)
         layer.gate = linear(prefix + names.gate, {f}, {h}, options.mlpBias);
       layer.up = linear(prefix + names.up, {f}, {h}, options.mlpBias);
     }

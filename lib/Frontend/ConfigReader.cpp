@@ -1,4 +1,5 @@
 #include "ConfigReader.h"
+#include "cleave/Json/Json.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
@@ -18,33 +19,6 @@ std::string makePrintable(llvm::StringRef text) {
   for (char &c : out)
     if (!llvm::isPrint(c))
       c = '?';
-  return out;
-}
-
-/// Python writes NaN, Infinity and -Infinity bare. They become strings, so that
-/// they are refused, if at all, as the value of their key.
-std::string quoteNonFinite(llvm::StringRef text) {
-  std::string out;
-  bool inString = false;
-  while (!text.empty()) {
-    size_t length = 1;
-    if (inString) {
-      length = text[0] == '\\' ? std::min<size_t>(2, text.size()) : 1;
-      inString = text[0] != '"';
-    } else if (text[0] == '"') {
-      inString = true;
-    } else {
-      for (llvm::StringRef word : {"NaN", "Infinity", "-Infinity"})
-        if (text.starts_with(word)) {
-          out += "\"" + word.str() + "\"";
-          text = text.drop_front(word.size());
-          length = 0;
-          break;
-        }
-    }
-    out += text.take_front(length);
-    text = text.drop_front(length);
-  }
   return out;
 }
 
@@ -296,12 +270,17 @@ void ObjectReader::failKey(llvm::StringRef key, const llvm::Twine &message) {
                     (text.starts_with(":") ? "" : " ") + text);
 }
 
-void ObjectReader::refuseUnread(llvm::ArrayRef<llvm::StringRef> harmless) {
+void ObjectReader::checkUnread(llvm::ArrayRef<llvm::StringRef> harmless,
+                               llvm::ArrayRef<llvm::StringRef> numerics) {
   for (const auto &[key, value] : object.items()) {
     bool off = value.is_null() || (value.is_boolean() && !value.get<bool>());
     if (off || read.count(key) || llvm::is_contained(harmless, key))
       continue;
-    fail(key, "is not supported: it may change what the model computes");
-    return;
+    if (llvm::is_contained(numerics, key))
+      fail(key, "is not supported: it may change what the model computes");
+    else if (diagnostic.isStrict())
+      fail(key, "is read by nobody; without --strict it is ignored");
+    else
+      diagnostic.ignored.push_back(path + key);
   }
 }

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace cleave::frontend {
 
@@ -25,10 +26,12 @@ struct NumberRange {
 };
 
 /// The first thing that was wrong with a file; later ones are dropped, since
-/// they are often consequences of it.
+/// they are often consequences of it. Also the keys that nobody reads.
 class Diagnostic {
 public:
-  explicit Diagnostic(llvm::StringRef file) : file(file) {}
+  /// `strict`: a key that nobody reads is wrong.
+  explicit Diagnostic(llvm::StringRef file, bool strict = false)
+      : file(file), strict(strict) {}
 
   /// Records `<file>: <message>` unless something is recorded already.
   void report(const llvm::Twine &message);
@@ -36,8 +39,13 @@ public:
   /// The recorded message as an error; success if there is none.
   llvm::Error takeError();
 
+  bool isStrict() const { return strict; }
+  /// Keys with their paths that nobody reads, unless strict.
+  std::vector<std::string> ignored;
+
 private:
   std::string file, message;
+  bool strict;
 };
 
 /// Parses JSON text into a document. Refused with one line: text that is not
@@ -83,9 +91,12 @@ public:
   bool failed() const { return diagnostic.failed(); }
   Diagnostic &getDiagnostic() { return diagnostic; }
 
-  /// Reports the first key that was neither read nor has value null or false,
-  /// nor is one of `harmless`.
-  void refuseUnread(llvm::ArrayRef<llvm::StringRef> harmless);
+  /// Accounts for the keys that were not read, but for those of value null or
+  /// false and those of `harmless`. The first that is one of `numerics`, which
+  /// change what a model computes, is reported; the others are ignored, or
+  /// reported too if the diagnostic is strict.
+  void checkUnread(llvm::ArrayRef<llvm::StringRef> harmless,
+                   llvm::ArrayRef<llvm::StringRef> numerics);
 
 private:
   const nlohmann::json &object;

@@ -5,6 +5,7 @@
 #include "Family.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/ErrorHandling.h"
 #include <cmath>
 
 using namespace cleave;
@@ -47,15 +48,15 @@ void adjustGPTNeoX(ObjectReader &config, Model &model, LayoutOptions &) {
 void adjustGemma(ObjectReader &config, Model &model, LayoutOptions &) {
   model.embeddingScale = std::sqrt(double(model.hidden));
   // Gemma was trained with tanh-GELU, whatever the first published configs say
-  // in "hidden_act"; "hidden_activation" was added to say it right.
-  // transformers 5 ignores that one, so it may only agree.
+  // in "hidden_act"; "hidden_activation" was added to say it right. Later
+  // versions of transformers ignore that one, so it may only agree.
   const bool said = config.has("hidden_activation");
   if (config.getString("hidden_act", "") == "gelu") {
     model.activation = Activation::GeluTanh;
-    if (!said)
-      model.notes.push_back("key \"hidden_act\": \"gelu\" is read as "
-                            "\"gelu_pytorch_tanh\", which Gemma was trained "
-                            "with");
+    model.notes.push_back(
+        "key \"hidden_act\": \"gelu\" is read as \"gelu_pytorch_tanh\", which "
+        "Gemma was trained with, as transformers 4.47 and 5.23 do; 4.57 to 5.3 "
+        "compute the exact GELU, which \"gelu_python\" names here");
   }
   if (said &&
       readActivation(config, "hidden_activation", "") != model.activation)
@@ -108,6 +109,7 @@ const StringRef harmlessGPT2[] = {"n_ctx",
                                   "predict_special_tokens",
                                   "summary_activation",
                                   "summary_first_dropout",
+                                  "summary_last_dropout",
                                   "summary_proj_to_labels",
                                   "summary_type",
                                   "summary_use_proj"};
@@ -115,19 +117,28 @@ const StringRef harmlessGPT2[] = {"n_ctx",
 const StringRef harmlessLlama[] = {"is_llama_config", "pretraining_tp"};
 // What masked scores are set to; exp of it is zero.
 const StringRef harmlessQwen2[] = {"mask_value"};
+// Rotates another number of channels than the heads have.
+const StringRef numericsGPTNeoX[] = {"head_dim"};
+const StringRef numericsGemma[] = {"use_bidirectional_attention"};
 const StringRef harmlessOPT[] = {"output_projection", "weight_path"};
 
 const std::vector<Family> &getFamilies() {
   static const std::vector<Family> families = {
-      {.modelType = "gpt2",
-       .keys = {.hidden = "n_embd",
-                .layers = "n_layer",
-                .heads = "n_head",
-                .intermediate = "n_inner",
-                .positions = "n_positions",
-                .normEps = "layer_norm_epsilon",
-                .activation = "activation_function"},
-       .commonKeys = true,
+      {.facts = {.modelType = "gpt2",
+                 .keys = {.hidden = "n_embd",
+                          .layers = "n_layer",
+                          .heads = "n_head",
+                          .intermediate = "n_inner",
+                          .positions = "n_positions",
+                          .normEps = "layer_norm_epsilon",
+                          .activation = "activation_function"},
+                 .commonKeys = true,
+                 .tied = true,
+                 .mlp = MLPLayout::Plain,
+                 .mlpFactor = 4,
+                 .groupedQuery = false,
+                 .readsHeadDim = false,
+                 .learnedPositions = true},
        .names = {.embedding = "transformer.wte",
                  .positions = "transformer.wpe",
                  .layer = "transformer.h.",
@@ -140,21 +151,18 @@ const std::vector<Family> &getFamilies() {
                  .finalNorm = "transformer.ln_f"},
        .norm = layerNorm,
        .qkv = QKVLayout::TransposedColumns,
-       .mlp = MLPLayout::Plain,
        .attentionBias = {"", true},
        .mlpBias = {"", true},
-       .groupedQuery = false,
-       .readsHeadDim = false,
-       .mlpFactor = 4,
-       .rotary = false,
        .paddingRow = false,
        .activation = "gelu_new",
-       .tied = true,
        .harmless = harmlessGPT2,
        .adjust = adjustGPT2},
 
-      {.modelType = "gpt_neox",
-       .keys = {.normEps = "layer_norm_eps"},
+      {.facts = {.modelType = "gpt_neox",
+                 .keys = {.normEps = "layer_norm_eps"},
+                 .mlp = MLPLayout::Plain,
+                 .groupedQuery = false,
+                 .readsHeadDim = false},
        .names = {.embedding = "gpt_neox.embed_in",
                  .layer = "gpt_neox.layers.",
                  .qkv = "attention.query_key_value",
@@ -166,53 +174,51 @@ const std::vector<Family> &getFamilies() {
        .norm = layerNorm,
        .form = BlockForm::Parallel,
        .qkv = QKVLayout::RowsPerHead,
-       .mlp = MLPLayout::Plain,
        .attentionBias = {"attention_bias", true},
        .mlpBias = {"", true},
-       .groupedQuery = false,
-       .readsHeadDim = false,
        .rope = {.theta = "rotary_emb_base",
                 .fraction = "rotary_pct",
                 .defaultFraction = 0.25,
                 .partial = true},
        .paddingRow = false,
        .activation = "gelu",
+       .numerics = numericsGPTNeoX,
        .adjust = adjustGPTNeoX},
 
-      {.modelType = "llama",
+      {.facts = {.modelType = "llama"},
        .norm = rmsNorm(1e-6),
        .attentionBias = {"attention_bias", false},
        .mlpBias = {"mlp_bias", false},
        .harmless = harmlessLlama},
 
-      {.modelType = "mistral",
-       .norm = rmsNorm(1e-6),
-       .window = WindowRule::All,
-       .kvHeads = 8,
-       .positions = 131072,
-       .slidingWindow = 4096},
+      {.facts = {.modelType = "mistral",
+                 .kvHeads = 8,
+                 .positions = 131072,
+                 .window = WindowRule::All,
+                 .slidingWindow = 4096},
+       .norm = rmsNorm(1e-6)},
 
-      {.modelType = "qwen2",
+      {.facts = {.modelType = "qwen2",
+                 .kvHeads = 32,
+                 .positions = 32768,
+                 .window = WindowRule::Qwen,
+                 .slidingWindow = 4096},
        .norm = rmsNorm(1e-6),
-       .window = WindowRule::Qwen,
        .attentionBias = {"", true},
        .outputBias = false,
-       .kvHeads = 32,
-       .positions = 32768,
-       .slidingWindow = 4096,
        .harmless = harmlessQwen2},
 
-      {.modelType = "qwen3",
+      {.facts = {.modelType = "qwen3",
+                 .kvHeads = 32,
+                 .headDim = 128,
+                 .positions = 32768,
+                 .window = WindowRule::Qwen,
+                 .slidingWindow = 4096},
        .norm = rmsNorm(1e-6),
        .qkNorm = QKNorm::PerHead,
-       .window = WindowRule::Qwen,
-       .attentionBias = {"attention_bias", false},
-       .kvHeads = 32,
-       .headDim = 128,
-       .positions = 32768,
-       .slidingWindow = 4096},
+       .attentionBias = {"attention_bias", false}},
 
-      {.modelType = "olmo2",
+      {.facts = {.modelType = "olmo2"},
        .names = {.norm1 = "post_attention_layernorm",
                  .norm2 = "post_feedforward_layernorm"},
        .norm = {.kind = NormKind::RMSNorm, .eps = 1e-5, .weightInF32 = true},
@@ -221,58 +227,64 @@ const std::vector<Family> &getFamilies() {
        .attentionBias = {"attention_bias", false},
        .paddingToken = 1},
 
-      {.modelType = "phi3",
+      {.facts = {.modelType = "phi3",
+                 .mlp = MLPLayout::FusedGate,
+                 .positions = 4096,
+                 .window = WindowRule::All},
        .names = {.qkv = "self_attn.qkv_proj", .up = "mlp.gate_up_proj"},
        .norm = rmsNorm(1e-5),
        .qkv = QKVLayout::Rows,
-       .mlp = MLPLayout::FusedGate,
-       .window = WindowRule::All,
        .rope = {.partial = true,
                 .longropeOnly = true,
                 .originalPositions = 4096},
-       .positions = 4096,
        .paddingToken = 32000},
 
-      {.modelType = "gemma",
+      {.facts = {.modelType = "gemma",
+                 .tied = true,
+                 .kvHeads = 16,
+                 .headDim = 256,
+                 .positions = 8192},
        .norm = {.kind = NormKind::RMSNorm,
                 .eps = 1e-6,
                 .weightOffset = 1,
                 .weightInF32 = true},
        .attentionBias = {"attention_bias", false},
-       .kvHeads = 16,
-       .headDim = 256,
-       .positions = 8192,
        .paddingToken = 0,
        .activation = "gelu_pytorch_tanh",
-       .tied = true,
+       .numerics = numericsGemma,
        .adjust = adjustGemma},
 
-      {.modelType = "granite",
+      {.facts = {.modelType = "granite"},
        .norm = rmsNorm(1e-6),
        .attentionBias = {"attention_bias", false},
        .mlpBias = {"mlp_bias", false},
        .adjust = adjustGranite},
 
-      {.modelType = "starcoder2",
-       .keys = {.normEps = "norm_epsilon"},
+      {.facts = {.modelType = "starcoder2",
+                 .keys = {.normEps = "norm_epsilon"},
+                 .tied = true,
+                 .mlp = MLPLayout::Plain,
+                 .kvHeads = 2,
+                 .positions = 4096,
+                 .window = WindowRule::All},
        .names = {.up = "mlp.c_fc", .down = "mlp.c_proj"},
        .norm = layerNorm,
-       .mlp = MLPLayout::Plain,
-       .window = WindowRule::All,
        .attentionBias = {"use_bias", true},
        .mlpBias = {"use_bias", true},
-       .kvHeads = 2,
-       .positions = 4096,
        .activation = "gelu_pytorch_tanh",
        .initializerRange = 0.018042,
-       .tied = true,
        .adjust = adjustStarcoder2},
 
-      {.modelType = "opt",
-       .keys = {.intermediate = "ffn_dim",
-                .normEps = "",
-                .activation = "activation_function",
-                .initializer = "init_std"},
+      {.facts = {.modelType = "opt",
+                 .keys = {.intermediate = "ffn_dim",
+                          .normEps = "",
+                          .activation = "activation_function",
+                          .initializer = "init_std"},
+                 .tied = true,
+                 .mlp = MLPLayout::Plain,
+                 .groupedQuery = false,
+                 .readsHeadDim = false,
+                 .learnedPositions = true},
        .names = {.embedding = "model.decoder.embed_tokens",
                  .positions = "model.decoder.embed_positions",
                  .layer = "model.decoder.layers.",
@@ -285,16 +297,11 @@ const std::vector<Family> &getFamilies() {
                  .projectIn = "model.decoder.project_in",
                  .projectOut = "model.decoder.project_out"},
        .norm = layerNorm,
-       .mlp = MLPLayout::Plain,
        .attentionBias = {"enable_bias", true},
        .mlpBias = {"enable_bias", true},
-       .groupedQuery = false,
-       .readsHeadDim = false,
-       .rotary = false,
        .positionOffset = 2,
        .paddingToken = 1,
        .activation = "relu",
-       .tied = true,
        .harmless = harmlessOPT,
        .adjust = adjustOPT},
   };
@@ -305,15 +312,50 @@ const std::vector<Family> &getFamilies() {
 
 const Family *cleave::frontend::findFamily(StringRef modelType) {
   for (const Family &family : getFamilies())
-    if (family.modelType == modelType)
+    if (family.facts.modelType == modelType)
       return &family;
   return nullptr;
+}
+
+const FamilyFacts *cleave::findFacts(StringRef modelType) {
+  const Family *family = findFamily(modelType);
+  return family ? &family->facts : nullptr;
+}
+
+std::vector<bool> cleave::getSlidingLayers(WindowRule rule,
+                                           const WindowKeys &keys,
+                                           int64_t layers) {
+  auto slides = [&](int64_t layer) {
+    switch (rule) {
+    case WindowRule::None:
+      return false;
+    case WindowRule::All:
+      return true;
+    case WindowRule::Switched:
+      return keys.use;
+    case WindowRule::Qwen:
+      return keys.use && layer >= keys.firstSliding;
+    case WindowRule::Even:
+      return layer % 2 == 0;
+    case WindowRule::Pattern:
+      return (layer + 1) % keys.pattern != 0;
+    case WindowRule::AllButFourth:
+      return (layer + 1) % 4 != 0;
+    case WindowRule::EachFourth:
+      return keys.use && (layer + 1) % 4 == 0;
+    }
+    llvm_unreachable("all rules are above");
+  };
+  std::vector<bool> all;
+  for (int64_t layer = 0; layer != layers; ++layer)
+    all.push_back(slides(layer));
+  return all;
 }
 
 std::vector<llvm::StringRef> cleave::getModelTypes() {
   std::vector<llvm::StringRef> types;
   for (const Family &family : getFamilies())
-    types.push_back(family.modelType);
+    types.push_back(family.facts.modelType);
   return types;
 }
 

@@ -3,6 +3,7 @@
 #define CLEAVE_LIB_FRONTEND_FAMILY_H
 
 #include "ConfigReader.h"
+#include "cleave/Frontend/Facts.h"
 #include "cleave/Frontend/Model.h"
 
 namespace cleave::frontend {
@@ -15,35 +16,10 @@ enum class QKVLayout {
   TransposedColumns ///< [in, out], columns q | k | v              (GPT-2)
 };
 
-enum class MLPLayout {
-  Gated,     ///< gate_proj, up_proj, down_proj
-  FusedGate, ///< rows gate | up of one tensor, down_proj           (Phi-3)
-  Plain,     ///< up, down
-};
-
-/// Which layers a sliding window applies to.
-enum class WindowRule {
-  None,
-  All,  ///< "sliding_window" on every layer unless null  (Mistral)
-  Qwen, ///< only with "use_sliding_window", from layer "max_window_layers" on
-};
-
 /// A boolean of the config, or a fixed one when `key` is empty.
 struct Switch {
   llvm::StringRef key;
   bool otherwise = false;
-};
-
-/// Spelling of the keys that most families share.
-struct Keys {
-  llvm::StringRef hidden = "hidden_size";
-  llvm::StringRef layers = "num_hidden_layers";
-  llvm::StringRef heads = "num_attention_heads";
-  llvm::StringRef intermediate = "intermediate_size";
-  llvm::StringRef positions = "max_position_embeddings";
-  llvm::StringRef normEps = "rms_norm_eps"; ///< empty: always 1e-5
-  llvm::StringRef activation = "hidden_act";
-  llvm::StringRef initializer = "initializer_range";
 };
 
 /// Checkpoint names, without ".weight" and ".bias"; `layer` is followed by the
@@ -95,47 +71,33 @@ struct LayoutOptions {
   int64_t embeddingWidth = 0; ///< of the embedding, 0: the hidden size
 };
 
-/// The facts of one model_type. Values that stand for an absent key are the
+/// What one model_type fixes. Values that stand for an absent key are the
 /// defaults of the HuggingFace configuration class of that type.
 struct Family {
-  llvm::StringRef modelType;
-  Keys keys = {};
-  /// Also reads hidden, layers, heads and positions as others spell them.
-  bool commonKeys = false;
+  FamilyFacts facts;
   Names names = {};
 
   NormSpec norm = {};
   BlockForm form = BlockForm::PreNorm;
   QKNorm qkNorm = QKNorm::None;
   QKVLayout qkv = QKVLayout::Separate;
-  MLPLayout mlp = MLPLayout::Gated;
-  WindowRule window = WindowRule::None;
 
   Switch attentionBias = {}; ///< of q, k, v, and o unless outputBias says no
   bool outputBias = true;
   Switch mlpBias = {};
 
-  bool groupedQuery = true; ///< reads "num_key_value_heads"
-  std::optional<int64_t> kvHeads = {};
-  bool readsHeadDim = true; ///< reads "head_dim"
-  std::optional<int64_t> headDim = {};
-  /// Width of the MLP over the hidden size if its key is absent or null; 0:
-  /// the key must be there.
-  int64_t mlpFactor = 0;
-  bool rotary = true; ///< else positions are learned
-  RopeRule rope = {};
-  int64_t positions = 2048; ///< longest sequence of a rotary model
+  RopeRule rope = {}; ///< unless positions are learned
   int64_t positionOffset = 0;
-  std::optional<int64_t> slidingWindow = {};
   bool paddingRow = true; ///< the embedding has a padding_idx
   std::optional<int64_t> paddingToken = {};
 
   llvm::StringRef activation = "silu";
   double initializerRange = 0.02;
-  bool tied = false;
 
   /// Keys that have no effect on training in this family alone.
   llvm::ArrayRef<llvm::StringRef> harmless = {};
+  /// Keys that its code in transformers reads and that are not supported.
+  llvm::ArrayRef<llvm::StringRef> numerics = {};
   /// Reads what only this family has, after everything else is read.
   void (*adjust)(ObjectReader &, Model &, LayoutOptions &) = nullptr;
 };

@@ -2,10 +2,9 @@
 #include "Builder.h"
 #include "Family.h"
 #include "Rope.h"
+#include "cleave/Json/Json.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include <cmath>
 
 using namespace cleave;
@@ -31,6 +30,7 @@ constexpr NumberRange epsRange = {0, 1};
 /// Keys that say nothing about what a training step computes: names, tokens,
 /// generation, file bookkeeping, heads of other tasks.
 const StringRef harmlessKeys[] = {"_attn_implementation",
+                                  "_attn_implementation_autoset",
                                   "_commit_hash",
                                   "_name_or_path",
                                   "architectures",
@@ -65,6 +65,7 @@ const StringRef harmlessKeys[] = {"_attn_implementation",
                                   "num_return_sequences",
                                   "output_attentions",
                                   "output_hidden_states",
+                                  "output_past",
                                   "output_scores",
                                   "prefix",
                                   "problem_type",
@@ -77,13 +78,22 @@ const StringRef harmlessKeys[] = {"_attn_implementation",
                                   "task_specific_params",
                                   "temperature",
                                   "tokenizer_class",
+                                  "torchscript",
                                   "top_k",
                                   "top_p",
                                   "transformers.js_config",
                                   "transformers_version",
                                   "typical_p",
                                   "unk_token_id",
+                                  "unsloth_fixed",
+                                  "unsloth_version",
                                   "use_cache"};
+
+/// Keys by which transformers changes the weights or the graph of any model.
+const StringRef numericKeys[] = {
+    "add_cross_attention", "compression_config", "cross_attention_hidden_size",
+    "is_encoder_decoder",  "per_layer_config",   "quantization_config",
+    "tie_encoder_decoder", "unpadded_vocab_size"};
 
 /// Keys that would change something, at the one value at which they do not.
 struct NoOp {
@@ -93,6 +103,7 @@ struct NoOp {
 const NoOp noOps[] = {{"chunk_size_feed_forward", "0"},
                       {"full_attn_mod", "1"},
                       {"interpolate_factor", "1"},
+                      {"is_causal", "true"},
                       {"pruned_heads", "{}"}};
 
 const StringRef dropoutKeys[] = {
@@ -156,8 +167,8 @@ void readDropouts(ObjectReader &config, Model &model) {
 
 /// The keys of the family, or the common ones where the config has those.
 Keys chooseKeys(ObjectReader &config, const Family &family) {
-  Keys keys = family.keys;
-  if (!family.commonKeys)
+  Keys keys = family.facts.keys;
+  if (!family.facts.commonKeys)
     return keys;
   for (StringRef Keys::*key :
        {&Keys::hidden, &Keys::layers, &Keys::heads, &Keys::positions}) {
@@ -178,17 +189,18 @@ void readAttention(ObjectReader &config, const Family &family, const Keys &keys,
                    Model &model) {
   model.heads = config.getInteger(keys.heads, headRange);
   model.kvHeads = model.heads;
-  if (family.groupedQuery)
+  if (family.facts.groupedQuery)
     model.kvHeads =
-        config.getInteger("num_key_value_heads", headRange, family.kvHeads)
+        config
+            .getInteger("num_key_value_heads", headRange, family.facts.kvHeads)
             .value_or(model.heads);
   if (model.heads % model.kvHeads)
     config.fail(keys.heads, "is not divisible by \"num_key_value_heads\" (" +
                                 llvm::Twine(model.kvHeads) + ")");
 
   std::optional<int64_t> headDim;
-  if (family.readsHeadDim)
-    headDim = config.getInteger("head_dim", headDimRange, family.headDim);
+  if (family.facts.readsHeadDim)
+    headDim = config.getInteger("head_dim", headDimRange, family.facts.headDim);
   if (!headDim && model.hidden % model.heads)
     config.fail(keys.hidden, "is not divisible by \"" + keys.heads + "\" (" +
                                  llvm::Twine(model.heads) + ")");
@@ -225,23 +237,28 @@ std::optional<std::vector<bool>> readLayerTypes(ObjectReader &config,
 /// The window of every layer.
 void readWindows(ObjectReader &config, const Family &family, Model &model) {
   const size_t count = model.layers.size();
-  int64_t window = 0, firstSliding = 0;
-  if (family.window != WindowRule::None)
-    window =
-        config.getInteger("sliding_window", positionRange, family.slidingWindow)
-            .value_or(0);
-  if (family.window == WindowRule::Qwen) {
-    if (!config.getBool("use_sliding_window", false))
+  const WindowRule rule = family.facts.window;
+  int64_t window = 0;
+  WindowKeys keys;
+  if (rule != WindowRule::None)
+    window = config
+                 .getInteger("sliding_window", positionRange,
+                             family.facts.slidingWindow)
+                 .value_or(0);
+  if (rule == WindowRule::Qwen) {
+    keys.use = config.getBool("use_sliding_window", keys.use);
+    keys.firstSliding =
+        config.getInteger("max_window_layers", {0, 4096}, keys.firstSliding)
+            .value_or(keys.firstSliding);
+    if (!keys.use)
       window = 0;
-    firstSliding =
-        config.getInteger("max_window_layers", {0, 4096}, 28).value_or(28);
   }
   std::vector<bool> slides(count);
-  for (size_t i = 0; i < count; ++i)
-    slides[i] = window && int64_t(i) >= firstSliding;
+  if (window)
+    slides = getSlidingLayers(rule, keys, int64_t(count));
 
   if (std::optional<std::vector<bool>> types = readLayerTypes(config, count)) {
-    const bool possible = family.window == WindowRule::Qwen
+    const bool possible = rule == WindowRule::Qwen
                               ? window || !llvm::is_contained(*types, true)
                               : *types == slides;
     if (!possible)
@@ -272,25 +289,42 @@ void readPaddingToken(ObjectReader &config, const Family &family,
   model.paddingToken = token;
 }
 
+/// One note for all keys that nobody reads.
+void noteIgnored(llvm::ArrayRef<std::string> keys, Model &model) {
+  constexpr size_t most = 20;
+  if (keys.empty())
+    return;
+  std::string names;
+  for (const std::string &key : keys.take_front(most))
+    names += (names.empty() ? "" : ", ") + printValue(json(key));
+  if (keys.size() > most)
+    names += " and " + std::to_string(keys.size() - most) + " more";
+  model.notes.push_back("keys that no code of \"" + model.modelType +
+                        "\" reads are ignored: " + names +
+                        "; --strict refuses them");
+}
+
 void readModel(ObjectReader &config, const Family &family, Model &model,
                const FrontendOptions &options) {
   const Keys keys = chooseKeys(config, family);
-  model.modelType = family.modelType.str();
+  model.modelType = family.facts.modelType.str();
   model.vocab = config.getInteger("vocab_size", vocabRange);
   model.hidden = config.getInteger(keys.hidden, widthRange);
   model.layers.resize(config.getInteger(keys.layers, layerRange));
   readAttention(config, family, keys, model);
-  if (family.mlpFactor)
+  if (family.facts.mlpFactor)
     model.intermediate =
         config.getInteger(keys.intermediate, intermediateRange, std::nullopt)
-            .value_or(family.mlpFactor * model.hidden);
+            .value_or(family.facts.mlpFactor * model.hidden);
   else
     model.intermediate =
         config.getInteger(keys.intermediate, intermediateRange);
   model.maxPositions =
-      family.rotary
-          ? config.getInteger(keys.positions, positionRange, family.positions)
-                .value_or(family.positions)
+      !family.facts.learnedPositions
+          ? config
+                .getInteger(keys.positions, positionRange,
+                            family.facts.positions)
+                .value_or(family.facts.positions)
           : config.getInteger(keys.positions, learnedPositionRange);
 
   model.norm = family.norm;
@@ -299,7 +333,7 @@ void readModel(ObjectReader &config, const Family &family, Model &model,
   model.activation = readActivation(config, keys.activation, family.activation);
   model.form = family.form;
   model.qkNorm = family.qkNorm;
-  model.tied = config.getBool("tie_word_embeddings", family.tied);
+  model.tied = config.getBool("tie_word_embeddings", family.facts.tied);
   model.initializerRange = config.getNumber(
       keys.initializer, {0, 1e3, /*closed=*/true}, family.initializerRange);
   model.positionOffset = family.positionOffset;
@@ -314,7 +348,7 @@ void readModel(ObjectReader &config, const Family &family, Model &model,
   layout.mlpBias = readSwitch(config, family.mlpBias);
   if (config.failed())
     return;
-  if (family.rotary) {
+  if (!family.facts.learnedPositions) {
     model.rope = readRope(config, family, model, options.seqLen, model.notes);
     if (options.seqLen > model.maxPositions)
       model.notes.push_back(("sequences of " + llvm::Twine(options.seqLen) +
@@ -335,13 +369,17 @@ void readModel(ObjectReader &config, const Family &family, Model &model,
         value && !value->is_null() && *value != json::parse(noOp.value))
       config.fail(noOp.key,
                   llvm::Twine("is not supported; legal: ") + noOp.value);
-  std::vector<StringRef> harmless(std::begin(harmlessKeys),
-                                  std::end(harmlessKeys));
-  harmless.insert(harmless.end(), family.harmless.begin(),
-                  family.harmless.end());
-  config.refuseUnread(harmless);
+  auto concat = [](llvm::ArrayRef<StringRef> all,
+                   llvm::ArrayRef<StringRef> own) {
+    std::vector<StringRef> keys(all);
+    keys.insert(keys.end(), own.begin(), own.end());
+    return keys;
+  };
+  config.checkUnread(concat(harmlessKeys, family.harmless),
+                     concat(numericKeys, family.numerics));
   if (config.failed())
     return;
+  noteIgnored(config.getDiagnostic().ignored, model);
 
   buildLayout(model, family, layout);
 }
@@ -381,10 +419,10 @@ int64_t Model::getParameterCount() const {
 
 llvm::Expected<Model> cleave::parseModel(StringRef text, StringRef file,
                                          const FrontendOptions &options) {
-  llvm::Expected<json> document = parseJson(text, file);
+  llvm::Expected<json> document = frontend::parseJson(text, file);
   if (!document)
     return document.takeError();
-  Diagnostic diagnostic(file);
+  Diagnostic diagnostic(file, options.strict);
   if (!document->is_object()) {
     diagnostic.report("a config is a JSON object, not " +
                       printValue(*document));
@@ -409,19 +447,10 @@ llvm::Expected<Model> cleave::parseModel(StringRef text, StringRef file,
 
 llvm::Expected<Model> cleave::loadModel(StringRef path,
                                         const FrontendOptions &options) {
-  constexpr uint64_t maxBytes = uint64_t(16) << 20;
-  llvm::sys::fs::file_status status;
-  if (std::error_code error = llvm::sys::fs::status(path, status))
-    return llvm::createStringError(path + ": " + error.message());
-  if (!llvm::sys::fs::is_regular_file(status))
-    return llvm::createStringError(path + ": not a regular file");
-  if (status.getSize() > maxBytes)
-    return llvm::createStringError(path + ": " + llvm::Twine(status.getSize()) +
-                                   " bytes; legal: at most 16 MiB");
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return llvm::createStringError(path + ": " + buffer.getError().message());
-  return parseModel((*buffer)->getBuffer(), path, options);
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> text = loadText(path);
+  if (!text)
+    return text.takeError();
+  return parseModel((*text)->getBuffer(), path, options);
 }
 
 std::string cleave::getModelSummary(const Model &model) {

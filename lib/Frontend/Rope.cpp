@@ -25,6 +25,14 @@ constexpr IntRange contextRange = {2, int64_t(1) << 31};
 constexpr StringRef typeNames[] = {"default", "linear", "dynamic",
                                    "llama3",  "yarn",   "longrope"};
 
+/// What only some types read. Beside another type it is a mistake, since it
+/// says how far positions are to be scaled.
+const StringRef scalingKeys[] = {
+    "alpha",         "attention_factor", "beta_fast",      "beta_slow",
+    "factor",        "high_freq_factor", "long_factor",    "low_freq_factor",
+    "mrope_section", "mscale",           "mscale_all_dim", "short_factor",
+    "truncate"};
+
 /// What every kind of scaling starts from.
 struct Context {
   double theta;
@@ -367,19 +375,20 @@ RopeSpec cleave::frontend::readRope(ObjectReader &config, const Family &family,
   if (fraction != 1 && !rule.partial)
     config.getDiagnostic().report(
         "key \"" + rule.fraction + "\": value " + printValue(json(fraction)) +
-        " is not supported by \"" + family.modelType + "\"; legal: 1");
+        " is not supported by \"" + family.facts.modelType + "\"; legal: 1");
   // An odd number is rounded up, if the head has room for it; the ramp of yarn
   // is for pairs.
   const bool oddIsLegal = context.dims < model.headDim && type != "yarn";
   if (context.dims == 0 || (context.dims % 2 && !oddIsLegal))
     config.getDiagnostic().report(
-        "head dim " + llvm::Twine(model.headDim) + " (\"" + family.keys.hidden +
-        "\" / \"" + family.keys.heads + "\", or \"head_dim\") times \"" +
-        rule.fraction + "\" gives " + llvm::Twine(context.dims) +
+        "head dim " + llvm::Twine(model.headDim) + " (\"" +
+        family.facts.keys.hidden + "\" / \"" + family.facts.keys.heads +
+        "\", or \"head_dim\") times \"" + rule.fraction + "\" gives " +
+        llvm::Twine(context.dims) +
         " rotary dims; legal: a positive even number");
   if (context.originalPositions < contextRange.low && type != "default" &&
       type != "linear")
-    config.fail(family.keys.positions, "is less than 2");
+    config.fail(family.facts.keys.positions, "is less than 2");
   if (config.failed())
     return {};
 
@@ -397,7 +406,7 @@ RopeSpec cleave::frontend::readRope(ObjectReader &config, const Family &family,
   else
     rope.inverseFrequencies = computeDefault(context);
   rope.dims = 2 * int64_t(rope.inverseFrequencies.size());
-  // Says how the checkpoint came about.
-  scaling.refuseUnread({"finetuned"});
+  // "finetuned" says how the checkpoint came about.
+  scaling.checkUnread({"finetuned"}, scalingKeys);
   return rope;
 }

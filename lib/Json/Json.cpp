@@ -1,7 +1,6 @@
 //===- Json.cpp - JSON of unknown origin ----------------------------------===//
 #include "cleave/Json/Json.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace cleave;
 
@@ -35,6 +34,31 @@ static bool isTooDeep(llvm::StringRef text) {
   return false;
 }
 
+std::string cleave::quoteNonFinite(llvm::StringRef text) {
+  std::string out;
+  bool inString = false;
+  while (!text.empty()) {
+    size_t length = 1;
+    if (inString) {
+      length = text[0] == '\\' ? std::min<size_t>(2, text.size()) : 1;
+      inString = text[0] != '"';
+    } else if (text[0] == '"') {
+      inString = true;
+    } else {
+      for (llvm::StringRef word : {"NaN", "Infinity", "-Infinity"})
+        if (text.starts_with(word)) {
+          out += "\"" + word.str() + "\"";
+          text = text.drop_front(word.size());
+          length = 0;
+          break;
+        }
+    }
+    out += text.take_front(length);
+    text = text.drop_front(length);
+  }
+  return out;
+}
+
 llvm::Expected<llvm::json::Value> cleave::parseJson(llvm::StringRef text,
                                                     llvm::StringRef file) {
   if (isTooDeep(text))
@@ -66,7 +90,8 @@ cleave::loadJsonObject(llvm::StringRef path) {
   return getObject(loadJson(path), path);
 }
 
-llvm::Expected<llvm::json::Value> cleave::loadJson(llvm::StringRef path) {
+llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
+cleave::loadText(llvm::StringRef path) {
   llvm::sys::fs::file_status status;
   if (std::error_code error = llvm::sys::fs::status(path, status))
     return makeError(path, error.message());
@@ -78,5 +103,12 @@ llvm::Expected<llvm::json::Value> cleave::loadJson(llvm::StringRef path) {
   auto buffer = llvm::MemoryBuffer::getFile(path);
   if (!buffer)
     return makeError(path, buffer.getError().message());
-  return parseJson((*buffer)->getBuffer(), path);
+  return std::move(*buffer);
+}
+
+llvm::Expected<llvm::json::Value> cleave::loadJson(llvm::StringRef path) {
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> text = loadText(path);
+  if (!text)
+    return text.takeError();
+  return parseJson((*text)->getBuffer(), path);
 }

@@ -1,11 +1,11 @@
 //===- ReadArchitecture.cpp - The sizes that a config.json says -----------===//
 #include "cleave/Search/ReadArchitecture.h"
+#include "cleave/Frontend/Facts.h"
 #include "cleave/Frontend/Model.h"
 #include "cleave/Json/Json.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace cleave;
 namespace json = llvm::json;
@@ -74,67 +74,147 @@ Architecture cleave::getArchitecture(const Model &model) {
 }
 
 namespace {
-/// Where a family's config.json says what, if it is not the usual key.
+/// A family that is planned and not compiled.
 struct Family {
-  llvm::StringRef type;
-  bool tied = false; ///< if the file does not say
-  bool gated = true;
-  llvm::StringRef experts; ///< key of their number; empty: there are none
+  FamilyFacts facts;
+  llvm::StringRef experts = ""; ///< key of their number; empty: there are none
 };
 } // namespace
 
-static constexpr Family families[] = {
-    {"arctic", false, true, "num_local_experts"},
-    {"bloom", true, false, ""},
-    {"dbrx", false, true, "moe_num_experts"},
-    {"deepseek", false, true, "n_routed_experts"},
-    {"deepseek_v2", false, true, "n_routed_experts"},
-    {"deepseek_v3", false, true, "n_routed_experts"},
-    {"falcon", true, false, ""},
-    {"gemma2", true, true, ""},
-    {"gemma3_text", true, true, ""},
-    {"glm4_moe", false, true, "n_routed_experts"},
-    {"gpt_oss", false, true, "num_local_experts"},
-    {"granitemoe", false, true, "num_local_experts"},
-    {"kimi_k2", false, true, "n_routed_experts"},
-    {"llama4_text", false, true, "num_local_experts"},
-    {"mixtral", false, true, "num_local_experts"},
-    {"nemotron", false, false, ""},
-    {"olmo", false, true, ""},
-    {"olmo3", false, true, ""},
-    {"olmoe", false, true, "num_experts"},
-    {"phi", false, false, ""},
-    {"phi-msft", false, false, ""},
-    {"phimoe", false, true, "num_local_experts"},
-    {"qwen2_moe", false, true, "num_experts"},
-    {"qwen3_moe", false, true, "num_experts"},
-    {"smollm3", true, true, ""},
+// Sources: configuration_<type>.py of HuggingFace transformers 5, or the code
+// beside the published weights (arctic, deepseek, kimi_k2, phi-msft).
+static const Family families[] = {
+    {{.modelType = "arctic", .positions = 4096}, "num_local_experts"},
+    {{.modelType = "bloom",
+      .keys = {.layers = "n_layer", .heads = "n_head"},
+      .tied = true,
+      .mlp = MLPLayout::Plain,
+      .mlpFactor = 4,
+      .positions = 0}},
+    {{.modelType = "dbrx",
+      .keys = {.hidden = "d_model",
+               .layers = "n_layers",
+               .heads = "n_heads",
+               .intermediate = "ffn_hidden_size",
+               .positions = "max_seq_len"},
+      .kvHeads = 1},
+     "moe_num_experts"},
+    {{.modelType = "deepseek"}, "n_routed_experts"},
+    {{.modelType = "deepseek_v2"}, "n_routed_experts"},
+    {{.modelType = "deepseek_v3", .kvHeads = 128, .positions = 4096},
+     "n_routed_experts"},
+    {{.modelType = "falcon",
+      .tied = true,
+      .mlp = MLPLayout::Plain,
+      .mlpFactor = 4}},
+    {{.modelType = "gemma2",
+      .tied = true,
+      .kvHeads = 4,
+      .headDim = 256,
+      .positions = 8192,
+      .window = WindowRule::Even,
+      .slidingWindow = 4096}},
+    {{.modelType = "gemma3_text",
+      .tied = true,
+      .kvHeads = 4,
+      .headDim = 256,
+      .positions = 131072,
+      .window = WindowRule::Pattern,
+      .slidingWindow = 4096}},
+    {{.modelType = "glm4_moe", .kvHeads = 8, .positions = 131072},
+     "n_routed_experts"},
+    {{.modelType = "gpt_oss",
+      .kvHeads = 8,
+      .headDim = 64,
+      .positions = 131072,
+      .window = WindowRule::Even,
+      .slidingWindow = 128},
+     "num_local_experts"},
+    {{.modelType = "granitemoe"}, "num_local_experts"},
+    {{.modelType = "kimi_k2", .kvHeads = 128, .positions = 4096},
+     "n_routed_experts"},
+    {{.modelType = "llama4_text",
+      .kvHeads = 8,
+      .headDim = 128,
+      .positions = 131072},
+     "num_local_experts"},
+    {{.modelType = "mixtral",
+      .kvHeads = 8,
+      .positions = 131072,
+      .window = WindowRule::All},
+     "num_local_experts"},
+    {{.modelType = "nemotron", .mlp = MLPLayout::Plain, .positions = 4096}},
+    {{.modelType = "olmo"}},
+    {{.modelType = "olmo3",
+      .window = WindowRule::AllButFourth,
+      .slidingWindow = 4096}},
+    {{.modelType = "olmoe", .positions = 4096}, "num_experts"},
+    {{.modelType = "phi", .mlp = MLPLayout::Plain}},
+    {{.modelType = "phi-msft",
+      .keys = {.hidden = "n_embd",
+               .layers = "n_layer",
+               .heads = "n_head",
+               .intermediate = "n_inner",
+               .positions = "n_positions"},
+      .mlp = MLPLayout::Plain,
+      .mlpFactor = 4}},
+    {{.modelType = "phimoe",
+      .kvHeads = 8,
+      .positions = 131072,
+      .window = WindowRule::All},
+     "num_local_experts"},
+    {{.modelType = "qwen2_moe",
+      .kvHeads = 16,
+      .positions = 32768,
+      .window = WindowRule::Qwen,
+      .slidingWindow = 4096},
+     "num_experts"},
+    {{.modelType = "qwen3_moe",
+      .kvHeads = 4,
+      .positions = 32768,
+      .window = WindowRule::Switched,
+      .slidingWindow = 4096},
+     "num_experts"},
+    {{.modelType = "smollm3",
+      .tied = true,
+      .kvHeads = 4,
+      .positions = 32768,
+      .window = WindowRule::EachFourth}},
 };
 
 namespace {
 class SizeReader {
 public:
-  SizeReader(const json::Object &object, const Family &family,
-             llvm::StringRef file)
-      : object(object), family(family), file(file) {}
+  /// `experts`: the key of their number; empty: there are none.
+  SizeReader(const json::Object &object, const FamilyFacts &facts,
+             llvm::StringRef experts, llvm::StringRef file)
+      : object(object), facts(facts), expertsKey(experts), file(file) {}
 
   llvm::Expected<Architecture> read() {
     Architecture model;
-    model.name = family.type.str();
-    model.hidden = need({"hidden_size", "d_model", "n_embed", "n_embd"});
-    model.vocab = need({"vocab_size"});
-    model.tied = getSwitch("tie_word_embeddings", family.tied);
+    const Keys &keys = facts.keys;
+    model.name = facts.modelType.str();
+    model.hidden = need({keys.hidden, "hidden_size", "d_model", "n_embed"});
+    // What OLMo's first files, which its own code reads, name otherwise.
+    model.vocab = need({"embedding_size", "vocab_size"});
+    model.tied =
+        getSwitch("tie_word_embeddings", getSwitch("weight_tying", facts.tied));
     model.maxPositions =
-        get({"max_position_embeddings", "max_seq_len", "n_positions"});
-    int64_t layers = need({"num_hidden_layers", "n_layers", "n_layer"});
+        facts.learnedPositions
+            ? need({keys.positions, Keys().positions})
+            : get({keys.positions, Keys().positions, "max_sequence_length"},
+                  facts.positions);
+    int64_t layers = need({keys.layers, Keys().layers, "n_layers"});
     Block block = readAttention(model.hidden);
     if (message.empty() && (layers > 4096 || block.heads > model.hidden))
       fail("num_hidden_layers", "expects at most 4096 layers and as many heads "
                                 "as channels");
+    if (message.empty())
+      readWindows(layers);
     for (int64_t i = 0; message.empty() && i != layers; ++i) {
       Block layer = block;
-      layer.window = hasWindow(i) ? get({"sliding_window"}) : 0;
-      layer.chunk = hasChunks(i) ? get({"attention_chunk_size"}) : 0;
+      layer.window = slides[size_t(i)] ? window : 0;
+      layer.chunk = hasChunks(i) ? get({"attention_chunk_size"}, 8192) : 0;
       readMLP(layer, model.hidden, i);
       addBlock(model, layer);
     }
@@ -144,20 +224,29 @@ public:
   }
 
 private:
-  /// The first of these keys that is there, here or one level below.
-  int64_t get(std::initializer_list<llvm::StringRef> keys, int64_t absent = 0) {
+  /// The first of these keys that is there, here or one level below; if that
+  /// is null, or none is there and `absent` is nothing, nothing.
+  std::optional<int64_t>
+  getOptional(std::initializer_list<llvm::StringRef> keys,
+              std::optional<int64_t> absent) {
     for (llvm::StringRef key : keys)
       for (const json::Object *at :
            {&object, getObject("attn_config"), getObject("ffn_config")}) {
         const json::Value *value = at ? at->get(key) : nullptr;
-        if (!value || value->kind() == json::Value::Null)
+        if (!value)
           continue;
+        if (value->kind() == json::Value::Null)
+          return std::nullopt;
         std::optional<int64_t> number = value->getAsInteger();
         if (number && *number >= 0 && *number <= (int64_t(1) << 31))
           return *number;
         fail(key, "expects a whole number from 0");
       }
     return absent;
+  }
+  /// The same, where null is as good as absent.
+  int64_t get(std::initializer_list<llvm::StringRef> keys, int64_t absent = 0) {
+    return getOptional(keys, absent).value_or(absent);
   }
   /// What a key has, or nothing.
   const json::Value *find(llvm::StringRef key) const {
@@ -200,14 +289,20 @@ private:
 
   Block readAttention(int64_t hidden) {
     Block block;
-    block.gated = family.gated;
-    block.heads = need({"num_attention_heads", "n_heads", "n_head"});
-    block.headDim = get({"head_dim"}, hidden / block.heads);
+    block.gated = facts.mlp != MLPLayout::Plain;
+    block.heads = need({facts.keys.heads, Keys().heads, "n_heads"});
+    block.headDim = hidden / block.heads;
+    if (facts.readsHeadDim)
+      block.headDim =
+          getOptional({"head_dim"}, facts.headDim).value_or(block.headDim);
     block.valueDim = block.headDim;
-    block.kvHeads =
-        get({"num_key_value_heads", "num_kv_heads", "kv_n_heads", "n_head_kv"},
-            block.heads);
-    if (family.type == "falcon" && getSwitch("multi_query", true) &&
+    block.kvHeads = block.heads;
+    if (facts.groupedQuery)
+      block.kvHeads = getOptional({"num_key_value_heads", "num_kv_heads",
+                                   "kv_n_heads", "n_head_kv"},
+                                  facts.kvHeads)
+                          .value_or(block.heads);
+    if (facts.modelType == "falcon" && getSwitch("multi_query", true) &&
         !getSwitch("new_decoder_architecture", false))
       block.kvHeads = 1;
     block.latentRank = get({"kv_lora_rank"});
@@ -223,21 +318,25 @@ private:
     return block;
   }
 
-  /// Layers with a sliding window, by the file or by the family's pattern.
-  bool hasWindow(int64_t layer) {
+  /// Which layers slide, by the file or by the family's rule, and how far.
+  void readWindows(int64_t layers) {
+    WindowKeys keys;
+    keys.use = getSwitch("use_sliding_window", keys.use);
+    keys.firstSliding = get({"max_window_layers"}, keys.firstSliding);
+    keys.pattern = get({"sliding_window_pattern"}, keys.pattern);
+    if (keys.pattern < 1)
+      return fail("sliding_window_pattern", "expects a whole number from 1");
+    const bool switched = facts.window == WindowRule::Switched ||
+                          facts.window == WindowRule::Qwen ||
+                          facts.window == WindowRule::EachFourth;
+    if (!switched || keys.use)
+      window = getOptional({"sliding_window"}, facts.slidingWindow).value_or(0);
+    slides = getSlidingLayers(facts.window, keys, layers);
     if (const json::Array *types = getList("layer_types"))
-      return layer < int64_t(types->size()) &&
-             (*types)[size_t(layer)].getAsString() == "sliding_attention";
-    if (family.type == "gemma2" || family.type == "gpt_oss")
-      return layer % 2 == 0;
-    if (family.type == "gemma3_text")
-      return (layer + 1) % get({"sliding_window_pattern"}, 6) != 0;
-    if (family.type == "olmo3")
-      return (layer + 1) % 4 != 0;
-    if (family.type == "mixtral" || family.type == "phimoe")
-      return true;
-    return getSwitch("use_sliding_window", false) &&
-           layer >= get({"max_window_layers"});
+      for (int64_t i = 0; i != layers; ++i)
+        slides[size_t(i)] =
+            i < int64_t(types->size()) &&
+            (*types)[size_t(i)].getAsString() == "sliding_attention";
   }
 
   /// Layers whose queries only meet their own chunk (Llama 4).
@@ -245,26 +344,31 @@ private:
     if (const json::Array *types = getList("layer_types"))
       return layer < int64_t(types->size()) &&
              (*types)[size_t(layer)].getAsString() == "chunked_attention";
-    return family.type == "llama4_text" && (layer + 1) % 4 != 0;
+    return facts.modelType == "llama4_text" && (layer + 1) % 4 != 0;
   }
 
   void readMLP(Block &block, int64_t hidden, int64_t layer) {
-    int64_t width = get({"intermediate_size", "ffn_hidden_size", "n_inner"});
-    bool sparse = !family.experts.empty() && isSparse(layer);
-    block.ffn =
-        sparse ? 0
-               : get({"intermediate_size_mlp"}, width > 0 ? width : 4 * hidden);
+    bool sparse = !expertsKey.empty() && isSparse(layer);
+    auto getWidth = [&](llvm::StringRef own) {
+      if (int64_t width = get({own, facts.keys.intermediate}))
+        return width;
+      // Of gate and up together, in OLMo's first files.
+      if (int64_t both = get({"mlp_hidden_size"}, get({"mlp_ratio"}) * hidden))
+        return both / 2;
+      return facts.mlpFactor ? facts.mlpFactor * hidden
+                             : need({facts.keys.intermediate});
+    };
+    block.ffn = sparse ? 0 : getWidth("intermediate_size_mlp");
     if (!sparse)
       return;
-    block.experts = need({family.experts});
+    block.experts = need({expertsKey});
     block.expertsPerToken = need({"num_experts_per_tok", "moe_top_k"});
-    block.expertFfn =
-        get({"moe_intermediate_size"}, width > 0 ? width : 4 * hidden);
+    block.expertFfn = getWidth("moe_intermediate_size");
     block.sharedFfn = get({"shared_expert_intermediate_size"},
                           get({"n_shared_experts"}) * block.expertFfn);
-    if (family.type == "arctic")
+    if (facts.modelType == "arctic")
       block.sharedFfn = hidden; // beside the experts, on every token
-    if (family.type == "llama4_text")
+    if (facts.modelType == "llama4_text")
       block.sharedFfn = block.expertFfn; // one shared expert
     if (block.expertsPerToken > block.experts)
       fail("num_experts_per_tok", "expects at most as many as there are");
@@ -287,41 +391,67 @@ private:
   }
 
   const json::Object &object;
-  const Family &family;
-  llvm::StringRef file;
+  const FamilyFacts &facts;
+  llvm::StringRef expertsKey, file;
+  int64_t window = 0;
+  std::vector<bool> slides;
   std::string message;
 };
 } // namespace
 
+/// The text decoder of a multimodal model, which is what is planned; else the
+/// whole file. Adds to `where`.
+static const json::Object *findDecoder(const json::Value &root,
+                                       std::string &where) {
+  const json::Object *object = root.getAsObject();
+  const json::Object *inner =
+      object ? object->getObject("text_config") : nullptr;
+  if (inner)
+    where += ": text_config";
+  return inner ? inner : object;
+}
+
+llvm::Expected<Architecture> cleave::readSizes(llvm::StringRef text,
+                                               llvm::StringRef file) {
+  llvm::Expected<json::Value> root = parseJson(quoteNonFinite(text), file);
+  if (!root)
+    return root.takeError();
+  std::string where = file.str();
+  const json::Object *object = findDecoder(*root, where);
+  if (!object)
+    return llvm::createStringError(where + ": a config is a JSON object");
+  llvm::StringRef type = object->getString("model_type").value_or("");
+  for (const Family &family : families)
+    if (type == family.facts.modelType)
+      return SizeReader(*object, family.facts, family.experts, where).read();
+  if (const FamilyFacts *facts = findFacts(type))
+    return SizeReader(*object, *facts, "", where).read();
+  std::vector<llvm::StringRef> types = getModelTypes();
+  for (const Family &family : families)
+    types.push_back(family.facts.modelType);
+  const json::Value *given = object->get("model_type");
+  constexpr size_t most = 60;
+  std::string said = given ? llvm::formatv("{0}", *given).str() : "";
+  if (said.size() > most)
+    said = said.substr(0, most) + "...";
+  return llvm::createStringError(
+      where + ": key \"model_type\"" +
+      (given ? ": value " + said + " is not supported" : " is missing") +
+      "; supported are " + llvm::join(types, ", "));
+}
+
 llvm::Expected<Architecture> cleave::readArchitecture(llvm::StringRef text,
                                                       llvm::StringRef file) {
-  llvm::Expected<json::Value> root = parseJson(text, file);
+  llvm::Expected<json::Value> root = parseJson(quoteNonFinite(text), file);
   if (!root)
     return root.takeError();
   std::string decoder, where = file.str();
-  if (const json::Object *object = root->getAsObject()) {
-    // Of a multimodal model its text decoder is planned.
-    if (const json::Value *inner = object->get("text_config");
-        inner && inner->getAsObject()) {
-      decoder = llvm::formatv("{0}", *inner);
-      text = decoder;
-      where += ": text_config";
-      object = inner->getAsObject();
-    }
-    std::optional<llvm::StringRef> type = object->getString("model_type");
-    const Family *family = llvm::find_if(
-        families, [&](const Family &each) { return type == each.type; });
-    if (family != std::end(families))
-      return SizeReader(*object, *family, where).read();
-    std::vector<llvm::StringRef> types = getModelTypes();
-    if (type && !llvm::is_contained(types, *type)) {
-      for (const Family &each : families)
-        types.push_back(each.type);
-      return llvm::createStringError(llvm::formatv(
-          "{0}: key \"model_type\": value {1} is not supported; supported are "
-          "{2}",
-          where, json::Value(*type), llvm::join(types, ", ")));
-    }
+  const json::Object *object = findDecoder(*root, where);
+  if (!object || !findFacts(object->getString("model_type").value_or("")))
+    return readSizes(text, file);
+  if (object != root->getAsObject()) {
+    decoder = llvm::formatv("{0}", json::Value(json::Object(*object)));
+    text = decoder;
   }
   llvm::Expected<Model> model = parseModel(text, where);
   if (!model)
@@ -330,10 +460,8 @@ llvm::Expected<Architecture> cleave::readArchitecture(llvm::StringRef text,
 }
 
 llvm::Expected<Architecture> cleave::loadArchitecture(llvm::StringRef path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return llvm::createStringError(path + ": " + buffer.getError().message());
-  if ((*buffer)->getBufferSize() > (16 << 20))
-    return llvm::createStringError(path + ": is larger than 16 MiB");
-  return readArchitecture((*buffer)->getBuffer(), path);
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> text = loadText(path);
+  if (!text)
+    return text.takeError();
+  return readArchitecture((*text)->getBuffer(), path);
 }

@@ -58,6 +58,30 @@ class BadInputTest(ToolTest):
         os.mkfifo(self.path("pipe"))
         self.compile_fails(["pipe: not a regular file"], model="pipe")
 
+    def test_a_name_of_the_hub(self):
+        """Every command that takes a model says how to get it."""
+        plan = ["--seq-len", "16", "--global-batch", "4", "--cluster",
+                "h100-sxm:8"]
+        commands = [["import"], ["compile", *SHAPE, "-o", "out"],
+                    ["train", *SHAPE, "--", "--steps", "1"], ["plan", *plan],
+                    ["estimate", *plan],
+                    ["explain", "--plan", "plan.json", *plan[4:]]]
+        self.run_tool("cleave", "plan", os.path.join(LLAMA, "config.json"),
+                      *plan, "-o", "plan.json")
+        for command, *flags in commands:
+            self.expect_error(
+                ["Qwen/Qwen3-0.6B: No such file", "config.json",
+                 "hf download Qwen/Qwen3-0.6B config.json --local-dir "
+                 "Qwen3-0.6B", '--include "*.safetensors*"'],
+                "cleave", command, "Qwen/Qwen3-0.6B", *flags)
+        # Paths, and what no shell should be given.
+        os.mkdir(self.path("Qwen"))
+        for name in ["Qwen/Qwen3-0.6B", "a/b/c", "a/", "/a", "./a", "-a/b",
+                     "a;b/c", "a/c.json", "gpt2"]:
+            done = self.start("cleave", "import", "--", name)
+            self.assertEqual(done.returncode, 1)
+            self.assertNotIn("hf download", done.stderr)
+
     def test_positions_are_as_many_as_the_config_says(self):
         self.compile_fails(["positions"], model=os.path.join(GOLDEN, "gpt2"),
                            shape=["--seq-len", "4096", "--global-batch", "4"])

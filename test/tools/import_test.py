@@ -5,7 +5,8 @@ import math
 import os
 import unittest
 
-from support import DATA, GOLDEN, LLAMA, ToolTest, read_safetensors
+from support import (DATA, GOLDEN, LLAMA, SHAPE, ToolTest,
+                     read_safetensors)
 
 
 class ImportTest(ToolTest):
@@ -68,6 +69,26 @@ class ImportTest(ToolTest):
             self.run_tool("cleave", "import", LLAMA, "-o", "out.mlir"), "")
         self.assertEqual(self.read("out.mlir").decode(), text)
         self.assertEqual(self.list(), ["out.mlir"])
+
+    def test_strict_refuses_keys_that_nobody_reads(self):
+        with open(os.path.join(LLAMA, "config.json")) as file:
+            config = json.load(file)
+        self.write("config.json", dict(config, clip_qkv=8, merged_by="me"))
+        for command in [["import", "config.json"],
+                        ["compile", "config.json", *SHAPE, "-o", "train"]]:
+            done = self.start("cleave", *command)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(
+                [line for line in done.stderr.splitlines() if "keys" in line],
+                ['cleave: note: keys that no code of "llama" reads are '
+                 'ignored: "clip_qkv", "merged_by"; --strict refuses them'])
+        os.remove(self.path("train"))
+        for command in [["import", "config.json", "--strict"],
+                        ["compile", "config.json", *SHAPE, "-o", "train",
+                         "--strict"]]:
+            self.expect_error(['config.json: key "clip_qkv": value 8 is read '
+                               'by nobody'], "cleave", *command)
+        self.run_tool("cleave", "import", LLAMA, "--strict")
 
     def test_names_an_unsupported_vocabulary(self):
         self.expect_error(["--pad-vocab 330", "331"], "cleave", "import", LLAMA,

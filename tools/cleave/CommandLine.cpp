@@ -44,9 +44,31 @@ int tool::fail(llvm::Error error) {
   return fail(llvm::toString(std::move(error)));
 }
 
-std::string tool::getConfigPath(llvm::StringRef path) {
-  llvm::SmallString<256> config(path);
-  if (llvm::sys::fs::is_directory(path))
+/// ORG/NAME, as the hub spells names, where ORG is no folder here. Such a name
+/// has no character that a shell reads.
+static bool looksLikeHubName(llvm::StringRef model) {
+  auto isWord = [](llvm::StringRef word) {
+    return !word.empty() && llvm::isAlnum(word.front()) &&
+           llvm::all_of(word, [](char c) {
+             return llvm::isAlnum(c) || c == '-' || c == '_' || c == '.';
+           });
+  };
+  auto [organization, name] = model.split('/');
+  return isWord(organization) && isWord(name) && !name.ends_with(".json") &&
+         !llvm::sys::fs::exists(organization);
+}
+
+llvm::Expected<std::string> tool::findConfig(llvm::StringRef model) {
+  if (!llvm::sys::fs::exists(model) && looksLikeHubName(model))
+    return llvm::createStringError(llvm::formatv(
+        "{0}: No such file or directory; a model of the HuggingFace hub is "
+        "downloaded first, its config.json and, for its weights, its "
+        "*.safetensors: hf download {0} config.json --local-dir {1} && hf "
+        "download {0} --include \"*.safetensors*\" --local-dir {1}; then give "
+        "the folder {1}",
+        model, model.split('/').second));
+  llvm::SmallString<256> config(model);
+  if (llvm::sys::fs::is_directory(model))
     llvm::sys::path::append(config, "config.json");
   return config.str().str();
 }

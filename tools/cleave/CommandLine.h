@@ -23,8 +23,13 @@ int flushOutput(int code);
 /// A count with its noun: "1 rank", "2 ranks", "2 micro-batches".
 std::string count(int64_t number, llvm::StringRef noun);
 
-/// The path of a model's config.json: `path` itself, or the one in that folder.
-std::string getConfigPath(llvm::StringRef path);
+/// The path of a model's config.json: `model` itself, or the one in that
+/// folder. If there is nothing of that name, and it looks like one of the
+/// HuggingFace hub, an error that says how to get it.
+llvm::Expected<std::string> findConfig(llvm::StringRef model);
+
+/// --strict: see FrontendOptions.
+void addStrictFlag(CLI::App &app, bool &strict);
 
 /// Most of what is counted.
 constexpr int64_t maxCount = std::numeric_limits<int32_t>::max();
@@ -80,7 +85,7 @@ struct CompileFlags {
   std::string model, output;
   LayoutFlags layout;
   CompileOptions options;
-  bool quiet = false, json = false;
+  bool quiet = false, json = false, strict = false;
 
   /// `run` gets what a recipe says to the executable.
   void add(CLI::App &app, std::vector<std::string> *run = nullptr);

@@ -61,8 +61,11 @@ int tool::runCompile(CompileFlags flags) {
                       step.schedule);
   FrontendOptions frontend;
   frontend.seqLen = flags.options.batch.seqLen;
-  llvm::Expected<Model> model =
-      loadModel(tool::getConfigPath(flags.model), frontend);
+  frontend.strict = flags.strict;
+  llvm::Expected<std::string> config = tool::findConfig(flags.model);
+  if (!config)
+    return tool::fail(config.takeError());
+  llvm::Expected<Model> model = loadModel(*config, frontend);
   if (!model)
     return tool::fail(model.takeError());
   for (const std::string &note : model->notes)
@@ -98,6 +101,7 @@ int tool::runCompile(CompileFlags flags) {
 void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
   app.add_option("model", model, "config.json, or the folder that has it")
       ->required();
+  addStrictFlag(app, strict);
   addRecipeFlag(app, run);
   app.add_option("--seq-len", options.batch.seqLen, "tokens of a sample")
       ->required()

@@ -9,7 +9,7 @@ using namespace cleave;
 namespace {
 struct ImportFlags {
   std::string config, output = "-";
-  bool summary = false;
+  bool summary = false, strict = false;
   BuildOptions build;
   std::string dtype = "f32";
 };
@@ -18,8 +18,11 @@ struct ImportFlags {
 static int runImport(ImportFlags flags) {
   FrontendOptions frontend;
   frontend.seqLen = flags.build.seqLen;
-  llvm::Expected<Model> model =
-      loadModel(tool::getConfigPath(flags.config), frontend);
+  frontend.strict = flags.strict;
+  llvm::Expected<std::string> config = tool::findConfig(flags.config);
+  if (!config)
+    return tool::fail(config.takeError());
+  llvm::Expected<Model> model = loadModel(*config, frontend);
   if (!model)
     return tool::fail(model.takeError());
   for (const std::string &note : model->notes)
@@ -52,6 +55,12 @@ static int runImport(ImportFlags flags) {
   return 0;
 }
 
+void tool::addStrictFlag(CLI::App &app, bool &strict) {
+  app.add_flag("--strict", strict,
+               "refuse keys of config.json that no code of the model's type "
+               "reads, instead of a note");
+}
+
 void tool::addImportCommand(CLI::App &app, std::function<int()> &run) {
   auto flags = std::make_shared<ImportFlags>();
   CLI::App *command = app.add_subcommand(
@@ -60,6 +69,7 @@ void tool::addImportCommand(CLI::App &app, std::function<int()> &run) {
       ->add_option("config", flags->config,
                    "config.json, or the folder that has it")
       ->required();
+  tool::addStrictFlag(*command, flags->strict);
   command->add_option("-o,--output", flags->output, "file to write; -: stdout")
       ->capture_default_str();
   command->add_flag("--summary", flags->summary,

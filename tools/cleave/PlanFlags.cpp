@@ -46,8 +46,10 @@ llvm::Expected<Machine> tool::getNotedMachine(const Cluster &cluster) {
 }
 
 llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
-  llvm::Expected<Architecture> architecture =
-      loadArchitecture(getConfigPath(model));
+  llvm::Expected<std::string> config = findConfig(model);
+  if (!config)
+    return config.takeError();
+  llvm::Expected<Architecture> architecture = loadArchitecture(*config);
   if (!architecture)
     return architecture.takeError();
   if (architecture->maxPositions > 0 && seqLen > architecture->maxPositions)

@@ -154,6 +154,8 @@ struct FrontendOptions {
   /// Length of the training sequences: longrope depends on it, and learned
   /// positions must be as many. 0: the model's maximum.
   int64_t seqLen = 0;
+  /// Refuse keys that nobody reads, instead of a note that names them.
+  bool strict = false;
 };
 
 /// Every "model_type" that parseModel reads.

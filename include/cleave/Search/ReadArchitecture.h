@@ -21,7 +21,12 @@ Architecture getArchitecture(const Model &model);
 llvm::Expected<Architecture> readArchitecture(llvm::StringRef text,
                                               llvm::StringRef file);
 
-/// The same, from a file; refuses files over 16 MiB.
+/// The sizes alone, also of the families that Frontend reads: what it says of
+/// these, biases and norms of heads aside, by another way.
+llvm::Expected<Architecture> readSizes(llvm::StringRef text,
+                                       llvm::StringRef file);
+
+/// As readArchitecture, from a file; refuses files over 16 MiB.
 llvm::Expected<Architecture> loadArchitecture(llvm::StringRef path);
 
 } // namespace cleave

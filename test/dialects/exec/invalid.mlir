@@ -195,3 +195,21 @@ func.func @yield_outside(%x: f32) {
 
 // expected-error @+1 {{expects an offset that is a multiple of 64, got }}
 %b = exec.buffer "activations" 4096 at -64 : !exec.buffer
+
+// -----
+
+// A kernel's names are its own, also while the file is read.
+exec.kernel @uses mode = row, rows = 2, columns = 2,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 2), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 2), col = 1>] {
+^bb0(%x: f32):
+  // expected-error @+1 {{use of undeclared SSA value name}}
+  exec.yield %other : f32
+}
+exec.kernel @has mode = row, rows = 2, columns = 2,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 2), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 2), col = 1>] {
+^bb0(%x: f32):
+  %other = arith.mulf %x, %x : f32
+  exec.yield %other : f32
+}

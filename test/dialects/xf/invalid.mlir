@@ -1459,3 +1459,29 @@ xf.state @w parameter : tensor<4xf32> {
   init = #xf.init<ones, 1.0 : f64>,
   // expected-error @+1 {{expects to drop ascending dims of size 1, got 1}}
   piece = #xf.piece<"w", shape = [8], view = [2, 4], starts = [1, 0], sizes = [1, 4], drop = [1]>}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// What a sharding rule is spelled from
+//===----------------------------------------------------------------------===//
+
+func.func @no_dim(%x: tensor<0x4xf32>, %w: tensor<6x4xf32>) {
+  // expected-error @+1 {{expects dims of at least 1, got 'tensor<0x4xf32>'}}
+  %y = xf.linear %x, %w {contract = 1 : i64}
+      : (tensor<0x4xf32>, tensor<6x4xf32>) -> tensor<0x6xf32>
+  return
+}
+
+// -----
+
+// The op's own verifier comes before its rule.
+dist.mesh @mesh [#dist.axis<"tp" = 2>]
+!x = tensor<8x4xf32, #dist.on<@mesh, [{}, {}]>>
+!w = tensor<6x4xf32, #dist.on<@mesh, [{}, {}]>>
+!y = tensor<8x6xf32, #dist.on<@mesh, [{}, {}]>>
+func.func @placed_contract(%x: !x, %w: !w) {
+  // expected-error @+1 {{expects contract to be between 1 and the ranks of x and weight, got -1}}
+  %y = xf.linear %x, %w {contract = -1 : i64} : (!x, !w) -> !y
+  return
+}

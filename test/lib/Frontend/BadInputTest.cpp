@@ -242,26 +242,22 @@ TEST(BadInput, BadKeys) {
       {"llama",
        {{"pruned_heads", {{"0", {1}}}}},
        "key \"pruned_heads\": value {...} is not supported; legal: {}"},
-      // Keys that nobody reads.
-      {"llama",
-       {{"clip_qkv", 8}},
-       "key \"clip_qkv\": value 8 is not supported: it may change what the "
-       "model computes"},
+      // Keys by which transformers computes something else.
       {"llama",
        {{"quantization_config", {{"bits", 4}}}},
        "key \"quantization_config\": value {...} is not supported"},
       {"llama",
-       {{"sliding_window", 128}},
-       "key \"sliding_window\": value 128 is not supported"},
-      {"mistral",
-       {{"attention_bias", true}},
-       "key \"attention_bias\": value true is not supported"},
+       {{"per_layer_config", {{"0", {{"head_dim", 4}}}}}},
+       "key \"per_layer_config\": value {...} is not supported"},
+      {"llama",
+       {{"is_causal", false}},
+       "key \"is_causal\": value false is not supported; legal: true"},
       {"gpt2",
-       {{"head_dim", 16}},
-       "key \"head_dim\": value 16 is not supported"},
-      {"gpt2",
-       {{"rope_theta", 10000}},
-       "key \"rope_theta\": value 10000 is not supported"},
+       {{"add_cross_attention", true}},
+       "key \"add_cross_attention\": value true is not supported"},
+      {"gpt_neox",
+       {{"head_dim", 8}},
+       "key \"head_dim\": value 8 is not supported"},
       {"llama",
        {{"rope_scaling", {{"type", "linear"}, {"factor", 2}, {"alpha", 1}}}},
        "key \"rope_scaling.alpha\": value 1 is not supported"},
@@ -371,11 +367,77 @@ TEST(BadInput, BadKeys) {
 }
 
 TEST(BadInput, UnreadKeysThatAreOffPass) {
-  EXPECT_EQ(getError(change("llama", {{"clip_qkv", nullptr},
-                                      {"use_mrope", false},
-                                      {"partial_rotary_factor", nullptr},
-                                      {"quantization_config", nullptr}})),
-            "");
+  const json config = change("llama", {{"clip_qkv", nullptr},
+                                       {"use_mrope", false},
+                                       {"partial_rotary_factor", nullptr},
+                                       {"quantization_config", nullptr}});
+  EXPECT_EQ(getError(config, {.strict = true}), "");
+  EXPECT_EQ(parse(config).notes, std::vector<std::string>());
+}
+
+/// Keys that other families' code reads, and one that nobody's does.
+TEST(BadInput, KeysThatNobodyReadsAreNamed) {
+  const std::pair<const char *, json> cases[] = {
+      {"llama", {{"clip_qkv", 8}}},
+      {"llama", {{"sliding_window", 128}}},
+      {"mistral", {{"attention_bias", true}}},
+      {"gpt2", {{"head_dim", 16}}},
+      {"gpt2", {{"rope_theta", 10000}}},
+      {"starcoder2", {{"activation_function", "relu"}}},
+      {"olmo2", {{"nobody\nreads", {1, 2}}}},
+  };
+  for (const auto &[type, changes] : cases) {
+    const json config = change(type, changes);
+    const std::string key = json(changes.begin().key()).dump();
+    const Model model = parse(config), without = parse(getSmallConfig(type));
+    EXPECT_EQ(model.notes.back(),
+              "keys that no code of \"" + std::string(type) +
+                  "\" reads are ignored: " + key + "; --strict refuses them");
+    EXPECT_EQ(model.notes.size(), without.notes.size() + 1);
+    EXPECT_EQ(getModelSummary(model), getModelSummary(without));
+    EXPECT_NE(getError(config, {.strict = true})
+                  .find("config.json: key " + key + ": value "),
+              std::string::npos);
+    EXPECT_EQ(getError(getSmallConfig(type), {.strict = true}), "");
+  }
+  EXPECT_EQ(getError(change("llama", {{"clip_qkv", 8}}), {.strict = true}),
+            "config.json: key \"clip_qkv\": value 8 is read by nobody; without "
+            "--strict it is ignored");
+}
+
+TEST(BadInput, OneNoteNamesAllKeysThatNobodyReads) {
+  json changes = {{"rope_scaling",
+                   {{"type", "linear"}, {"factor", 2}, {"origin", "here"}}}};
+  for (int i = 0; i < 30; ++i)
+    changes["z" + std::to_string(10 + i)] = 1;
+  const Model model = parse(change("llama", changes));
+  ASSERT_EQ(model.notes.size(), 1u);
+  const std::string &note = model.notes.front();
+  EXPECT_NE(note.find("ignored: \"rope_scaling.origin\", \"z10\", \"z11\""),
+            std::string::npos)
+      << note;
+  EXPECT_NE(note.find("\"z28\" and 11 more; --strict"), std::string::npos)
+      << note;
+}
+
+/// No key that the code of a family in transformers reads is ignored.
+TEST(BadInput, KeysThatTransformersReadsAreNeverIgnored) {
+  const json all = readJson("read-keys.json");
+  EXPECT_EQ(all.size(), getModelTypes().size());
+  for (const auto &[type, keys] : all.items())
+    for (const std::string key : keys) {
+      const json config = change(type, {{key, {{"some", "thing"}}}});
+      llvm::Expected<Model> model = parseModel(config.dump(), "config.json");
+      if (!model) {
+        EXPECT_NE(toString(model.takeError()).find("\"" + key + "\""),
+                  std::string::npos)
+            << type << " " << key;
+        continue;
+      }
+      for (const std::string &note : model->notes)
+        EXPECT_EQ(note.find("ignored: \"" + key + "\""), std::string::npos)
+            << type << ": " << note;
+    }
 }
 
 TEST(BadInput, NotJson) {
@@ -450,6 +512,10 @@ TEST(BadInput, NonFiniteNumbersAreRefusedByKey) {
                         std::string(number) + "\" is not a number"),
               std::string::npos);
   }
+  // Where nobody reads them they do not matter, as in transformers.
+  std::string unread = text;
+  unread.insert(1, "\"time_step_limit\":[0.0,Infinity,-Infinity,NaN],");
+  EXPECT_EQ(getError(llvm::StringRef(unread)), "");
   // Inside strings they are what they are.
   EXPECT_EQ(getError(change("llama", {{"prefix", "a \\\"NaN\\\" Infinity"}})),
             "");

@@ -34,8 +34,9 @@ std::vector<std::string> getNames() {
       llvm::cantFail(loadJson(getPath("expected-counts")));
   std::vector<std::string> names;
   for (const auto &[name, entry] : *counts.getAsObject())
-    if (llvm::is_contained(getModelTypes(),
-                           *entry.getAsObject()->getString("model_type")))
+    if (const llvm::json::Object &known = *entry.getAsObject();
+        llvm::is_contained(getModelTypes(), *known.getString("model_type")) &&
+        !known.get("refused"))
       names.push_back(name.str());
   return names;
 }
