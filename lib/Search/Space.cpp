@@ -1,5 +1,6 @@
 //===- Space.cpp - Which layouts there are --------------------------------===//
 #include "Space.h"
+#include "cleave/Search/Format.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -39,12 +40,8 @@ static bool refuse(std::string *why, const llvm::formatv_object_base &message) {
   return false;
 }
 
-static bool checkTensor(const Architecture &model, const Machine &machine,
-                        int64_t tp, std::string *why) {
-  if (machine.getDevicesPerNode() % tp != 0)
-    return refuse(
-        why, llvm::formatv("tp {0} does not divide the {1} devices of a node",
-                           tp, machine.getDevicesPerNode()));
+static bool checkTensor(const Architecture &model, int64_t tp,
+                        std::string *why) {
   for (const auto &[block, count] : model.blocks) {
     if (!cutsHeads(block, tp))
       return refuse(
@@ -58,6 +55,14 @@ static bool checkTensor(const Architecture &model, const Machine &machine,
                                width));
   }
   return true;
+}
+
+/// Only published runs have tp groups that leave their node.
+static bool checkNode(const Machine &machine, int64_t tp, std::string *why) {
+  return machine.getDevicesPerNode() % tp == 0 ||
+         refuse(why, llvm::formatv(
+                         "tp {0} does not divide the {1} devices of a node", tp,
+                         machine.getDevicesPerNode()));
 }
 
 static bool checkContext(const Architecture &model, int64_t seqLen, int64_t tp,
@@ -109,19 +114,22 @@ static bool checkExperts(const Architecture &model, int64_t tp, int64_t ranks,
 }
 
 static bool checkSchedule(const TrainLayout &layout, int64_t blocks,
-                          int64_t microBatches, std::string *why) {
+                          int64_t microBatches, std::string *why,
+                          int64_t empty = 0) {
   int64_t chunks = layout.virtualStages;
   if (layout.pp == 1)
     return (layout.schedule == Schedule::OneFOneB && chunks == 1) ||
            refuse(why, llvm::formatv("one stage needs no schedule"));
   bool chunked = layout.schedule == Schedule::Interleaved ||
                  layout.schedule == Schedule::ZeroBubbleV;
-  if (chunked != (chunks > 1))
-    return refuse(why, llvm::formatv("{0} does not have {1} virtual stages",
-                                     getName(layout.schedule), chunks));
   if (layout.schedule == Schedule::ZeroBubbleV && chunks != 2)
-    return refuse(why, llvm::formatv("zb-v has 2 virtual stages"));
-  if (layout.pp * chunks > blocks)
+    return refuse(why,
+                  llvm::formatv("zb-v has 2 virtual stages, not {0}", chunks));
+  if (chunked != (chunks > 1))
+    return refuse(why, llvm::formatv("{0} does not have {1}",
+                                     getName(layout.schedule),
+                                     formatNumber(chunks, "virtual stage")));
+  if (layout.pp * chunks > blocks + empty)
     return refuse(
         why, llvm::formatv("{0} stages of {1} chunks are more than {2} blocks",
                            layout.pp, chunks, blocks));
@@ -177,39 +185,112 @@ static bool checkZero(const TrainLayout &layout, std::string *why) {
   return true;
 }
 
+static bool checkDevices(const TrainLayout &layout, const Machine &machine,
+                         std::string *why) {
+  double devices = double(layout.tp) * double(layout.cp) * double(layout.dp) *
+                   double(layout.pp);
+  return devices == double(machine.devices) ||
+         refuse(why,
+                llvm::formatv(
+                    "tp {0} x cp {1} x dp {2} x pp {3} = {4}, there are {5}",
+                    layout.tp, layout.cp, layout.dp, layout.pp,
+                    llvm::format("%.0f", devices),
+                    formatNumber(machine.devices, "device")));
+}
+
+/// The rules that a published run keeps as well, but for virtual stages without
+/// a block.
+static bool checkCuts(const Architecture &model, const Workload &work,
+                      const TrainLayout &layout, std::string *why,
+                      int64_t emptyStages = 0) {
+  int64_t blocks = model.getNumBlocks(), ranks = layout.dp * layout.microBatch;
+  if (layout.pp > blocks)
+    return refuse(why, llvm::formatv("pp {0} is more than {1} blocks",
+                                     layout.pp, blocks));
+  if (!checkTensor(model, layout.tp, why) ||
+      !checkContext(model, work.seqLen, layout.tp, layout.cp,
+                    layout.contextKind, why))
+    return false;
+  if (layout.sequenceParallel &&
+      (layout.tp == 1 || work.seqLen / layout.cp % layout.tp != 0))
+    return refuse(
+        why, llvm::formatv("sp: tp {0} does not cut the {1} tokens of a rank",
+                           layout.tp, work.seqLen / layout.cp));
+  if (work.globalBatch % ranks != 0)
+    return refuse(why, llvm::formatv("dp x micro-batch = {0} does not divide "
+                                     "the global batch {1}",
+                                     ranks, work.globalBatch));
+  return checkExperts(model, layout.tp, layout.tp * layout.cp * layout.dp,
+                      layout.ep, layout.expertTp, why) &&
+         checkSchedule(layout, blocks, work.globalBatch / ranks, why,
+                       emptyStages) &&
+         checkStages(layout, blocks, why) && checkZero(layout, why);
+}
+
+std::string cleave::checkRun(const Architecture &model, const Machine &machine,
+                             const Workload &work, const TrainLayout &layout) {
+  std::string why;
+  // One rank has nothing to split, though its stack may say that it does.
+  TrainLayout split = layout;
+  if (layout.dp * layout.cp == 1 || layout.zeroGroup == 1)
+    split.zero = split.zeroGroup = 0;
+  if (checkDevices(layout, machine, &why))
+    checkCuts(model, work, split, &why, mostEmptyStages);
+  return why;
+}
+
+/// Whether a degree is legal whatever the others are.
+static bool checkDegree(const Architecture &model, const Machine &machine,
+                        const Workload &work, llvm::StringRef field,
+                        int64_t degree, std::string *why) {
+  if (machine.devices % degree != 0)
+    return refuse(why, llvm::formatv("{0} {1} does not divide the {2} devices",
+                                     field, degree, machine.devices));
+  if (field == "tp")
+    return checkNode(machine, degree, why) && checkTensor(model, degree, why);
+  if (field == "cp")
+    return degree == 1 ||
+           checkContext(model, work.seqLen, 1, degree, ContextKind::Ring, why);
+  if (field == "pp")
+    return degree <= model.getNumBlocks() ||
+           refuse(why, llvm::formatv("pp {0} is more than {1} blocks", degree,
+                                     model.getNumBlocks()));
+  assert(field == "dp" && "a degree that devices are cut by");
+  return work.globalBatch % degree == 0 ||
+         refuse(why,
+                llvm::formatv("dp {0} does not divide the global batch {1}",
+                              degree, work.globalBatch));
+}
+
+static bool checkDegrees(const Architecture &model, const Machine &machine,
+                         const Workload &work, const TrainLayout &layout,
+                         std::string *why) {
+  for (llvm::StringRef field : {"tp", "cp", "pp", "dp"}) {
+    if (checkDegree(model, machine, work, field, getField(layout, field), why))
+      continue;
+    std::vector<int64_t> legal = getDivisors(machine.devices);
+    llvm::erase_if(legal, [&](int64_t degree) {
+      return !checkDegree(model, machine, work, field, degree, nullptr);
+    });
+    *why += "; legal degrees are " + formatNumbers(legal);
+    return false;
+  }
+  int64_t samples = work.globalBatch / layout.dp;
+  return samples % layout.microBatch == 0 ||
+         refuse(why, llvm::formatv(
+                         "micro-batch {0} does not divide the {1} that a "
+                         "rank has of the global batch; legal are {2}",
+                         layout.microBatch, formatNumber(samples, "sample"),
+                         formatNumbers(getDivisors(samples))));
+}
+
 std::string cleave::checkLayout(const Architecture &model,
                                 const Machine &machine, const Workload &work,
                                 const TrainLayout &layout) {
-  double devices =
-      double(layout.tp) * layout.cp * double(layout.dp) * layout.pp;
-  if (devices != double(machine.devices))
-    return llvm::formatv("tp x cp x dp x pp = {0}, there are {1} devices",
-                         llvm::format("%.0f", devices), machine.devices);
   std::string why;
-  int64_t blocks = model.getNumBlocks(), ranks = layout.dp * layout.microBatch;
-  if (layout.pp > blocks)
-    return llvm::formatv("pp {0} is more than {1} blocks", layout.pp, blocks);
-  if (!checkTensor(model, machine, layout.tp, &why))
-    return why;
-  if (!checkContext(model, work.seqLen, layout.tp, layout.cp,
-                    layout.contextKind, &why))
-    return why;
-  if (layout.sequenceParallel &&
-      (layout.tp == 1 || work.seqLen / layout.cp % layout.tp != 0))
-    return llvm::formatv("sp: tp {0} does not cut the {1} tokens of a rank",
-                         layout.tp, work.seqLen / layout.cp);
-  if (work.globalBatch % ranks != 0)
-    return llvm::formatv(
-        "dp x micro-batch = {0} does not divide the global batch {1}", ranks,
-        work.globalBatch);
-  if (!checkExperts(model, layout.tp, layout.tp * layout.cp * layout.dp,
-                    layout.ep, layout.expertTp, &why))
-    return why;
-  if (!checkSchedule(layout, blocks, work.globalBatch / ranks, &why))
-    return why;
-  if (!checkStages(layout, blocks, &why))
-    return why;
-  checkZero(layout, &why);
+  if (checkDegrees(model, machine, work, layout, &why) &&
+      checkDevices(layout, machine, &why))
+    checkCuts(model, work, layout, &why);
   return why;
 }
 
@@ -288,7 +369,8 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
        getDivisors(std::gcd(machine.devices, machine.getDevicesPerNode()))) {
     layout = TrainLayout();
     layout.tp = tp;
-    if (!allows(layout, {"tp"}) || !checkTensor(model, machine, tp, nullptr))
+    if (!allows(layout, {"tp"}) || !checkNode(machine, tp, nullptr) ||
+        !checkTensor(model, tp, nullptr))
       continue;
     for (int64_t cp : getDivisors(machine.devices / tp)) {
       for (ContextKind kind :

@@ -15,6 +15,9 @@ struct LedgerRow {
   std::string group; ///< rows that share model, batch and devices
   /// Field whose absence makes the row impossible to price; empty if none.
   std::string missing;
+  /// What makes it illegal, with the file and the row; empty if nothing does.
+  /// Then it has no more than its id and source.
+  std::string wrong;
   Architecture model;
   Machine machine;
   Workload work;
@@ -31,7 +34,8 @@ struct LedgerRow {
 
 /// Reads one row in the format of docs/formats.md. A field that is absent is
 /// never read as zero: the row says what it misses. Errors name the row, the
-/// key, its value and what is legal.
+/// key, its value and what is legal; a layout that breaks a rule is one
+/// (checkRun), so that what is read can be priced.
 llvm::Expected<LedgerRow> readLedgerRow(const llvm::json::Object &object,
                                         const llvm::Twine &where);
 
@@ -47,6 +51,7 @@ llvm::Expected<Profile> loadProfile(llvm::StringRef name);
 struct LedgerErrors {
   int64_t rows = 0;
   std::map<std::string, int64_t> skipped; ///< by missing field
+  int64_t illegal = 0;
   double median = 0, mean = 0, p90 = 0, bias = 0;
   double spearman = 0; ///< rank correlation of step times
   /// Mean over groups: how much slower than the best measured layout is the
@@ -61,7 +66,8 @@ struct LedgerErrors {
 struct Ledger {
   std::vector<LedgerRow> rows;
 
-  /// Reads and prices every row of a file.
+  /// Reads and prices every row of a file. What is illegal in a row is said in
+  /// its place, and the others go on; an error is one of the file.
   llvm::Error load(llvm::StringRef path);
   /// Errors over the rows of a source, or of all if `source` is empty.
   LedgerErrors getErrors(llvm::StringRef source) const;

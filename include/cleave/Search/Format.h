@@ -11,6 +11,10 @@ namespace cleave {
 std::string formatSeconds(double seconds);
 std::string formatShare(double part, double whole);
 std::string formatBytes(double bytes);
+/// "1 stage", "2 stages".
+std::string formatNumber(int64_t number, llvm::StringRef noun);
+/// "1, 2, 4"; of many the first ones and the last.
+std::string formatNumbers(llvm::ArrayRef<int64_t> numbers);
 /// Seconds, bytes or USD.
 std::string formatValue(Objective objective, double value);
 

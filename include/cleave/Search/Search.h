@@ -46,6 +46,13 @@ std::string getFieldText(const TrainLayout &layout, llvm::StringRef field);
 std::string checkLayout(const Architecture &model, const Machine &machine,
                         const Workload &work, const TrainLayout &layout);
 
+/// Virtual stages that a run which somebody did may have without a block: those
+/// of the embedding and of the head.
+constexpr int64_t mostEmptyStages = 2;
+/// The same of such a run: its tp groups may also leave their node.
+std::string checkRun(const Architecture &model, const Machine &machine,
+                     const Workload &work, const TrainLayout &layout);
+
 struct SearchRequest {
   Workload work;
   Profile profile;
