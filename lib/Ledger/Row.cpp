@@ -354,21 +354,16 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
 /// The kernel that the run names, or its stack's usual one, if it was there at
 /// the time and the device has it; otherwise the newest that frameworks took
 /// without being asked.
-static std::string chooseAttention(RowReader &reader, llvm::StringRef said,
-                                   const Profile &profile,
-                                   const Device &device) {
-  std::string date = reader.getText("date");
-  auto exists = [&](llvm::StringRef kernel) {
-    return device.attention.count(kernel.str()) > 0;
-  };
-  if (llvm::StringRef named = getAttentionKernel(said); exists(named))
+static std::string chooseAttentionOfRun(RowReader &reader, llvm::StringRef said,
+                                        const Profile &profile,
+                                        const Device &device) {
+  if (llvm::StringRef named = getAttentionKernel(said);
+      device.attention.count(named.str()))
     return named.str();
-  if (exists(profile.attention) && wasAttentionKernel(profile.attention, date))
-    return profile.attention;
-  for (llvm::StringRef kernel : {"cudnn", "flash2", "flash1", "unfused"})
-    if (exists(kernel) && wasAttentionKernel(kernel, date))
-      return kernel.str();
-  return device.attention.begin()->first;
+  std::string date = reader.getText("date");
+  return chooseAttention(profile, device, [&](llvm::StringRef kernel) {
+    return wasAttentionKernel(kernel, date);
+  });
 }
 
 static void readMachine(RowReader &reader, LedgerRow &row, llvm::Error &error) {
@@ -462,7 +457,7 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
     std::string said = reader.getText("software") + "\n" +
                        reader.getText("framework") + "\n" + notes;
     row.profile.attention =
-        chooseAttention(reader, said, row.profile, row.machine.device);
+        chooseAttentionOfRun(reader, said, row.profile, row.machine.device);
     if (!keepsLogits(said))
       row.profile.logitBytes = 0;
   }

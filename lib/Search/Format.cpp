@@ -18,10 +18,26 @@ std::string cleave::formatShare(double part, double whole) {
   return llvm::formatv("{0:F1} %", 100 * part / whole);
 }
 
+static std::string formatBytes(double bytes, int digits) {
+  bool isSmall = bytes < 1e8;
+  return llvm::formatv(
+      "{0} {1}", llvm::format("%.*f", digits, bytes / (isSmall ? 1e6 : 1e9)),
+      isSmall ? "MB" : "GB");
+}
+
 std::string cleave::formatBytes(double bytes) {
-  if (bytes < 1e8)
-    return llvm::formatv("{0:F1} MB", bytes / 1e6);
-  return llvm::formatv("{0:F1} GB", bytes / 1e9);
+  return ::formatBytes(bytes, 1);
+}
+
+std::pair<std::string, std::string> cleave::formatBytesApart(double a,
+                                                             double b) {
+  // A byte is enough.
+  for (int digits = 1; digits != 9; ++digits) {
+    std::pair texts(::formatBytes(a, digits), ::formatBytes(b, digits));
+    if (texts.first != texts.second)
+      return texts;
+  }
+  return {formatBytes(a), formatBytes(b)};
 }
 
 std::string cleave::formatNumber(int64_t number, llvm::StringRef noun) {

@@ -128,6 +128,15 @@ std::string cleave::explainIllegal(const Architecture &model,
   };
   SearchRequest kept;
   std::vector<Constraint> blamed = blameConstraints(request, kept, works);
+  SearchRequest anyhow = request;
+  anyhow.profile.abilities = Abilities();
+  if (request.profile.abilities != Abilities() && works(anyhow))
+    return llvm::formatv(
+        "no layout of {0} {1}{2}that profile {3} can run: it has {4}",
+        formatNumber(machine.devices, "device"),
+        blamed.empty() ? "is one " : "satisfies " + joinFlags(blamed) + " ",
+        blamed.empty() ? "" : "and is one ", request.profile.name,
+        getAbilities(request.profile));
   if (!blamed.empty()) {
     std::string message = llvm::formatv("no layout of {0} satisfies {1}; legal",
                                         formatNumber(machine.devices, "device"),
@@ -193,15 +202,16 @@ std::string cleave::explainMemory(const Architecture &model,
   SearchResult nearest = find(model, machine, smallest);
   const Candidate &best = nearest.best.front();
   const MemoryUse &use = best.estimate.memory;
+  auto [there, needed] = formatBytesApart(limit, use.getTotal());
   std::string message = llvm::formatv(
       "nothing fits: memory of a device is {0}, the smallest layout ({1}) "
       "needs {2}: parameters {3}, gradients {4}, optimizer {5}, activations "
       "{6}, "
       "temporaries {7}, reserve {8}",
-      formatBytes(limit), toString(best.layout), formatBytes(use.getTotal()),
-      formatBytes(use.parameters), formatBytes(use.gradients),
-      formatBytes(use.optimizer), formatBytes(use.activations),
-      formatBytes(use.temporaries), formatBytes(use.reserve));
+      there, toString(best.layout), needed, formatBytes(use.parameters),
+      formatBytes(use.gradients), formatBytes(use.optimizer),
+      formatBytes(use.activations), formatBytes(use.temporaries),
+      formatBytes(use.reserve));
   if (!blamed.empty())
     return message + "; without " + joinFlags(blamed) + " some fit";
   smallest.memoryLimit = limit;
@@ -211,7 +221,5 @@ std::string cleave::explainMemory(const Architecture &model,
     if (!find(model, resize(machine, devices), larger).best.empty())
       return message + llvm::formatv("; {0} devices are enough", devices).str();
   }
-  return message +
-         llvm::formatv("; devices of {0} would do", formatBytes(use.getTotal()))
-             .str();
+  return message + "; devices of " + needed + " would do";
 }

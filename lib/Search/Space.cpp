@@ -2,6 +2,7 @@
 #include "Space.h"
 #include "cleave/Search/Format.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -294,9 +295,82 @@ std::string cleave::checkLayout(const Architecture &model,
   return why;
 }
 
+//===----------------------------------------------------------------------===//
+// What software can run
+//===----------------------------------------------------------------------===//
+
+static bool isAbleZero(const Abilities &able, const TrainLayout &layout) {
+  return Abilities::has(able.zeros, layout.zero) &&
+         (layout.pp == 1 ||
+          Abilities::has(able.zerosWithPipeline, layout.zero));
+}
+
+/// The names of a set's values, "no" without any.
+template <typename NameOf>
+static std::string joinSet(unsigned set, int count, NameOf nameOf) {
+  std::vector<std::string> names;
+  for (int i = 0; i != count; ++i)
+    if (Abilities::has(set, i))
+      names.push_back(nameOf(i));
+  return names.empty() ? "none" : llvm::join(names, ", ");
+}
+
+static std::string getSchedules(const Abilities &able) {
+  return joinSet(able.schedules, numSchedules,
+                 [](int i) { return getName(Schedule(i)).str(); });
+}
+
+static std::string getContexts(const Abilities &able) {
+  return joinSet(able.contexts, numContextKinds,
+                 [](int i) { return getName(ContextKind(i)).str(); });
+}
+
+static std::string getZeros(unsigned set) {
+  return joinSet(set, 4, [](int i) { return std::to_string(i); });
+}
+
+std::string cleave::getAbilities(const Profile &profile) {
+  const Abilities &able = profile.abilities;
+  if (able == Abilities())
+    return "";
+  std::string text = "schedules " + getSchedules(able) + "; cp " +
+                     getContexts(able) + "; zero " + getZeros(able.zeros);
+  if (able.zerosWithPipeline != able.zeros)
+    text += ", with pipelines " + getZeros(able.zerosWithPipeline);
+  if (!able.tensor)
+    text += "; no tp";
+  else if (!able.sequenceParallel)
+    text += "; no sp";
+  return text;
+}
+
+std::string cleave::checkAbilities(const Profile &profile,
+                                   const TrainLayout &layout) {
+  const Abilities &able = profile.abilities;
+  auto lacks = [&](const llvm::Twine &what, const llvm::Twine &has) {
+    return ("profile " + profile.name + " has no " + what + ", but " + has)
+        .str();
+  };
+  if (layout.tp > 1 && !able.tensor)
+    return lacks("tp", "1");
+  if (layout.cp > 1 && !Abilities::has(able.contexts, int(layout.contextKind)))
+    return lacks("cp by " + getName(layout.contextKind), getContexts(able));
+  if (layout.pp > 1 && !Abilities::has(able.schedules, int(layout.schedule)))
+    return lacks("schedule " + getName(layout.schedule), getSchedules(able));
+  if (!isAbleZero(able, layout))
+    return lacks("zero " + llvm::Twine(layout.zero) +
+                     (layout.pp > 1 ? " with a pipeline" : ""),
+                 getZeros(layout.pp > 1 ? able.zeros & able.zerosWithPipeline
+                                        : able.zeros));
+  if (layout.sequenceParallel && !able.sequenceParallel)
+    return lacks("sp", "sp=false");
+  return "";
+}
+
 Space::Space(const Architecture &model, const Machine &machine,
              const SearchRequest &request)
-    : model(model), machine(machine), request(request) {
+    : model(model), machine(machine), request(request),
+      able(request.profile.abilities) {
   // The head is worth so many blocks.
   double least = std::numeric_limits<double>::infinity();
   for (const auto &[block, count] : model.blocks) {
@@ -317,26 +391,37 @@ Space::Space(const Architecture &model, const Machine &machine,
     layout.order = AxisOrder(i);
     allowedOrders[size_t(i)] = allows(layout, {"order"});
   }
+  // Modules that are pinned are repeated, whatever is usual.
+  std::vector<Way> all = {
+      {Recompute::None, recomputeAttention},
+      {Recompute::Selective, recomputeAttention},
+      {Recompute::Selective, recomputePointwise},
+      {Recompute::Selective, recomputeAttention | recomputePointwise},
+      {Recompute::Full, recomputeAttention}};
+  bool pinsModules = false;
+  for (const Constraint &constraint : request.constraints)
+    if (constraint.field == "recompute-modules" && constraint.isPin()) {
+      pinsModules = true;
+      all.insert(all.end() - 1,
+                 {Recompute::Selective, unsigned(constraint.value)});
+    }
   // A fused kernel keeps nothing of attention that could be dropped.
   auto kernel = machine.device.attention.find(request.profile.attention);
   bool isFused =
       kernel != machine.device.attention.end() && kernel->second.kept == 0;
-  for (auto [recompute, modules] :
-       {std::pair(Recompute::None, unsigned(recomputeAttention)),
-        {Recompute::Selective, recomputeAttention},
-        {Recompute::Selective, recomputePointwise},
-        {Recompute::Selective, recomputeAttention | recomputePointwise},
-        {Recompute::Full, recomputeAttention}}) {
-    layout.recompute = recompute;
-    layout.recomputedModules = modules;
-    if (recompute == Recompute::Selective && isFused &&
-        (modules & recomputeAttention))
+  for (const Way &way : all) {
+    layout.recompute = way.recompute;
+    layout.recomputedModules = way.modules;
+    bool isSelective = way.recompute == Recompute::Selective;
+    if (isSelective && isFused && !pinsModules &&
+        (way.modules & recomputeAttention))
       continue;
-    if (!allows(layout, {"recompute"}) ||
-        (recompute == Recompute::Selective &&
-         !allows(layout, {"recompute-modules"})))
+    // Only what selects has modules.
+    if (!allows(layout, {"recompute"}) || (pinsModules && !isSelective) ||
+        (isSelective && !allows(layout, {"recompute-modules"})) ||
+        llvm::is_contained(ways, way))
       continue;
-    ways.push_back({recompute, modules});
+    ways.push_back(way);
   }
 }
 
@@ -369,21 +454,23 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
        getDivisors(std::gcd(machine.devices, machine.getDevicesPerNode()))) {
     layout = TrainLayout();
     layout.tp = tp;
-    if (!allows(layout, {"tp"}) || !checkNode(machine, tp, nullptr) ||
-        !checkTensor(model, tp, nullptr))
+    if (!allows(layout, {"tp"}) || (tp > 1 && !able.tensor) ||
+        !checkNode(machine, tp, nullptr) || !checkTensor(model, tp, nullptr))
       continue;
     for (int64_t cp : getDivisors(machine.devices / tp)) {
       for (ContextKind kind :
            {ContextKind::AllGather, ContextKind::Ring, ContextKind::Ulysses}) {
         layout.cp = cp;
         layout.contextKind = kind;
-        if (!checkContext(model, work.seqLen, tp, cp, kind, nullptr) ||
+        if ((cp > 1 && !Abilities::has(able.contexts, int(kind))) ||
+            !checkContext(model, work.seqLen, tp, cp, kind, nullptr) ||
             !allows(layout, {"cp", "cp-kind"}))
           continue;
         for (int64_t pp : getDivisors(machine.devices / tp / cp)) {
           layout.pp = pp;
           layout.dp = machine.devices / tp / cp / pp;
-          if (pp > blocks || work.globalBatch % layout.dp != 0 ||
+          if (pp > blocks || (pp > 1 && !hasPipelines()) ||
+              work.globalBatch % layout.dp != 0 ||
               !allows(layout, {"pp", "dp"}))
             continue;
           for (int64_t microBatch : getDivisors(work.globalBatch / layout.dp)) {
@@ -392,7 +479,8 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
               continue;
             for (bool sp : {false, true}) {
               layout.sequenceParallel = sp;
-              if ((sp && (tp == 1 || work.seqLen / cp % tp != 0)) ||
+              if ((sp && (!able.sequenceParallel || tp == 1 ||
+                          work.seqLen / cp % tp != 0)) ||
                   !allows(layout, {"sp"}))
                 continue;
               visitExperts(layout, visit);
@@ -509,7 +597,8 @@ void Space::getPipelines(std::vector<TrainLayout> &options,
        {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
         Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV})
     for (int64_t chunks = 1; chunks * layout.pp <= blocks; ++chunks) {
-      if (chunks > mostUnevenChunks && blocks % (layout.pp * chunks) != 0)
+      if ((chunks > mostUnevenChunks && blocks % (layout.pp * chunks) != 0) ||
+          (layout.pp > 1 && !Abilities::has(able.schedules, int(schedule))))
         continue;
       layout.schedule = schedule;
       layout.virtualStages = chunks;
@@ -558,6 +647,8 @@ void Space::getZeros(std::vector<TrainLayout> &options,
     groups.pop_back();
   for (layout.zero = 0; layout.zero <= 3; ++layout.zero)
     for (int64_t group : groups) {
+      if (!isAbleZero(able, layout))
+        break;
       layout.zeroGroup = group;
       if (checkZero(layout, nullptr) && allows(layout, {"zero", "shard-group"}))
         options.push_back(layout);

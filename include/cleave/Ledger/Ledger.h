@@ -3,6 +3,7 @@
 #define CLEAVE_LEDGER_LEDGER_H
 
 #include "cleave/Cost/CostModel.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/Support/JSON.h"
 #include <map>
 #include <optional>
@@ -46,6 +47,13 @@ llvm::Expected<Profile> findProfile(const llvm::json::Object &row);
 /// Errors list the names, or name the file, the key, its value and what is
 /// legal.
 llvm::Expected<Profile> loadProfile(llvm::StringRef name);
+
+/// The attention kernel that a profile's software runs on a device: its own if
+/// the device has it, or the best of what frameworks take without being asked;
+/// `allows` may leave some out.
+std::string
+chooseAttention(const Profile &profile, const Device &device,
+                llvm::function_ref<bool(llvm::StringRef)> allows = nullptr);
 
 /// Errors of predictions over rows; fractions of what was measured.
 struct LedgerErrors {

@@ -19,6 +19,8 @@ struct Constraint {
   bool forbids = false;
 
   bool allows(int64_t actual) const;
+  /// Whether it leaves the field one value.
+  bool isPin() const { return comparison == "=" && !forbids; }
   /// As on a command line: --pin tp=8.
   std::string getFlag() const {
     return (forbids ? "--forbid " : "--pin ") + text;
@@ -53,6 +55,12 @@ constexpr int64_t mostEmptyStages = 2;
 std::string checkRun(const Architecture &model, const Machine &machine,
                      const Workload &work, const TrainLayout &layout);
 
+/// What of a layout a profile's software cannot run, and what it has instead,
+/// in words; empty if it can run all of it.
+std::string checkAbilities(const Profile &profile, const TrainLayout &layout);
+/// All that it can run, in words; empty if that is every layout.
+std::string getAbilities(const Profile &profile);
+
 struct SearchRequest {
   Workload work;
   Profile profile;
@@ -80,10 +88,16 @@ double getRate(Objective objective, const Device &device, int64_t devices);
 double getValue(Objective objective, const Device &device,
                 const TrainLayout &layout, const Estimate &estimate);
 
+/// What layouts are told apart by where several are asked for: degrees and
+/// schedule, of which a person chooses; not how often what is repeated.
+using LayoutKind = std::array<int64_t, 7>;
+LayoutKind getKind(const TrainLayout &layout);
+
 struct SearchResult {
-  std::vector<Candidate> best; ///< in order; as many as were asked for
-  int64_t space = 0;           ///< legal layouts
-  int64_t evaluated = 0;       ///< of them priced; bounds exclude the others
+  /// In order, as many as were asked for, of each kind the best.
+  std::vector<Candidate> best;
+  int64_t space = 0;     ///< legal layouts
+  int64_t evaluated = 0; ///< of them priced; bounds exclude the others
   /// No layout's value is below this; that of the best if it is proven.
   double bound = 0;
   double seconds = 0; ///< of the search itself
