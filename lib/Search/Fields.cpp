@@ -1,4 +1,5 @@
 //===- Fields.cpp - Layouts and constraints as text -----------------------===//
+#include "cleave/Search/Format.h"
 #include "cleave/Search/Search.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -318,7 +319,7 @@ std::string cleave::toString(const TrainLayout &layout) {
   else if (layout.recompute == Recompute::Selective)
     text += ", recompute " + getFieldText(layout, "recompute-modules");
   if (layout.recompute != Recompute::None && layout.recomputeBlocks > 0)
-    text += llvm::formatv(" of {0} blocks", layout.recomputeBlocks);
+    text += " of " + formatNumber(layout.recomputeBlocks, "block");
   add(layout.order != AxisOrder(), "order " + getName(layout.order));
   return text;
 }

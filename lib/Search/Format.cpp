@@ -41,7 +41,10 @@ std::pair<std::string, std::string> cleave::formatBytesApart(double a,
 }
 
 std::string cleave::formatNumber(int64_t number, llvm::StringRef noun) {
-  return llvm::formatv("{0} {1}{2}", number, noun, number == 1 ? "" : "s");
+  return llvm::formatv("{0} {1}{2}", number, noun,
+                       number == 1               ? ""
+                       : noun.ends_with("batch") ? "es"
+                                                 : "s");
 }
 
 std::string cleave::formatNumbers(llvm::ArrayRef<int64_t> numbers) {

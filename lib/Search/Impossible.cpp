@@ -167,15 +167,17 @@ std::string cleave::explainIllegal(const Architecture &model,
   int64_t batch = request.work.globalBatch;
   std::string message = llvm::formatv(
       "the global batch {0} is not divisible: tp {1} x cp {2} x pp {3} leave "
-      "dp {4}, the least there is on {5} devices; a global batch of {6} works",
-      batch, nearest.tp, nearest.cp, nearest.pp, nearest.dp, machine.devices,
+      "dp {4}, the least there is on {5}; a global batch of {6} works",
+      batch, nearest.tp, nearest.cp, nearest.pp, nearest.dp,
+      formatNumber(machine.devices, "device"),
       (batch + nearest.dp - 1) / nearest.dp * nearest.dp);
   // The next that works, or of far fewer the next half.
   int64_t nearby = std::max<int64_t>(machine.devices - 4096, 0);
   for (int64_t devices = machine.devices - 1, half = machine.devices / 2;
        devices >= 1;) {
     if (findAny(model, resize(machine, devices), free))
-      return message + llvm::formatv(", or {0} devices", devices).str();
+      return message +
+             llvm::formatv(", or {0}", formatNumber(devices, "device")).str();
     while (half >= devices)
       half /= 2;
     devices = devices > nearby ? devices - 1 : half;
@@ -204,14 +206,15 @@ std::string cleave::explainMemory(const Architecture &model,
   const MemoryUse &use = best.estimate.memory;
   auto [there, needed] = formatBytesApart(limit, use.getTotal());
   std::string message = llvm::formatv(
-      "nothing fits: memory of a device is {0}, the smallest layout ({1}) "
+      "nothing fits: memory of a device {9}is {0}, the smallest layout ({1}) "
       "needs {2}: parameters {3}, gradients {4}, optimizer {5}, activations "
       "{6}, "
       "temporaries {7}, reserve {8}",
       there, toString(best.layout), needed, formatBytes(use.parameters),
       formatBytes(use.gradients), formatBytes(use.optimizer),
       formatBytes(use.activations), formatBytes(use.temporaries),
-      formatBytes(use.reserve));
+      formatBytes(use.reserve),
+      limit < machine.device.memory ? "that may be used " : "");
   if (!blamed.empty())
     return message + "; without " + joinFlags(blamed) + " some fit";
   smallest.memoryLimit = limit;
@@ -221,5 +224,7 @@ std::string cleave::explainMemory(const Architecture &model,
     if (!find(model, resize(machine, devices), larger).best.empty())
       return message + llvm::formatv("; {0} devices are enough", devices).str();
   }
-  return message + "; devices of " + needed + " would do";
+  return message + "; devices " +
+         (limit < machine.device.memory ? "that may use " : "of ") + needed +
+         " would do";
 }

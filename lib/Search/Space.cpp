@@ -245,8 +245,9 @@ static bool checkDegree(const Architecture &model, const Machine &machine,
                         const Workload &work, llvm::StringRef field,
                         int64_t degree, std::string *why) {
   if (machine.devices % degree != 0)
-    return refuse(why, llvm::formatv("{0} {1} does not divide the {2} devices",
-                                     field, degree, machine.devices));
+    return refuse(why, llvm::formatv("{0} {1} does not divide the {2}", field,
+                                     degree,
+                                     formatNumber(machine.devices, "device")));
   if (field == "tp")
     return checkNode(machine, degree, why) && checkTensor(model, degree, why);
   if (field == "cp")
@@ -481,7 +482,8 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
               layout.sequenceParallel = sp;
               if ((sp && (!able.sequenceParallel || tp == 1 ||
                           work.seqLen / cp % tp != 0)) ||
-                  !allows(layout, {"sp"}))
+                  !allows(layout, {"sp"}) ||
+                  (request.runs && !request.runs(layout)))
                 continue;
               visitExperts(layout, visit);
             }

@@ -4,6 +4,7 @@
 
 #include "cleave/Cost/CostModel.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <functional>
 
 namespace cleave {
 
@@ -66,6 +67,9 @@ struct SearchRequest {
   Profile profile;
   Objective objective = Objective::Time;
   std::vector<Constraint> constraints;
+  /// What tp, dp, micro-batch and sp of a layout must besides allow; nothing:
+  /// all do.
+  std::function<bool(const TrainLayout &)> runs;
   int64_t top = 1;
   double memoryLimit = 0; ///< bytes of a device; 0: all of it
 
@@ -117,6 +121,9 @@ void enumerateLayouts(const Architecture &model, const Machine &machine,
                       const SearchRequest &request,
                       llvm::function_ref<void(const TrainLayout &)> visit);
 
+/// Is told how many of all searches are done, each once it is.
+using Progress = std::function<void(int64_t done, int64_t all)>;
+
 /// The front of time against memory and number of devices: of layouts that are
 /// the fastest within `count` equal steps of the limit, on each of some numbers
 /// of devices (all of the machine's, if there are none), those that no other
@@ -124,7 +131,8 @@ void enumerateLayouts(const Architecture &model, const Machine &machine,
 llvm::Expected<std::vector<Candidate>>
 computeFront(const Architecture &model, const Machine &machine,
              const SearchRequest &request, int64_t count,
-             llvm::ArrayRef<int64_t> devices = {});
+             llvm::ArrayRef<int64_t> devices = {},
+             const Progress &progress = {});
 
 /// A layout in one line, what is 1 or off left out.
 std::string toString(const TrainLayout &layout);
