@@ -9,6 +9,7 @@
 #include "llvm/Support/Signals.h"
 #include "gtest/gtest.h"
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 #include <random>

@@ -8,6 +8,9 @@
 #include "cleave/Json/Json.h"
 #include "cleave/Ledger/Ledger.h"
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
 
 using namespace cleave;
 namespace json = llvm::json;
@@ -61,6 +64,42 @@ TEST(MutationTest, RowsArePricedOrRefused) {
     EXPECT_TRUE(std::isfinite(estimate.memory.getTotal()));
     return true;
   });
+}
+
+/// A profile is read or named, and what is read prices a step.
+TEST(MutationTest, ProfilesAreReadOrRefused) {
+  std::vector<json::Value> profiles;
+  for (const auto &entry :
+       std::filesystem::directory_iterator(CLEAVE_PROFILES)) {
+    json::Object profile =
+        llvm::cantFail(loadJsonObject(entry.path().string()));
+    profile.erase("match"); // a built-in one's, not of a file that is given
+    profiles.push_back(std::move(profile));
+  }
+  LedgerRow row;
+  {
+    json::Object object = *loadRuns().front().getAsObject();
+    row = llvm::cantFail(readLedgerRow(object, "f: row 0"));
+    ASSERT_EQ(row.missing, "");
+  }
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() /
+      ("cleave-profile-" + std::to_string(getpid()) + ".json");
+  test::runMutants(std::move(profiles), 1000, [&](llvm::StringRef text) {
+    std::ofstream(path, std::ios::binary) << text.str();
+    llvm::Expected<Profile> profile = loadProfile(path.string());
+    if (!profile) {
+      test::expectLine(llvm::toString(profile.takeError()));
+      return false;
+    }
+    profile->attention = chooseAttention(*profile, row.machine.device);
+    Estimate estimate =
+        CostModel(row.model, row.machine, row.work, *profile).price(row.layout);
+    EXPECT_TRUE(estimate.step > 0 && std::isfinite(estimate.step));
+    EXPECT_TRUE(std::isfinite(estimate.memory.getTotal()));
+    return true;
+  });
+  std::filesystem::remove(path);
 }
 
 } // namespace
