@@ -632,7 +632,13 @@ TEST(ProfileTest, AreFewPhysicalParameters) {
         << entry.path();
     EXPECT_TRUE(object.getString("why")) << entry.path();
     EXPECT_TRUE(object.getString("attention")) << entry.path();
-    EXPECT_LE(object.size(), 2u + 8u) << entry.path();
+    // What the software can run is no parameter of what it costs.
+    size_t abilities = 0;
+    for (const char *key :
+         {"schedules", "context", "zero", "zero_with_pipeline", "tensor",
+          "sequence_parallel"})
+      abilities += object.get(key) != nullptr;
+    EXPECT_LE(object.size() - abilities, 2u + 8u) << entry.path();
     llvm::Expected<Profile> profile = loadProfile(entry.path().stem().string());
     ASSERT_TRUE(bool(profile)) << llvm::toString(profile.takeError());
     EXPECT_EQ(profile->name, entry.path().stem().string());
