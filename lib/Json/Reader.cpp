@@ -8,11 +8,16 @@
 using namespace cleave;
 namespace json = llvm::json;
 
+/// In quotes and one line, whatever a key is.
+static std::string quote(const llvm::Twine &path) {
+  return llvm::formatv("{0}", json::Value(path.str()));
+}
+
 void JsonReader::fail(const llvm::Twine &path, const llvm::Twine &what,
                       const json::Value *got) {
   if (hasFailed())
     return;
-  message = (file + ": key \"" + path + "\": expects " + what + ", ").str();
+  message = (file + ": key " + quote(path) + ": expects " + what + ", ").str();
   if (!got) {
     message += "but it is missing";
     return;
@@ -45,8 +50,8 @@ void JsonReader::checkKeys(const json::Object &in, const std::string &path,
       unknown = key;
   }
   if (!hasFailed() && !unknown.empty())
-    message = llvm::formatv("{0}: unknown key \"{1}{2}\"; legal keys are {3}",
-                            file, path, unknown, llvm::join(legal, ", "));
+    message = llvm::formatv("{0}: unknown key {1}; legal keys are {2}", file,
+                            quote(path + unknown), llvm::join(legal, ", "));
 }
 
 void JsonReader::checkVersion(const json::Object &in) {

@@ -18,11 +18,20 @@ llvm::Error Ledger::load(llvm::StringRef path) {
   for (size_t i = 0; i != array->size(); ++i) {
     std::string where = (path + ": row " + llvm::Twine(i)).str();
     const json::Object *object = (*array)[i].getAsObject();
-    if (!object)
-      return llvm::createStringError(where + ": expects an object");
-    llvm::Expected<LedgerRow> row = readLedgerRow(*object, where);
-    if (!row)
-      return row.takeError();
+    llvm::Expected<LedgerRow> row =
+        object ? readLedgerRow(*object, where)
+               : llvm::createStringError(where + ": expects an object");
+    if (!row) {
+      LedgerRow illegal;
+      illegal.id = where;
+      if (object) {
+        illegal.id = object->getString("id").value_or(where).str();
+        illegal.source = object->getString("source").value_or("").str();
+      }
+      illegal.wrong = llvm::toString(row.takeError());
+      rows.push_back(std::move(illegal));
+      continue;
+    }
     rows.push_back(std::move(*row));
     LedgerRow &last = rows.back();
     if (last.missing.empty())
@@ -98,6 +107,10 @@ LedgerErrors Ledger::getErrors(llvm::StringRef source) const {
   for (const LedgerRow &row : rows) {
     if (!source.empty() && row.source != source)
       continue;
+    if (!row.wrong.empty()) {
+      ++result.illegal;
+      continue;
+    }
     if (!row.missing.empty()) {
       ++result.skipped[row.missing];
       continue;

@@ -5,6 +5,7 @@
 #include "cleave/Json/Reader.h"
 #include "cleave/Ledger/Ledger.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 
@@ -13,6 +14,58 @@ namespace json = llvm::json;
 
 namespace cleave {
 extern const Catalog profileCatalog;
+}
+
+/// A set of a field's values, each by its name, or by its number if `names` is
+/// empty; all of them where there is no such key.
+static unsigned readSet(JsonReader &reader, const json::Object &in,
+                        llvm::StringRef key,
+                        llvm::ArrayRef<llvm::StringRef> names, int count) {
+  const json::Value *value = in.get(key);
+  if (!value)
+    return ~0u;
+  std::string legal = names.empty()
+                          ? llvm::formatv("integers in 0..{0}", count - 1).str()
+                          : "names of " + llvm::join(names, ", ");
+  const json::Array *array = value->getAsArray();
+  if (!array) {
+    reader.fail(key, "an array of " + legal, value);
+    return ~0u;
+  }
+  unsigned set = 0;
+  for (const json::Value &each : *array) {
+    int64_t at = each.getAsInteger().value_or(-1);
+    if (!names.empty())
+      at = llvm::find(names, each.getAsString().value_or("")) - names.begin();
+    if (at < 0 || at >= count)
+      reader.fail(key, "an array of " + legal, value);
+    else
+      set |= 1u << at;
+  }
+  return set;
+}
+
+/// What the software can run; see docs/formats.md.
+static Abilities readAbilities(JsonReader &reader, const json::Object &in) {
+  std::vector<llvm::StringRef> schedules, contexts;
+  for (int i = 0; i != numSchedules; ++i)
+    schedules.push_back(getName(Schedule(i)));
+  for (int i = 0; i != numContextKinds; ++i)
+    contexts.push_back(getName(ContextKind(i)));
+  constexpr int numZeros = 4;
+  Abilities able;
+  able.schedules =
+      readSet(reader, in, "schedules", schedules, int(schedules.size()));
+  able.contexts =
+      readSet(reader, in, "context", contexts, int(contexts.size()));
+  able.zeros = readSet(reader, in, "zero", {}, numZeros);
+  if (able.zeros == 0)
+    reader.fail("zero", "at least one stage", in.get("zero"));
+  able.zerosWithPipeline =
+      able.zeros & readSet(reader, in, "zero_with_pipeline", {}, numZeros);
+  able.tensor = reader.getFlag(in, "tensor", "", true);
+  able.sequenceParallel = reader.getFlag(in, "sequence_parallel", "", true);
+  return able;
 }
 
 static llvm::Expected<Profile> readProfile(const json::Object &object,
@@ -48,7 +101,13 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
                                        "attention",
                                        "fused_projections",
                                        "sequence_first",
-                                       "block_buffers"};
+                                       "block_buffers",
+                                       "schedules",
+                                       "context",
+                                       "zero",
+                                       "zero_with_pipeline",
+                                       "tensor",
+                                       "sequence_parallel"};
   for (const Constant &constant : constants)
     keys.push_back(constant.key);
   JsonReader reader(file);
@@ -63,6 +122,7 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
   for (const Constant &constant : constants)
     constant.value = reader.getNumber(object, constant.key, "", 0,
                                       constant.most, constant.value);
+  profile.abilities = readAbilities(reader, object);
   // An arena without gaps has none of either kind.
   if (profile.allocatorGaps == 0 && !object.get("scattered_gaps"))
     profile.scatteredGaps = 0;
@@ -157,6 +217,18 @@ static int getFit(const json::Object &profile, const json::Object &row) {
     for (const json::Value &match : *list)
       consider(*match.getAsObject());
   return fit;
+}
+
+std::string
+cleave::chooseAttention(const Profile &profile, const Device &device,
+                        llvm::function_ref<bool(llvm::StringRef)> allows) {
+  for (llvm::StringRef kernel :
+       {llvm::StringRef(profile.attention), llvm::StringRef("cudnn"),
+        llvm::StringRef("flash2"), llvm::StringRef("flash1"),
+        llvm::StringRef("unfused")})
+    if (device.attention.count(kernel.str()) && (!allows || allows(kernel)))
+      return kernel.str();
+  return device.attention.begin()->first;
 }
 
 llvm::Expected<Profile> cleave::findProfile(const json::Object &row) {

@@ -1,6 +1,8 @@
 //===- Row.cpp - One published run, as the cost model sees it -------------===//
 #include "Words.h"
 #include "cleave/Ledger/Ledger.h"
+#include "cleave/Search/Search.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -46,9 +48,9 @@ public:
     if (!has(key))
       return 0;
     std::optional<double> value = object.getNumber(key);
-    if (value && *value > 0 && *value < 1e18)
+    if (value && *value >= 1e-18 && *value <= 1e18)
       return *value;
-    fail(key, "expects a positive number");
+    fail(key, "expects a positive number, from 1e-18 to 1e18");
     return 0;
   }
 
@@ -76,6 +78,12 @@ public:
     if (message.empty())
       message = llvm::formatv("{0}: key \"{1}\": value {2}: {3}", where, key,
                               *object.get(key), what);
+  }
+
+  /// The same of what several keys say together.
+  void fail(const llvm::Twine &what) {
+    if (message.empty())
+      message = (where + ": " + what).str();
   }
 
 private:
@@ -108,9 +116,12 @@ static int64_t readGlobalBatch(RowReader &reader) {
                   reader.getCount("pp", 1, 1 << 14);
   int64_t ranks = std::max<int64_t>(reader.getCount("num_gpus", 1) / inner, 1);
   constexpr int64_t most = 1 << 24;
-  int64_t each =
-      std::min(reader.getCount("mbs", 1) * reader.getCount("ga", 1), most);
-  return std::min(each * ranks, most);
+  int64_t each = reader.getCount("mbs", 1) * reader.getCount("ga", 1);
+  if (each <= most / ranks)
+    return each * ranks;
+  reader.fail("ga", "expects at most " + llvm::Twine(most) +
+                        " samples of a step, mbs x ga of each rank");
+  return most;
 }
 
 static void readModel(RowReader &reader, LedgerRow &row) {
@@ -147,27 +158,31 @@ static void readModel(RowReader &reader, LedgerRow &row) {
   sparse.ffn = 0;
   sparse.sharedFfn = getSharedWidth(notes, sparse.expertFfn);
   if (says(notes, "every 2nd layer")) {
-    for (int64_t i = 0; i < layers; i += 2) {
-      model.blocks.push_back({dense, 1});
-      model.blocks.push_back({sparse, 1});
-    }
+    for (int64_t i = 0; i < layers; ++i)
+      model.blocks.push_back({i % 2 == 0 ? dense : sparse, 1});
     return;
   }
   int64_t first = says(notes, "first ") ? getNumberAfter(notes, "first ")
                   : says(notes, "1 dense layer") ? 1
                                                  : 0;
+  if (first > layers) {
+    reader.fail("arch_notes",
+                llvm::formatv("expects at most the {0} layers there are to be "
+                              "dense, got {1}",
+                              layers, first));
+    first = layers;
+  }
   if (first > 0)
     model.blocks.push_back({dense, first});
   if (int64_t window = getNumberAfter(notes, "sliding-window")) {
     Block local = sparse;
     local.window = window;
-    for (int64_t i = first; i + 1 < layers; i += 2) {
-      model.blocks.push_back({local, 1});
-      model.blocks.push_back({sparse, 1});
-    }
+    for (int64_t i = first; i < layers; ++i)
+      model.blocks.push_back({(i - first) % 2 == 0 ? local : sparse, 1});
     return;
   }
-  model.blocks.push_back({sparse, layers - first});
+  if (first < layers)
+    model.blocks.push_back({sparse, layers - first});
 }
 
 /// ZeRO's stage and the ranks that share a copy; false if the text says no
@@ -189,6 +204,22 @@ static bool readZero(llvm::StringRef text, int usualStage, TrainLayout &layout,
   if (says(text, "HSDP"))
     layout.zeroGroup = devicesPerNode;
   return true;
+}
+
+static constexpr std::pair<llvm::StringLiteral, unsigned> megatronModules[] = {
+    {"core_attn", recomputeAttention},
+    {"layernorm", recomputeNorms},
+    {"mlp", recomputeUp | recomputeActivation | recomputeDown},
+    {"moe", recomputeExperts},
+    {"moe_act", recomputeExpertActivation},
+    {"mla_up_proj", recomputeLatent}};
+
+/// What Megatron calls a part of a block; 0 if it is none.
+static unsigned getMegatronModule(llvm::StringRef name) {
+  for (auto [module, parts] : megatronModules)
+    if (module == name)
+      return parts;
+  return 0;
 }
 
 /// "none", "full" or "selective" with what it says in brackets; false if it is
@@ -218,16 +249,18 @@ static bool readRecompute(RowReader &reader, int64_t blocks,
     layout.recomputedModules = 0;
     llvm::SmallVector<llvm::StringRef> modules;
     text.split('[').second.split(']').first.split(modules, ',');
-    for (llvm::StringRef module : modules)
-      layout.recomputedModules |=
-          llvm::StringSwitch<unsigned>(module.trim())
-              .Case("core_attn", recomputeAttention)
-              .Case("layernorm", recomputeNorms)
-              .Case("mlp", recomputeUp | recomputeActivation | recomputeDown)
-              .Case("moe", recomputeExperts)
-              .Case("moe_act", recomputeExpertActivation)
-              .Case("mla_up_proj", recomputeLatent)
-              .Default(0);
+    for (llvm::StringRef module : modules) {
+      unsigned known = getMegatronModule(module.trim());
+      if (known == 0)
+        reader.fail(
+            "recompute",
+            llvm::formatv(
+                "unknown module \"{0}\", expects "
+                "{1}",
+                module.trim(),
+                llvm::join(llvm::make_first_range(megatronModules), ", ")));
+      layout.recomputedModules |= known;
+    }
   } else if (layout.zero == 3 && reader.has("mfu") && reader.has("hfu")) {
     // PyTorch's wraps whole blocks; forward is a third of the model's FLOPs.
     double ratio = reader.getNumber("hfu") / reader.getNumber("mfu");
@@ -254,10 +287,14 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
   layout.expertTp = reader.getCount("etp", 1);
   layout.virtualStages = reader.getCount("vpp", 1, 1 << 14);
   // Transformer Engine's and PyTorch's way unless the row says otherwise.
-  if (!says(reader.getText("notes"), "all-gather"))
+  if (layout.cp > 1 && !says(reader.getText("notes"), "all-gather"))
     layout.contextKind = ContextKind::Ring;
   int64_t inner = layout.tp * layout.cp * layout.pp;
   layout.dp = std::max<int64_t>(row.machine.devices / inner, 1);
+  if (row.machine.devices % inner != 0)
+    reader.fail("num_gpus", llvm::formatv("expects a multiple of tp x cp x pp "
+                                          "= {0} x {1} x {2}",
+                                          layout.tp, layout.cp, layout.pp));
   layout.microBatch = reader.getCount("mbs", 0);
   if (layout.microBatch == 0)
     layout.microBatch = std::max<int64_t>(
@@ -277,7 +314,9 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
   bool recent = month.empty()
                     ? row.machine.device.getMatrix(DType::FP8).peak > 0
                     : month >= "2022-06";
-  layout.sequenceParallel = layout.tp > 1 && reader.getFlag("sp", recent);
+  bool divides = row.work.seqLen / layout.cp % layout.tp == 0;
+  layout.sequenceParallel =
+      layout.tp > 1 && reader.getFlag("sp", recent && divides);
   auto miss = [&](llvm::StringRef key) {
     if (row.missing.empty())
       row.missing = (key + " \"" + reader.getWords(key) + "\"").str();
@@ -286,7 +325,7 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
                 row.machine.getDevicesPerNode()))
     miss("zero");
   // All of dp means all that share the weights, those of cp too.
-  if (layout.zeroGroup >= layout.dp)
+  if (layout.zero == 0 || layout.zeroGroup >= layout.dp)
     layout.zeroGroup = 0;
 
   if (std::optional<Schedule> schedule =
@@ -294,10 +333,19 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
     layout.schedule = *schedule;
   else
     miss("schedule");
-  // Chunks of one block, the most that interleaving can.
+  // Chunks of one block, the most that interleaving can; the two of a V.
   if (layout.schedule == Schedule::Interleaved && layout.virtualStages == 1)
     layout.virtualStages =
-        std::max<int64_t>((blocks + layout.pp - 1) / layout.pp, 1);
+        std::max<int64_t>(std::min((blocks + layout.pp - 1) / layout.pp,
+                                   (blocks + mostEmptyStages) / layout.pp),
+                          1);
+  if (layout.schedule == Schedule::ZeroBubbleV && layout.virtualStages == 1)
+    layout.virtualStages = 2;
+  // One stage has no schedule, and all of its chunks follow each other.
+  if (layout.pp == 1) {
+    layout.schedule = Schedule::OneFOneB;
+    layout.virtualStages = 1;
+  }
 
   if (!readRecompute(reader, blocks, layout))
     miss("recompute");
@@ -306,21 +354,16 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
 /// The kernel that the run names, or its stack's usual one, if it was there at
 /// the time and the device has it; otherwise the newest that frameworks took
 /// without being asked.
-static std::string chooseAttention(RowReader &reader, llvm::StringRef said,
-                                   const Profile &profile,
-                                   const Device &device) {
-  std::string date = reader.getText("date");
-  auto exists = [&](llvm::StringRef kernel) {
-    return device.attention.count(kernel.str()) > 0;
-  };
-  if (llvm::StringRef named = getAttentionKernel(said); exists(named))
+static std::string chooseAttentionOfRun(RowReader &reader, llvm::StringRef said,
+                                        const Profile &profile,
+                                        const Device &device) {
+  if (llvm::StringRef named = getAttentionKernel(said);
+      device.attention.count(named.str()))
     return named.str();
-  if (exists(profile.attention) && wasAttentionKernel(profile.attention, date))
-    return profile.attention;
-  for (llvm::StringRef kernel : {"cudnn", "flash2", "flash1", "unfused"})
-    if (exists(kernel) && wasAttentionKernel(kernel, date))
-      return kernel.str();
-  return device.attention.begin()->first;
+  std::string date = reader.getText("date");
+  return chooseAttention(profile, device, [&](llvm::StringRef kernel) {
+    return wasAttentionKernel(kernel, date);
+  });
 }
 
 static void readMachine(RowReader &reader, LedgerRow &row, llvm::Error &error) {
@@ -398,6 +441,12 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
     readLayout(reader, row);
     if (row.layout.pp > row.model.getNumBlocks())
       reader.fail("layers", "expects at least one layer for each stage (pp)");
+    if (reader.message.empty() && row.missing.empty()) {
+      std::string broken =
+          checkRun(row.model, row.machine, row.work, row.layout);
+      if (!broken.empty())
+        reader.fail("layout: " + broken);
+    }
     if (row.missing.empty() &&
         row.machine.device.getMatrix(row.work.dtype).peak == 0)
       row.missing = "device rate in " + getName(row.work.dtype).str();
@@ -408,7 +457,7 @@ llvm::Expected<LedgerRow> cleave::readLedgerRow(const json::Object &object,
     std::string said = reader.getText("software") + "\n" +
                        reader.getText("framework") + "\n" + notes;
     row.profile.attention =
-        chooseAttention(reader, said, row.profile, row.machine.device);
+        chooseAttentionOfRun(reader, said, row.profile, row.machine.device);
     if (!keepsLogits(said))
       row.profile.logitBytes = 0;
   }

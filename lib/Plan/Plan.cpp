@@ -2,6 +2,7 @@
 #include "cleave/Plan/Plan.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <algorithm>
 #include <numeric>
 
 using namespace cleave;
@@ -62,6 +63,17 @@ int64_t Plan::getPaddedVocab(int64_t vocab) const {
   return (vocab + parts - 1) / parts * parts;
 }
 
+int64_t cleave::getDefaultMicroBatch(int64_t samples, int64_t stages) {
+  int64_t most = std::max<int64_t>(samples / std::max<int64_t>(stages, 1), 1);
+  int64_t best = 1;
+  for (int64_t i = 1; i * i <= samples; ++i)
+    if (samples % i == 0)
+      for (int64_t divisor : {i, samples / i})
+        if (divisor <= most)
+          best = std::max(best, divisor);
+  return best;
+}
+
 llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
                                       const BatchShape &batch) {
   if (layout.dp < 1 || layout.tp < 1)
@@ -73,8 +85,11 @@ llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
     return makeError(llvm::formatv(
         "global batch {0} is not divisible by dp {1}; legal degrees are {2}",
         batch.globalBatch, layout.dp, getLegalDegrees({batch.globalBatch})));
-  int64_t samples =
-      batch.microBatch ? batch.microBatch * layout.dp : batch.globalBatch;
+  int64_t microBatch = batch.microBatch
+                           ? batch.microBatch
+                           : getDefaultMicroBatch(batch.globalBatch / layout.dp,
+                                                  /*stages=*/1);
+  int64_t samples = microBatch * layout.dp;
   if (batch.globalBatch % samples != 0)
     return makeError(llvm::formatv(
         "global batch {0} is not divisible by micro-batch {1} x dp {2} = {3}",

@@ -9,7 +9,8 @@ using namespace cleave;
 static constexpr int64_t frontSteps = 8;
 
 Report cleave::computeReport(const PlanContext &context,
-                             const SearchResult &result) {
+                             const SearchResult &result,
+                             const Progress &progress) {
   assert(context.request.objective == Objective::Time && "explains time");
   const Candidate &plan = result.best.front();
   // Searches share nothing that they write.
@@ -20,8 +21,9 @@ Report cleave::computeReport(const PlanContext &context,
   PipelineStep step = costs.getPipelineStep(plan.layout);
   Report report;
   // The plan is on it.
-  report.front = llvm::cantFail(computeFront(context.model, context.machine,
-                                             context.request, frontSteps));
+  report.front =
+      llvm::cantFail(computeFront(context.model, context.machine,
+                                  context.request, frontSteps, {}, progress));
   report.memory = costs.getMemoryOfStages(plan.layout);
   report.shape = step.shape;
   if (step.shape.getVirtualStages() * step.shape.microBatches <=

@@ -131,9 +131,15 @@ static void slowDown(const PlanContext &context, Explanation &explanation) {
   }
 }
 
-Explanation cleave::explain(const PlanContext &context, const Candidate &plan) {
+std::vector<Relaxation> cleave::computeRelaxations(const PlanContext &context,
+                                                   const Candidate &plan) {
   Explanation explanation{plan, {}, {}};
   relax(context, explanation);
+  return std::move(explanation.relaxations);
+}
+
+Explanation cleave::explain(const PlanContext &context, const Candidate &plan) {
+  Explanation explanation{plan, computeRelaxations(context, plan), {}};
   if (context.request.objective != Objective::Memory)
     slowDown(context, explanation);
   return explanation;

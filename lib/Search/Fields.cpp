@@ -1,4 +1,5 @@
 //===- Fields.cpp - Layouts and constraints as text -----------------------===//
+#include "cleave/Search/Format.h"
 #include "cleave/Search/Search.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -24,6 +25,16 @@ double cleave::getValue(Objective objective, const Device &device,
   return objective == Objective::Memory
              ? estimate.memory.getTotal()
              : estimate.step * getRate(objective, device, layout.getDevices());
+}
+
+LayoutKind cleave::getKind(const TrainLayout &layout) {
+  return {layout.tp,
+          layout.cp,
+          layout.dp,
+          layout.pp,
+          layout.ep,
+          layout.expertTp,
+          int64_t(layout.schedule)};
 }
 
 //===----------------------------------------------------------------------===//
@@ -63,13 +74,13 @@ static const std::vector<Field> &getFields() {
       {"tp", "tensor-parallel degree", MEMBER(tp)},
       {"cp", "context-parallel degree", MEMBER(cp)},
       {"cp-kind", "how cp's ranks share keys", MEMBER(contextKind), 0, 2,
-       getNames<ContextKind>(3)},
+       getNames<ContextKind>(numContextKinds)},
       {"dp", "data-parallel degree; left out: what is left of the cluster",
        MEMBER(dp)},
       {"pp", "pipeline stages", MEMBER(pp)},
       {"virtual-stages", "model chunks of a stage", MEMBER(virtualStages)},
       {"schedule", "of the pipeline", MEMBER(schedule), 0, 5,
-       getNames<Schedule>(6)},
+       getNames<Schedule>(numSchedules)},
       {"first-blocks",
        "blocks of the virtual stage with the embedding",
        MEMBER(firstBlocks),
@@ -110,6 +121,9 @@ static const std::vector<Field> &getFields() {
 #undef MEMBER
 
 static const Field *findField(llvm::StringRef name) {
+  // As the flag of what compiles is called.
+  if (name == "sequence-parallel")
+    name = "sp";
   auto found = llvm::find_if(
       getFields(), [&](const Field &field) { return field.name == name; });
   return found == getFields().end() ? nullptr : &*found;
@@ -269,7 +283,11 @@ llvm::Expected<Constraint> cleave::parseConstraint(llvm::StringRef text,
     return llvm::createStringError(
         llvm::formatv("\"{0}\": value \"{1}\": expects {2}", text, rest,
                       getLegalValues(field)));
-  constraint.field = field.str();
+  if (known->name == "recompute-modules" && constraint.comparison != "=" &&
+      constraint.comparison != "!=")
+    return llvm::createStringError(llvm::formatv(
+        "\"{0}\": sets of modules have no order: expects = or !=", text));
+  constraint.field = known->name.str();
   constraint.value = *value;
   return constraint;
 }
@@ -301,7 +319,7 @@ std::string cleave::toString(const TrainLayout &layout) {
   else if (layout.recompute == Recompute::Selective)
     text += ", recompute " + getFieldText(layout, "recompute-modules");
   if (layout.recompute != Recompute::None && layout.recomputeBlocks > 0)
-    text += llvm::formatv(" of {0} blocks", layout.recomputeBlocks);
+    text += " of " + formatNumber(layout.recomputeBlocks, "block");
   add(layout.order != AxisOrder(), "order " + getName(layout.order));
   return text;
 }

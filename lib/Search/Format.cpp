@@ -1,5 +1,6 @@
 //===- Format.cpp - Quantities and parts as the planner shows them --------===//
 #include "cleave/Search/Format.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/Format.h"
@@ -17,10 +18,44 @@ std::string cleave::formatShare(double part, double whole) {
   return llvm::formatv("{0:F1} %", 100 * part / whole);
 }
 
+static std::string formatBytes(double bytes, int digits) {
+  bool isSmall = bytes < 1e8;
+  return llvm::formatv(
+      "{0} {1}", llvm::format("%.*f", digits, bytes / (isSmall ? 1e6 : 1e9)),
+      isSmall ? "MB" : "GB");
+}
+
 std::string cleave::formatBytes(double bytes) {
-  if (bytes < 1e8)
-    return llvm::formatv("{0:F1} MB", bytes / 1e6);
-  return llvm::formatv("{0:F1} GB", bytes / 1e9);
+  return ::formatBytes(bytes, 1);
+}
+
+std::pair<std::string, std::string> cleave::formatBytesApart(double a,
+                                                             double b) {
+  // A byte is enough.
+  for (int digits = 1; digits != 9; ++digits) {
+    std::pair texts(::formatBytes(a, digits), ::formatBytes(b, digits));
+    if (texts.first != texts.second)
+      return texts;
+  }
+  return {formatBytes(a), formatBytes(b)};
+}
+
+std::string cleave::formatNumber(int64_t number, llvm::StringRef noun) {
+  return llvm::formatv("{0} {1}{2}", number, noun,
+                       number == 1               ? ""
+                       : noun.ends_with("batch") ? "es"
+                                                 : "s");
+}
+
+std::string cleave::formatNumbers(llvm::ArrayRef<int64_t> numbers) {
+  constexpr size_t most = 24;
+  bool isLong = numbers.size() > most;
+  std::string text = llvm::join(
+      llvm::map_range(numbers.take_front(isLong ? most - 1 : most),
+                      [](int64_t number) { return std::to_string(number); }),
+      ", ");
+  return isLong ? llvm::formatv("{0}, ... {1}", text, numbers.back()).str()
+                : text;
 }
 
 std::string cleave::formatValue(Objective objective, double value) {

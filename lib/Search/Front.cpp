@@ -8,11 +8,13 @@ using namespace cleave;
 /// Adds the fastest layouts of less and less memory on one machine.
 static void addFront(const Architecture &model, const Machine &machine,
                      SearchRequest request, int64_t count,
-                     std::vector<Candidate> &front) {
+                     std::vector<Candidate> &front,
+                     llvm::function_ref<void(int64_t)> report) {
   double limit = request.getMemoryLimit(machine);
   CostModel costs(model, machine, request.work, request.profile);
   double last = std::numeric_limits<double>::infinity();
   for (int64_t i = count; i > 0; --i) {
+    report(count - i);
     request.memoryLimit = limit * double(i) / double(count);
     if (last <= request.memoryLimit)
       continue;
@@ -29,14 +31,20 @@ static void addFront(const Architecture &model, const Machine &machine,
 llvm::Expected<std::vector<Candidate>>
 cleave::computeFront(const Architecture &model, const Machine &machine,
                      const SearchRequest &request, int64_t count,
-                     llvm::ArrayRef<int64_t> devices) {
+                     llvm::ArrayRef<int64_t> devices,
+                     const Progress &progress) {
   SearchRequest fastest = request;
   fastest.objective = Objective::Time;
   fastest.top = 1;
   std::vector<Candidate> all;
-  for (int64_t number :
-       devices.empty() ? llvm::ArrayRef(machine.devices) : devices)
-    addFront(model, resize(machine, number), fastest, count, all);
+  if (devices.empty())
+    devices = machine.devices;
+  for (auto [i, number] : llvm::enumerate(devices))
+    addFront(model, resize(machine, number), fastest, count, all,
+             [&, i = int64_t(i)](int64_t done) {
+               if (progress)
+                 progress(i * count + done, int64_t(devices.size()) * count);
+             });
   if (all.empty()) {
     llvm::Expected<SearchResult> why = search(model, machine, fastest);
     return why ? llvm::createStringError("nothing fits on so few devices")

@@ -1,5 +1,6 @@
 //===- Print.cpp - Priced layouts as a table or JSON ----------------------===//
 #include "cleave/Search/Print.h"
+#include "cleave/Plan/Plan.h"
 #include "cleave/Search/Format.h"
 #include "runtime/base/Version.h"
 #include "llvm/ADT/STLExtras.h"
@@ -35,6 +36,11 @@ std::string PlanContext::getMFUConvention() const {
 bool PlanContext::fits(const Candidate &candidate) const {
   return candidate.estimate.memory.getTotal() <=
          request.getMemoryLimit(machine);
+}
+
+int64_t PlanContext::getMicroBatches(const Candidate &candidate) const {
+  return request.work.globalBatch /
+         (candidate.layout.dp * candidate.layout.microBatch);
 }
 
 static std::string getKey(llvm::StringRef field) {
@@ -124,14 +130,29 @@ json::Object cleave::toJSON(const PlanContext &context,
   return root;
 }
 
+void cleave::printProfile(llvm::raw_ostream &os, const PlanContext &context) {
+  const Profile &profile = context.request.profile;
+  std::string abilities = getAbilities(profile);
+  if (profile.name == "cleave" && context.machine.device.cores == 0)
+    abilities = "what this compiler is to make for GPUs: nothing runs it on "
+                "them yet; --profile plans for other software";
+  printRow(os, "profile", profile.name, abilities);
+}
+
 void cleave::printCandidate(llvm::raw_ostream &os, const PlanContext &context,
                             const Candidate &candidate) {
   const Estimate &estimate = candidate.estimate;
   double step = estimate.step;
   printRow(os, "layout", toString(candidate.layout), "");
+  printProfile(os, context);
   printRow(os, "step", formatSeconds(step),
            llvm::formatv("{0:N} tokens/s/device",
                          std::llround(context.getTokensPerSecond(candidate))));
+  const TrainLayout &layout = candidate.layout;
+  printRow(os, "batch",
+           formatNumber(context.getMicroBatches(candidate), "micro-batch"),
+           llvm::formatv("of {0} on each of dp {1}",
+                         formatNumber(layout.microBatch, "sample"), layout.dp));
   printRow(os, "MFU", formatShare(context.getMFU(candidate), 1),
            context.getMFUConvention());
   std::string exposed;
@@ -150,16 +171,23 @@ void cleave::printCandidate(llvm::raw_ostream &os, const PlanContext &context,
   printRow(os, "bubble", formatShare(estimate.bubble, step), "");
   printRow(os, "exposed", exposed.empty() ? "0.0 %" : exposed, "");
   const MemoryUse &memory = estimate.memory;
-  printRow(os, "memory", formatBytes(memory.getTotal()),
+  double limit = context.request.getMemoryLimit(context.machine);
+  auto [total, usable] = formatBytesApart(memory.getTotal(), limit);
+  std::string left =
+      limit < context.machine.device.memory
+          ? llvm::formatv(" that may be used of {0}",
+                          formatBytes(context.machine.device.memory))
+                .str()
+          : "";
+  printRow(os, "memory", total,
            llvm::formatv(
-               "of {0} {1}on the fullest device: parameters {2}, "
+               "of {0}{1} on the fullest device: parameters {2}, "
                "gradients {3}, optimizer {4}, activations {5}, "
                "temporaries {6}, reserve {7}{8}",
-               formatBytes(context.request.getMemoryLimit(context.machine)),
-               context.request.memoryLimit > 0 ? "that may be used " : "",
-               formatBytes(memory.parameters), formatBytes(memory.gradients),
-               formatBytes(memory.optimizer), formatBytes(memory.activations),
-               formatBytes(memory.temporaries), formatBytes(memory.reserve),
+               usable, left, formatBytes(memory.parameters),
+               formatBytes(memory.gradients), formatBytes(memory.optimizer),
+               formatBytes(memory.activations), formatBytes(memory.temporaries),
+               formatBytes(memory.reserve),
                context.fits(candidate) ? "" : "; does not fit"));
 }
 
@@ -195,9 +223,10 @@ void cleave::printProof(llvm::raw_ostream &os, const PlanContext &context,
 }
 
 llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
-                                               const Machine &machine) {
+                                               const Machine &machine,
+                                               const Workload &work) {
   TrainLayout layout;
-  layout.dp = 0;
+  layout.dp = layout.microBatch = layout.virtualStages = 0;
   bool saysModules = false;
   for (const auto &[key, value] : object) {
     std::string field = key.str();
@@ -205,7 +234,7 @@ llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
     saysModules |= field == "recompute-modules";
     if (!llvm::is_contained(getLayoutFields(), field))
       return llvm::createStringError(llvm::formatv(
-          "unknown key \"{0}\", expects one of {1}", llvm::StringRef(key),
+          "unknown key {0}, expects one of {1}", json::Value(key.str()),
           llvm::join(llvm::map_range(getLayoutFields(), getKey), ", ")));
     std::string text = llvm::formatv("{0}", value);
     if (std::optional<llvm::StringRef> string = value.getAsString())
@@ -222,5 +251,10 @@ llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
   if (layout.dp == 0)
     layout.dp = std::max<int64_t>(
         machine.devices / layout.tp / layout.cp / layout.pp, 1);
+  if (layout.virtualStages == 0)
+    layout.virtualStages = layout.schedule == Schedule::ZeroBubbleV ? 2 : 1;
+  if (layout.microBatch == 0)
+    layout.microBatch =
+        getDefaultMicroBatch(work.globalBatch / layout.dp, layout.pp);
   return layout;
 }

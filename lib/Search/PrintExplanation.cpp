@@ -65,7 +65,7 @@ static json::Object getDifference(const Candidate &from, const Candidate &to) {
 
 json::Object cleave::toJSON(const PlanContext &context,
                             const Explanation &explanation,
-                            const Alternative *alternative) {
+                            llvm::ArrayRef<Alternative> alternatives) {
   const Candidate &plan = explanation.plan;
   json::Object shares;
   visitParts(context.request.objective, plan,
@@ -84,20 +84,23 @@ json::Object cleave::toJSON(const PlanContext &context,
                     {"shares", std::move(shares)},
                     {"relaxed", std::move(relaxed)},
                     {"slower", std::move(slower)}};
-  if (!alternative)
-    return root;
-  json::Object whyNot;
-  if (alternative->best) {
-    whyNot = toJSON(context, *alternative->best);
-    whyNot["difference"] = getDifference(plan, *alternative->best);
+  json::Array answers;
+  for (const Alternative &alternative : alternatives) {
+    json::Object whyNot;
+    if (alternative.best) {
+      whyNot = toJSON(context, *alternative.best);
+      whyNot["difference"] = getDifference(plan, *alternative.best);
+    }
+    json::Array constraints;
+    for (const Constraint &constraint : alternative.constraints)
+      constraints.push_back(constraint.text);
+    whyNot["constraints"] = std::move(constraints);
+    if (!alternative.problem.empty())
+      whyNot["problem"] = alternative.problem;
+    answers.push_back(std::move(whyNot));
   }
-  json::Array constraints;
-  for (const Constraint &constraint : alternative->constraints)
-    constraints.push_back(constraint.text);
-  whyNot["constraints"] = std::move(constraints);
-  if (!alternative->problem.empty())
-    whyNot["problem"] = alternative->problem;
-  root["why_not"] = std::move(whyNot);
+  if (!answers.empty())
+    root["why_not"] = std::move(answers);
   return root;
 }
 
@@ -141,13 +144,32 @@ getComparatives(Objective objective) {
   llvm_unreachable("an objective");
 }
 
+std::pair<std::string, std::string>
+cleave::describe(const PlanContext &context, const Relaxation &relaxation,
+                 const Candidate &plan) {
+  auto [more, less] = getComparatives(context.request.objective);
+  double gain = relaxation.getGain(plan);
+  llvm::StringRef than = gain < 0 ? more : less;
+  std::string remark;
+  if (!relaxation.searched)
+    remark = (less + " without the bubble of this layout, or more").str();
+  else if (relaxation.layout == plan.layout)
+    remark = (than + " with " + relaxation.what + ", in the same layout").str();
+  else
+    remark =
+        (than + " with " + relaxation.what + ": " + toString(relaxation.layout))
+            .str();
+  return {formatShare(std::abs(gain), 1), remark};
+}
+
 void cleave::printExplanation(llvm::raw_ostream &os, const PlanContext &context,
                               const Explanation &explanation) {
   const Candidate &plan = explanation.plan;
   Objective objective = context.request.objective;
   auto format = [&](double value) { return formatValue(objective, value); };
-  auto [more, less] = getComparatives(objective);
+  llvm::StringRef more = getComparatives(objective).first;
   printRow(os, "layout", toString(plan.layout), "");
+  printProfile(os, context);
   printRow(os, "step", formatSeconds(plan.estimate.step), "");
   if (objective != Objective::Time)
     printRow(os, getName(objective), format(plan.value), "");
@@ -168,17 +190,8 @@ void cleave::printExplanation(llvm::raw_ostream &os, const PlanContext &context,
                         formatShare(value, plan.value)));
   start("binds");
   for (const Relaxation &relaxation : explanation.relaxations) {
-    double gain = relaxation.getGain(plan);
-    std::string share = formatShare(std::abs(gain), 1);
-    llvm::StringRef than = gain < 0 ? more : less;
-    if (!relaxation.searched)
-      print(share, less + " without the bubble of this layout, or more");
-    else if (relaxation.layout == plan.layout)
-      print(share, llvm::formatv("{0} with {1}, in the same layout", than,
-                                 relaxation.what));
-    else
-      print(share, llvm::formatv("{0} with {1}: {2}", than, relaxation.what,
-                                 toString(relaxation.layout)));
+    auto [share, remark] = describe(context, relaxation, plan);
+    print(share, remark);
   }
   start(more);
   for (const SlowerLink &link : explanation.slower) {
@@ -259,7 +272,7 @@ void cleave::printAlternative(llvm::raw_ostream &os, const PlanContext &context,
     printShare(
         other.value, plan.value,
         [](double value) { return formatValue(Objective::Cost, value); },
-        llvm::formatv("a step, of {0} devices", other.layout.getDevices()));
+        "a step, of " + formatNumber(other.layout.getDevices(), "device"));
   if (objective == Objective::Memory)
     printMemory();
   printTime();

@@ -3,6 +3,7 @@
 #include "Find.h"
 #include "cleave/Json/Json.h"
 #include "cleave/Search/Format.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -24,8 +25,8 @@ public:
 
   std::string getString(const json::Object &in, llvm::StringRef key) {
     std::optional<llvm::StringRef> text = in.getString(key);
-    if (!text)
-      fail(key, "expects a string");
+    if (!text || !isLine(*text))
+      fail(key, "expects a string of one line");
     return text.value_or("").str();
   }
 
@@ -65,8 +66,8 @@ public:
       return fail(key, "expects an array of strings");
     for (const json::Value &entry : *array) {
       std::optional<llvm::StringRef> text = entry.getAsString();
-      if (!text)
-        return fail(key, "expects an array of strings");
+      if (!text || !isLine(*text))
+        return fail(key, "expects an array of strings of one line");
       llvm::Expected<Constraint> constraint = parseConstraint(*text, forbids);
       if (!constraint)
         return fail(key, llvm::toString(constraint.takeError()));
@@ -81,6 +82,11 @@ public:
   }
 
 private:
+  /// What a message repeats fits a line of a terminal's.
+  static bool isLine(llvm::StringRef text) {
+    return llvm::none_of(text, [](char c) { return c >= 0 && c < ' '; });
+  }
+
   llvm::StringRef file;
   std::string message;
 };
@@ -140,7 +146,7 @@ llvm::Expected<SavedPlan> cleave::readPlan(llvm::StringRef text,
   Machine counted;
   counted.devices = plan.devices;
   llvm::Expected<TrainLayout> layout =
-      readLayout(reader.getObject(*object, "layout"), counted);
+      readLayout(reader.getObject(*object, "layout"), counted, plan.work);
   if (layout)
     plan.layout = *layout;
   else
@@ -154,6 +160,18 @@ static llvm::Error differ(const SavedPlan &plan, const llvm::Twine &what,
                           const llvm::Twine &theirs, const llvm::Twine &ours) {
   return llvm::createStringError(plan.file + ": the plan is for " + what + " " +
                                  theirs + ", not " + ours);
+}
+
+llvm::Error cleave::checkDevices(const SavedPlan &plan,
+                                 const Machine &machine) {
+  if (plan.device != machine.device.name)
+    return differ(plan, "devices", "\"" + plan.device + "\"",
+                  "\"" + machine.device.name + "\"");
+  if (plan.devices != machine.devices)
+    return llvm::createStringError(
+        llvm::formatv("{0}: the plan is for {1}, not {2}", plan.file,
+                      formatNumber(plan.devices, "device"), machine.devices));
+  return llvm::Error::success();
 }
 
 static bool dividesDevices(const TrainLayout &layout, const Machine &machine) {
@@ -170,13 +188,8 @@ llvm::Expected<Candidate> cleave::priceAgain(const SavedPlan &plan,
   if (plan.model != context.model.name)
     return differ(plan, "a model of type", "\"" + plan.model + "\"",
                   "\"" + context.model.name + "\"");
-  if (plan.device != device.name)
-    return differ(plan, "devices", "\"" + plan.device + "\"",
-                  "\"" + device.name + "\"");
-  if (plan.devices != context.machine.devices)
-    return llvm::createStringError(
-        llvm::formatv("{0}: the plan is for {1} devices, not {2}", plan.file,
-                      plan.devices, context.machine.devices));
+  if (llvm::Error error = checkDevices(plan, context.machine))
+    return error;
   if (plan.profile != request.profile.name)
     return differ(plan, "profile", "\"" + plan.profile + "\"",
                   "\"" + request.profile.name + "\"");

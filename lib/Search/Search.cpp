@@ -139,9 +139,10 @@ private:
   void collect(const Space &space, CostModel &costs) {
     std::vector<Branch> all;
     int64_t number = 0;
-    std::map<std::pair<int64_t, int64_t>, int64_t> zerosOf;
+    std::map<std::tuple<int64_t, int64_t, bool>, int64_t> zerosOf;
     space.visit([&](const TrainLayout &layout) {
-      auto [count, isNew] = zerosOf.try_emplace({layout.dp, layout.cp});
+      auto [count, isNew] =
+          zerosOf.try_emplace({layout.dp, layout.cp, layout.pp > 1});
       if (isNew) {
         space.getZeros(zeros, layout);
         count->second = int64_t(zeros.size());
@@ -275,10 +276,15 @@ private:
   }
 
   /// The few pipelines below most branches that something good is among, and
-  /// ZeRO with them.
-  static bool isUsual(const TrainLayout &pipeline) {
+  /// ZeRO with them. Software without them has few others.
+  bool isUsual(const TrainLayout &pipeline) const {
+    unsigned schedules = request.profile.abilities.schedules;
+    bool hasZeroBubble =
+        Abilities::has(schedules, int(Schedule::ZeroBubbleH1)) ||
+        Abilities::has(schedules, int(Schedule::ZeroBubbleV));
     return pipeline.firstBlocks == TrainLayout::even &&
-           (pipeline.pp == 1 || pipeline.schedule == Schedule::ZeroBubbleH1 ||
+           (pipeline.pp == 1 || !hasZeroBubble ||
+            pipeline.schedule == Schedule::ZeroBubbleH1 ||
             pipeline.schedule == Schedule::ZeroBubbleV);
   }
 
@@ -401,10 +407,9 @@ private:
           continue;
         place[3] = int64_t(zero);
         Outcome outcome = evaluate(costs, combine(zero, *at), busy, zero);
-        done[zero] = seeksMemory()
-                         ? outcome == Outcome::TooLarge
-                         : outcome == Outcome::TooSlow ||
-                               (outcome == Outcome::Priced && request.top == 1);
+        done[zero] = seeksMemory() ? outcome == Outcome::TooLarge
+                                   : outcome == Outcome::TooSlow ||
+                                         outcome == Outcome::Priced;
         // What fits without recomputation needs none.
         fits[zero] |=
             done[zero] && way.recompute == Recompute::None && !seeksMemory();
@@ -445,10 +450,19 @@ private:
                             layout, *estimate);
     least = std::min(least, value);
     Key key{value, place};
-    if (int64_t(found.size()) >= request.top) {
-      if (!(key < found.rbegin()->first))
-        return false;
-      found.erase(std::prev(found.end()));
+    if (int64_t(found.size()) >= request.top && !(key < found.rbegin()->first))
+      return false;
+    // Of a kind the best only; if that is the one it replaces, none is dropped.
+    auto [at, isNew] = kinds.try_emplace(getKind(layout), key);
+    if (!isNew) {
+      if (!(key < at->second))
+        return true;
+      found.erase(at->second);
+      at->second = key;
+    } else if (int64_t(found.size()) >= request.top) {
+      auto last = std::prev(found.end());
+      kinds.erase(getKind(last->second.layout));
+      found.erase(last);
     }
     found.emplace(key, Candidate{layout, *estimate, value});
     return true;
@@ -473,6 +487,8 @@ private:
   std::vector<StateBytes> leanest;    ///< of them, those that none is below
   std::vector<DataFloors> dataFloors; ///< by ZeRO, once they are known
   double least = infinity;            ///< value
+
+  std::map<LayoutKind, Key> kinds; ///< of what was found
 
 public:
   std::map<Key, Candidate> found;

@@ -1,6 +1,8 @@
 //===- Space.cpp - Which layouts there are --------------------------------===//
 #include "Space.h"
+#include "cleave/Search/Format.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -39,12 +41,8 @@ static bool refuse(std::string *why, const llvm::formatv_object_base &message) {
   return false;
 }
 
-static bool checkTensor(const Architecture &model, const Machine &machine,
-                        int64_t tp, std::string *why) {
-  if (machine.getDevicesPerNode() % tp != 0)
-    return refuse(
-        why, llvm::formatv("tp {0} does not divide the {1} devices of a node",
-                           tp, machine.getDevicesPerNode()));
+static bool checkTensor(const Architecture &model, int64_t tp,
+                        std::string *why) {
   for (const auto &[block, count] : model.blocks) {
     if (!cutsHeads(block, tp))
       return refuse(
@@ -58,6 +56,14 @@ static bool checkTensor(const Architecture &model, const Machine &machine,
                                width));
   }
   return true;
+}
+
+/// Only published runs have tp groups that leave their node.
+static bool checkNode(const Machine &machine, int64_t tp, std::string *why) {
+  return machine.getDevicesPerNode() % tp == 0 ||
+         refuse(why, llvm::formatv(
+                         "tp {0} does not divide the {1} devices of a node", tp,
+                         machine.getDevicesPerNode()));
 }
 
 static bool checkContext(const Architecture &model, int64_t seqLen, int64_t tp,
@@ -109,19 +115,22 @@ static bool checkExperts(const Architecture &model, int64_t tp, int64_t ranks,
 }
 
 static bool checkSchedule(const TrainLayout &layout, int64_t blocks,
-                          int64_t microBatches, std::string *why) {
+                          int64_t microBatches, std::string *why,
+                          int64_t empty = 0) {
   int64_t chunks = layout.virtualStages;
   if (layout.pp == 1)
     return (layout.schedule == Schedule::OneFOneB && chunks == 1) ||
            refuse(why, llvm::formatv("one stage needs no schedule"));
   bool chunked = layout.schedule == Schedule::Interleaved ||
                  layout.schedule == Schedule::ZeroBubbleV;
-  if (chunked != (chunks > 1))
-    return refuse(why, llvm::formatv("{0} does not have {1} virtual stages",
-                                     getName(layout.schedule), chunks));
   if (layout.schedule == Schedule::ZeroBubbleV && chunks != 2)
-    return refuse(why, llvm::formatv("zb-v has 2 virtual stages"));
-  if (layout.pp * chunks > blocks)
+    return refuse(why,
+                  llvm::formatv("zb-v has 2 virtual stages, not {0}", chunks));
+  if (chunked != (chunks > 1))
+    return refuse(why, llvm::formatv("{0} does not have {1}",
+                                     getName(layout.schedule),
+                                     formatNumber(chunks, "virtual stage")));
+  if (layout.pp * chunks > blocks + empty)
     return refuse(
         why, llvm::formatv("{0} stages of {1} chunks are more than {2} blocks",
                            layout.pp, chunks, blocks));
@@ -177,45 +186,192 @@ static bool checkZero(const TrainLayout &layout, std::string *why) {
   return true;
 }
 
+static bool checkDevices(const TrainLayout &layout, const Machine &machine,
+                         std::string *why) {
+  double devices = double(layout.tp) * double(layout.cp) * double(layout.dp) *
+                   double(layout.pp);
+  return devices == double(machine.devices) ||
+         refuse(why,
+                llvm::formatv(
+                    "tp {0} x cp {1} x dp {2} x pp {3} = {4}, there are {5}",
+                    layout.tp, layout.cp, layout.dp, layout.pp,
+                    llvm::format("%.0f", devices),
+                    formatNumber(machine.devices, "device")));
+}
+
+/// The rules that a published run keeps as well, but for virtual stages without
+/// a block.
+static bool checkCuts(const Architecture &model, const Workload &work,
+                      const TrainLayout &layout, std::string *why,
+                      int64_t emptyStages = 0) {
+  int64_t blocks = model.getNumBlocks(), ranks = layout.dp * layout.microBatch;
+  if (layout.pp > blocks)
+    return refuse(why, llvm::formatv("pp {0} is more than {1} blocks",
+                                     layout.pp, blocks));
+  if (!checkTensor(model, layout.tp, why) ||
+      !checkContext(model, work.seqLen, layout.tp, layout.cp,
+                    layout.contextKind, why))
+    return false;
+  if (layout.sequenceParallel &&
+      (layout.tp == 1 || work.seqLen / layout.cp % layout.tp != 0))
+    return refuse(
+        why, llvm::formatv("sp: tp {0} does not cut the {1} tokens of a rank",
+                           layout.tp, work.seqLen / layout.cp));
+  if (work.globalBatch % ranks != 0)
+    return refuse(why, llvm::formatv("dp x micro-batch = {0} does not divide "
+                                     "the global batch {1}",
+                                     ranks, work.globalBatch));
+  return checkExperts(model, layout.tp, layout.tp * layout.cp * layout.dp,
+                      layout.ep, layout.expertTp, why) &&
+         checkSchedule(layout, blocks, work.globalBatch / ranks, why,
+                       emptyStages) &&
+         checkStages(layout, blocks, why) && checkZero(layout, why);
+}
+
+std::string cleave::checkRun(const Architecture &model, const Machine &machine,
+                             const Workload &work, const TrainLayout &layout) {
+  std::string why;
+  // One rank has nothing to split, though its stack may say that it does.
+  TrainLayout split = layout;
+  if (layout.dp * layout.cp == 1 || layout.zeroGroup == 1)
+    split.zero = split.zeroGroup = 0;
+  if (checkDevices(layout, machine, &why))
+    checkCuts(model, work, split, &why, mostEmptyStages);
+  return why;
+}
+
+/// Whether a degree is legal whatever the others are.
+static bool checkDegree(const Architecture &model, const Machine &machine,
+                        const Workload &work, llvm::StringRef field,
+                        int64_t degree, std::string *why) {
+  if (machine.devices % degree != 0)
+    return refuse(why, llvm::formatv("{0} {1} does not divide the {2}", field,
+                                     degree,
+                                     formatNumber(machine.devices, "device")));
+  if (field == "tp")
+    return checkNode(machine, degree, why) && checkTensor(model, degree, why);
+  if (field == "cp")
+    return degree == 1 ||
+           checkContext(model, work.seqLen, 1, degree, ContextKind::Ring, why);
+  if (field == "pp")
+    return degree <= model.getNumBlocks() ||
+           refuse(why, llvm::formatv("pp {0} is more than {1} blocks", degree,
+                                     model.getNumBlocks()));
+  assert(field == "dp" && "a degree that devices are cut by");
+  return work.globalBatch % degree == 0 ||
+         refuse(why,
+                llvm::formatv("dp {0} does not divide the global batch {1}",
+                              degree, work.globalBatch));
+}
+
+static bool checkDegrees(const Architecture &model, const Machine &machine,
+                         const Workload &work, const TrainLayout &layout,
+                         std::string *why) {
+  for (llvm::StringRef field : {"tp", "cp", "pp", "dp"}) {
+    if (checkDegree(model, machine, work, field, getField(layout, field), why))
+      continue;
+    std::vector<int64_t> legal = getDivisors(machine.devices);
+    llvm::erase_if(legal, [&](int64_t degree) {
+      return !checkDegree(model, machine, work, field, degree, nullptr);
+    });
+    *why += "; legal degrees are " + formatNumbers(legal);
+    return false;
+  }
+  int64_t samples = work.globalBatch / layout.dp;
+  return samples % layout.microBatch == 0 ||
+         refuse(why, llvm::formatv(
+                         "micro-batch {0} does not divide the {1} that a "
+                         "rank has of the global batch; legal are {2}",
+                         layout.microBatch, formatNumber(samples, "sample"),
+                         formatNumbers(getDivisors(samples))));
+}
+
 std::string cleave::checkLayout(const Architecture &model,
                                 const Machine &machine, const Workload &work,
                                 const TrainLayout &layout) {
-  double devices =
-      double(layout.tp) * layout.cp * double(layout.dp) * layout.pp;
-  if (devices != double(machine.devices))
-    return llvm::formatv("tp x cp x dp x pp = {0}, there are {1} devices",
-                         llvm::format("%.0f", devices), machine.devices);
   std::string why;
-  int64_t blocks = model.getNumBlocks(), ranks = layout.dp * layout.microBatch;
-  if (layout.pp > blocks)
-    return llvm::formatv("pp {0} is more than {1} blocks", layout.pp, blocks);
-  if (!checkTensor(model, machine, layout.tp, &why))
-    return why;
-  if (!checkContext(model, work.seqLen, layout.tp, layout.cp,
-                    layout.contextKind, &why))
-    return why;
-  if (layout.sequenceParallel &&
-      (layout.tp == 1 || work.seqLen / layout.cp % layout.tp != 0))
-    return llvm::formatv("sp: tp {0} does not cut the {1} tokens of a rank",
-                         layout.tp, work.seqLen / layout.cp);
-  if (work.globalBatch % ranks != 0)
-    return llvm::formatv(
-        "dp x micro-batch = {0} does not divide the global batch {1}", ranks,
-        work.globalBatch);
-  if (!checkExperts(model, layout.tp, layout.tp * layout.cp * layout.dp,
-                    layout.ep, layout.expertTp, &why))
-    return why;
-  if (!checkSchedule(layout, blocks, work.globalBatch / ranks, &why))
-    return why;
-  if (!checkStages(layout, blocks, &why))
-    return why;
-  checkZero(layout, &why);
+  if (checkDegrees(model, machine, work, layout, &why) &&
+      checkDevices(layout, machine, &why))
+    checkCuts(model, work, layout, &why);
   return why;
+}
+
+//===----------------------------------------------------------------------===//
+// What software can run
+//===----------------------------------------------------------------------===//
+
+static bool isAbleZero(const Abilities &able, const TrainLayout &layout) {
+  return Abilities::has(able.zeros, layout.zero) &&
+         (layout.pp == 1 ||
+          Abilities::has(able.zerosWithPipeline, layout.zero));
+}
+
+/// The names of a set's values, "no" without any.
+template <typename NameOf>
+static std::string joinSet(unsigned set, int count, NameOf nameOf) {
+  std::vector<std::string> names;
+  for (int i = 0; i != count; ++i)
+    if (Abilities::has(set, i))
+      names.push_back(nameOf(i));
+  return names.empty() ? "none" : llvm::join(names, ", ");
+}
+
+static std::string getSchedules(const Abilities &able) {
+  return joinSet(able.schedules, numSchedules,
+                 [](int i) { return getName(Schedule(i)).str(); });
+}
+
+static std::string getContexts(const Abilities &able) {
+  return joinSet(able.contexts, numContextKinds,
+                 [](int i) { return getName(ContextKind(i)).str(); });
+}
+
+static std::string getZeros(unsigned set) {
+  return joinSet(set, 4, [](int i) { return std::to_string(i); });
+}
+
+std::string cleave::getAbilities(const Profile &profile) {
+  const Abilities &able = profile.abilities;
+  if (able == Abilities())
+    return "";
+  std::string text = "schedules " + getSchedules(able) + "; cp " +
+                     getContexts(able) + "; zero " + getZeros(able.zeros);
+  if (able.zerosWithPipeline != able.zeros)
+    text += ", with pipelines " + getZeros(able.zerosWithPipeline);
+  if (!able.tensor)
+    text += "; no tp";
+  else if (!able.sequenceParallel)
+    text += "; no sp";
+  return text;
+}
+
+std::string cleave::checkAbilities(const Profile &profile,
+                                   const TrainLayout &layout) {
+  const Abilities &able = profile.abilities;
+  auto lacks = [&](const llvm::Twine &what, const llvm::Twine &has) {
+    return ("profile " + profile.name + " has no " + what + ", but " + has)
+        .str();
+  };
+  if (layout.tp > 1 && !able.tensor)
+    return lacks("tp", "1");
+  if (layout.cp > 1 && !Abilities::has(able.contexts, int(layout.contextKind)))
+    return lacks("cp by " + getName(layout.contextKind), getContexts(able));
+  if (layout.pp > 1 && !Abilities::has(able.schedules, int(layout.schedule)))
+    return lacks("schedule " + getName(layout.schedule), getSchedules(able));
+  if (!isAbleZero(able, layout))
+    return lacks("zero " + llvm::Twine(layout.zero) +
+                     (layout.pp > 1 ? " with a pipeline" : ""),
+                 getZeros(layout.pp > 1 ? able.zeros & able.zerosWithPipeline
+                                        : able.zeros));
+  if (layout.sequenceParallel && !able.sequenceParallel)
+    return lacks("sp", "sp=false");
+  return "";
 }
 
 Space::Space(const Architecture &model, const Machine &machine,
              const SearchRequest &request)
-    : model(model), machine(machine), request(request) {
+    : model(model), machine(machine), request(request),
+      able(request.profile.abilities) {
   // The head is worth so many blocks.
   double least = std::numeric_limits<double>::infinity();
   for (const auto &[block, count] : model.blocks) {
@@ -236,26 +392,37 @@ Space::Space(const Architecture &model, const Machine &machine,
     layout.order = AxisOrder(i);
     allowedOrders[size_t(i)] = allows(layout, {"order"});
   }
+  // Modules that are pinned are repeated, whatever is usual.
+  std::vector<Way> all = {
+      {Recompute::None, recomputeAttention},
+      {Recompute::Selective, recomputeAttention},
+      {Recompute::Selective, recomputePointwise},
+      {Recompute::Selective, recomputeAttention | recomputePointwise},
+      {Recompute::Full, recomputeAttention}};
+  bool pinsModules = false;
+  for (const Constraint &constraint : request.constraints)
+    if (constraint.field == "recompute-modules" && constraint.isPin()) {
+      pinsModules = true;
+      all.insert(all.end() - 1,
+                 {Recompute::Selective, unsigned(constraint.value)});
+    }
   // A fused kernel keeps nothing of attention that could be dropped.
   auto kernel = machine.device.attention.find(request.profile.attention);
   bool isFused =
       kernel != machine.device.attention.end() && kernel->second.kept == 0;
-  for (auto [recompute, modules] :
-       {std::pair(Recompute::None, unsigned(recomputeAttention)),
-        {Recompute::Selective, recomputeAttention},
-        {Recompute::Selective, recomputePointwise},
-        {Recompute::Selective, recomputeAttention | recomputePointwise},
-        {Recompute::Full, recomputeAttention}}) {
-    layout.recompute = recompute;
-    layout.recomputedModules = modules;
-    if (recompute == Recompute::Selective && isFused &&
-        (modules & recomputeAttention))
+  for (const Way &way : all) {
+    layout.recompute = way.recompute;
+    layout.recomputedModules = way.modules;
+    bool isSelective = way.recompute == Recompute::Selective;
+    if (isSelective && isFused && !pinsModules &&
+        (way.modules & recomputeAttention))
       continue;
-    if (!allows(layout, {"recompute"}) ||
-        (recompute == Recompute::Selective &&
-         !allows(layout, {"recompute-modules"})))
+    // Only what selects has modules.
+    if (!allows(layout, {"recompute"}) || (pinsModules && !isSelective) ||
+        (isSelective && !allows(layout, {"recompute-modules"})) ||
+        llvm::is_contained(ways, way))
       continue;
-    ways.push_back({recompute, modules});
+    ways.push_back(way);
   }
 }
 
@@ -288,20 +455,23 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
        getDivisors(std::gcd(machine.devices, machine.getDevicesPerNode()))) {
     layout = TrainLayout();
     layout.tp = tp;
-    if (!allows(layout, {"tp"}) || !checkTensor(model, machine, tp, nullptr))
+    if (!allows(layout, {"tp"}) || (tp > 1 && !able.tensor) ||
+        !checkNode(machine, tp, nullptr) || !checkTensor(model, tp, nullptr))
       continue;
     for (int64_t cp : getDivisors(machine.devices / tp)) {
       for (ContextKind kind :
            {ContextKind::AllGather, ContextKind::Ring, ContextKind::Ulysses}) {
         layout.cp = cp;
         layout.contextKind = kind;
-        if (!checkContext(model, work.seqLen, tp, cp, kind, nullptr) ||
+        if ((cp > 1 && !Abilities::has(able.contexts, int(kind))) ||
+            !checkContext(model, work.seqLen, tp, cp, kind, nullptr) ||
             !allows(layout, {"cp", "cp-kind"}))
           continue;
         for (int64_t pp : getDivisors(machine.devices / tp / cp)) {
           layout.pp = pp;
           layout.dp = machine.devices / tp / cp / pp;
-          if (pp > blocks || work.globalBatch % layout.dp != 0 ||
+          if (pp > blocks || (pp > 1 && !hasPipelines()) ||
+              work.globalBatch % layout.dp != 0 ||
               !allows(layout, {"pp", "dp"}))
             continue;
           for (int64_t microBatch : getDivisors(work.globalBatch / layout.dp)) {
@@ -310,8 +480,10 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
               continue;
             for (bool sp : {false, true}) {
               layout.sequenceParallel = sp;
-              if ((sp && (tp == 1 || work.seqLen / cp % tp != 0)) ||
-                  !allows(layout, {"sp"}))
+              if ((sp && (!able.sequenceParallel || tp == 1 ||
+                          work.seqLen / cp % tp != 0)) ||
+                  !allows(layout, {"sp"}) ||
+                  (request.runs && !request.runs(layout)))
                 continue;
               visitExperts(layout, visit);
             }
@@ -427,7 +599,8 @@ void Space::getPipelines(std::vector<TrainLayout> &options,
        {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
         Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV})
     for (int64_t chunks = 1; chunks * layout.pp <= blocks; ++chunks) {
-      if (chunks > mostUnevenChunks && blocks % (layout.pp * chunks) != 0)
+      if ((chunks > mostUnevenChunks && blocks % (layout.pp * chunks) != 0) ||
+          (layout.pp > 1 && !Abilities::has(able.schedules, int(schedule))))
         continue;
       layout.schedule = schedule;
       layout.virtualStages = chunks;
@@ -476,6 +649,8 @@ void Space::getZeros(std::vector<TrainLayout> &options,
     groups.pop_back();
   for (layout.zero = 0; layout.zero <= 3; ++layout.zero)
     for (int64_t group : groups) {
+      if (!isAbleZero(able, layout))
+        break;
       layout.zeroGroup = group;
       if (checkZero(layout, nullptr) && allows(layout, {"zero", "shard-group"}))
         options.push_back(layout);

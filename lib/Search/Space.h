@@ -10,6 +10,7 @@ namespace cleave {
 struct Way {
   Recompute recompute;
   unsigned modules;
+  bool operator==(const Way &) const = default;
 };
 
 /// A branch fixes tp, cp, dp, pp, ep, micro-batch and sequence parallelism.
@@ -44,6 +45,9 @@ public:
                              int64_t count);
 
 private:
+  bool hasPipelines() const {
+    return (able.schedules & ((1u << numSchedules) - 1)) != 0;
+  }
   bool allows(const TrainLayout &layout,
               std::initializer_list<llvm::StringRef> fields) const;
   void visitExperts(TrainLayout &layout,
@@ -55,6 +59,7 @@ private:
   const Architecture &model;
   const Machine &machine;
   const SearchRequest &request;
+  const Abilities &able;
   std::vector<int64_t> expertDivisors{1};
   std::vector<Way> ways;
   std::array<bool, numAxisOrders> allowedOrders;

@@ -141,6 +141,10 @@ void cleave::printSweep(llvm::raw_ostream &os,
         "\tinterval_s\tgoodput\tenergy_mwh\tprice_usd\n";
   for (const RunEstimate &run : runs) {
     os << run.fleet.devices;
+    if (!run.wrong.empty()) {
+      os << "\terror: " << run.wrong << '\n';
+      continue;
+    }
     for (double value :
          {run.size.parameters, run.size.tokens, toDays(run.computeSeconds),
           toDays(run.wallSeconds), run.wallFailures, run.failures.mtbf / 60,
@@ -174,6 +178,12 @@ public:
 static void writeRun(Writer &writer, const RunEstimate &run,
                      const SizingOptions &options) {
   llvm::json::OStream &json = writer.json;
+  if (!run.wrong.empty()) {
+    json.attributeObject("fleet",
+                         [&] { json.attribute("devices", run.fleet.devices); });
+    json.attribute("error", run.wrong);
+    return;
+  }
   json.attributeObject("fleet", [&] {
     json.attribute("devices", run.fleet.devices);
     for (const FleetField &field : getFleetFields())

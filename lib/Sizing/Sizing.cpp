@@ -1,5 +1,6 @@
 //===- Sizing.cpp - A training run before there is a layout ---------------===//
 #include "cleave/Sizing/Sizing.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <array>
@@ -99,7 +100,7 @@ static llvm::Error checkRange(llvm::StringRef name, double value,
   if (range.contains(value))
     return llvm::Error::success();
   return llvm::createStringError(
-      llvm::formatv("{0}: expects a number {1}, got {2}", name,
+      llvm::formatv("--{0}: expects a number {1}, got {2}", name,
                     range.toString(), llvm::format("%.17g", value)));
 }
 
@@ -134,15 +135,15 @@ static llvm::Expected<ModelSize> getSize(const Goal &goal, const Fleet &fleet,
                                          const ScalingLaw &law) {
   if (goal.flops && goal.days)
     return llvm::createStringError(
-        "expects one compute budget, got both flops and days");
+        "expects one compute budget, got both --flops and --days");
   std::optional<double> flops = goal.flops;
   if (goal.days)
     flops = *goal.days * 86400 * getSpeed(fleet);
   if (goal.parameters && goal.tokens) {
     if (flops)
       return llvm::createStringError(
-          "expects at most two of params, tokens and a compute budget (flops "
-          "or days), got all three");
+          "expects at most two of --params, --tokens and a compute budget "
+          "(--flops or --days), got all three");
     return ModelSize{*goal.parameters, *goal.tokens};
   }
   if (goal.parameters)
@@ -156,8 +157,8 @@ static llvm::Expected<ModelSize> getSize(const Goal &goal, const Fleet &fleet,
   if (flops)
     return law.getOptimum(*flops);
   return llvm::createStringError(
-      "expects one or two of params, tokens and a compute budget (flops or "
-      "days)");
+      "expects one or two of --params, --tokens and a compute budget "
+      "(--flops or --days)");
 }
 
 llvm::Expected<RunEstimate> cleave::estimateRun(const Goal &goal,
@@ -194,7 +195,8 @@ llvm::Expected<RunEstimate> cleave::estimateRun(const Goal &goal,
   // Below, the run would take ages, and soon more seconds than there are.
   if (!(run.shares.goodput >= 1e-6))
     return llvm::createStringError(llvm::formatv(
-        "{0} devices get nowhere: one failure every {1:f1} s (mtbf-hours {2} / "
+        "{0} devices get nowhere: one failure every {1:f1} s (--mtbf-hours {2} "
+        "/ "
         "devices), a checkpoint every {3:f1} s that takes {4:f1} s, a restart "
         "of {5:f1} s",
         fleet.devices, run.failures.mtbf, llvm::format("%g", fleet.mtbfHours),
@@ -215,9 +217,18 @@ cleave::estimateSweep(const Goal &goal, Fleet fleet,
   for (int64_t count : devices) {
     fleet.devices = count;
     llvm::Expected<RunEstimate> run = estimateRun(goal, fleet, options);
-    if (!run)
-      return run.takeError();
-    runs.push_back(*run);
+    if (run) {
+      runs.push_back(*run);
+      continue;
+    }
+    RunEstimate none;
+    none.fleet = fleet;
+    none.wrong = llvm::toString(run.takeError());
+    runs.push_back(std::move(none));
   }
+  if (!runs.empty() && llvm::all_of(runs, [](const RunEstimate &run) {
+        return !run.wrong.empty();
+      }))
+    return llvm::createStringError(runs.front().wrong);
   return runs;
 }

@@ -82,9 +82,14 @@ class CompileTest(ToolTest):
         self.assertEqual(self.read("flags"), self.read("again"))
 
     def test_what_the_planner_found_compiles(self):
-        self.run_tool("cleave", "plan", LLAMA, "--cluster", "h100-sxm:4",
-                      *SHAPE, "--runnable", "--pin", "tp=2", "--pin", "zero=2",
-                      "--pin", "sp=true", "-o", "found.json")
+        pins = ["tp=2", "zero=2", "sp=true", "cp=1", "pp=1", "shard-group=0",
+                "recompute=none"]
+        plan = ["cleave", "plan", LLAMA, "--cluster", "h100-sxm:4", *SHAPE,
+                *itertools.chain(*(["--pin", pin] for pin in pins)), "-o",
+                "found.json"]
+        self.expect_error(["--runnable", "h100-sxm is no CPU"], *plan,
+                          "--runnable")
+        self.run_tool(*plan)
         with open(self.path("found.json")) as file:
             found = json.load(file)
         flags = ["--plan", "found.json", "--dtype", "bf16"]

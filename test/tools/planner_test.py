@@ -3,10 +3,13 @@
 message that names the flag and what is legal, and no flag is ignored."""
 import json
 import os
+import random
 import unittest
 
-from support import DATA, ToolTest
+from support import DATA, GOLDEN, TOOLS, ToolTest
+from support import LLAMA as GOLDEN_LLAMA
 
+DEVICES = os.path.join(DATA, "..", "..", "lib", "Hardware", "data", "devices")
 LLAMA = os.path.join(DATA, "configs", "llama-3-8b.json")
 WORK = ["--seq-len", "4096", "--global-batch", "64"]
 PLAN = ["cleave", "plan", LLAMA, "--cluster", "h100-sxm:16", *WORK]
@@ -21,11 +24,245 @@ class PlannerTest(ToolTest):
                               "--front", "3", *flags, code=2)
         self.write("rows", "{}\n")
         for flags in [["--tp", "8"], ["--schedule", "1f1b"],
-                      ["--trace", "t.json"]]:
+                      ["--sequence-parallel"], ["--trace", "t.json"]]:
             self.expect_error(["--batch", "excludes", flags[0]], *ESTIMATE,
                               "--batch", "rows", *flags, code=2)
         self.expect_error(["-o and --report", "-"], *PLAN, "-o", "-",
                           "--report", "-", code=2)
+        self.expect_error(["--memory-headroom", "--memory"], *PLAN,
+                          "--memory-headroom", "3", "--memory", "60", code=2)
+
+    def test_what_a_flag_cannot_be_is_wrong_usage(self):
+        for command, flags, parts in [
+                (PLAN, ["--pin", "tq=1"], ["--pin", "unknown field"]),
+                (PLAN, ["--forbid", "tp"], ["--forbid", "FIELD=VALUE"]),
+                (PLAN, ["--pin", "recompute-modules=none"], ["pointwise"]),
+                (PLAN, ["--profile", "nemoo"], ["--profile", "nemo"]),
+                (PLAN, ["--dtype", "fp4"], ["--dtype fp4", "h100"]),
+                (PLAN, ["--tokens", "-1"], ["--tokens"]),
+                (PLAN, ["--memory-headroom", "100"], ["--memory-headroom"]),
+                (PLAN, ["--report", "r", "--objective", "cost"], ["--report"]),
+                (ESTIMATE, ["--tp", "0"], ["--tp", "a whole number from 1"]),
+                (ESTIMATE, ["--recompute", "some"], ["--recompute", "none"])]:
+            self.expect_error(parts, *command, *flags, code=2)
+        for flags in [[], ["--params", "1e9", "--flops", "1e20", "--days",
+                           "3"]]:
+            self.expect_error("--flops", "cleave", "size", *flags, code=2)
+
+    def test_degrees_that_do_not_divide_are_told_the_legal_ones(self):
+        legal = "1, 2, 4, 8"
+        for flags in [["--tp", "3"], ["--tp", "16"], ["--cp", "3"],
+                      ["--pp", "5"], ["--dp", "6"]]:
+            self.expect_error([f"{flags[0][2:]} {flags[1]}",
+                               "legal degrees are " + legal], *ESTIMATE,
+                              *flags)
+        self.expect_error(["micro-batch 3", "legal are 1, 2, 4"], *ESTIMATE,
+                          "--micro-batch", "3")
+        self.expect_error(["--pin tp=3", "legal values of tp are " + legal],
+                          *PLAN, "--pin", "tp=3")
+        self.expect_error(["--pin pp=5", "legal values of pp are " + legal],
+                          *PLAN, "--pin", "pp=5")
+
+    def test_defaults_are_those_of_compile(self):
+        def price(*flags):
+            return json.loads(self.run_tool(*ESTIMATE, "--json", *flags))
+
+        # All of a rank's 4 samples; with 2 stages of 8 samples 2 micro-batches.
+        self.assertEqual(price()["layout"]["micro_batch"], 4)
+        self.assertEqual(price("--pp", "2")["layout"]["micro_batch"], 4)
+        self.assertEqual(price("--pp", "16")["layout"]["micro_batch"], 4)
+        layout = price("--tp", "2", "--sequence-parallel")["layout"]
+        self.assertTrue(layout["sp"])
+        self.assertEqual(
+            price("--pp", "2", "--schedule", "zb-v")["layout"]
+            ["virtual_stages"], 2)
+        self.write_local()
+        plan = json.loads(self.run_tool(
+            "cleave", "plan", GOLDEN_LLAMA, "--cluster", "local:2",
+            "--seq-len", "16", "--global-batch", "4", "--json", env=self.env))
+        self.assertEqual(plan["dtype"], "f32")
+        self.assertEqual(json.loads(self.run_tool(*PLAN, "--json"))["dtype"],
+                         "bf16")
+
+    def test_headroom(self):
+        limits = {}
+        for flags in [[], ["--memory-headroom", "0"],
+                      ["--memory-headroom", "20"]]:
+            plan = json.loads(self.run_tool(*PLAN, *flags, "-o", "-"))
+            memory = plan["memory_bytes"]
+            limits[len(flags) and flags[1]] = plan["search"].get(
+                "memory_limit", memory["device"]) / memory["device"]
+            self.assertLessEqual(memory["total"], memory["device"])
+        self.assertEqual([round(x, 9) for x in limits.values()],
+                         [0.95, 1, 0.8])
+        # What is between both fits one of them.
+        text = self.run_tool(*ESTIMATE, "--zero", "1", "--micro-batch", "1",
+                             "--json")
+        total = json.loads(text)["memory_bytes"]
+        share = 100 * (1 - total["total"] / total["device"])
+        for more, fits in [(-1, True), (1, False)]:
+            self.assertEqual(json.loads(self.run_tool(
+                *ESTIMATE, "--zero", "1", "--micro-batch", "1", "--json",
+                "--memory-headroom", str(share + more)))["fits"], fits)
+
+    def test_profiles_restrict_what_is_planned(self):
+        large = ["cleave", "plan",
+                 os.path.join(DATA, "configs", "llama-3.1-70b.json"),
+                 "--cluster", "h100-sxm:128", "--seq-len", "8192",
+                 "--global-batch", "128", "--pin", "pp>1", "--json"]
+        for profile, schedules in [("nemo", {"1f1b", "interleaved"}),
+                                   ("megatron-core", {"1f1b", "interleaved"}),
+                                   ("deepspeed", {"1f1b"})]:
+            plan = json.loads(self.run_tool(*large, "--profile", profile,
+                                            "--top", "5"))
+            layouts = [each["layout"] for each in plan["top"]]
+            for layout in layouts:
+                self.assertIn(layout["schedule"], schedules)
+                self.assertLess(layout["zero"], 2)
+            self.assertEqual(len({tuple(layout[key] for key in (
+                "tp", "cp", "dp", "pp", "ep", "expert_tp", "schedule"))
+                for layout in layouts}), 5)
+            self.expect_error(["--pin schedule=zb-v", f"profile {profile}",
+                               "it has schedules 1f1b"], *large, "--profile",
+                              profile, "--pin", "schedule=zb-v")
+        self.expect_error(["--pin pp>1", "profile pytorch-fsdp",
+                           "schedules none"], *large, "--profile",
+                          "pytorch-fsdp")
+
+    def test_nothing_is_shown_of_progress_but_on_a_terminal(self):
+        done = self.start(*PLAN, "--front", "3")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        shown = self.run_in_terminal(*PLAN, "--front", "3")
+        self.assertIn("front: 1 of 3 searches, ", shown)
+
+    def run_in_terminal(self, *command):
+        """What it writes to stderr if that is one."""
+        import pty
+        import subprocess
+        master, slave = pty.openpty()
+        with subprocess.Popen(
+                [os.path.join(TOOLS, command[0]), *command[1:]],
+                stdout=subprocess.DEVNULL, stderr=slave) as process:
+            os.close(slave)
+            shown = b""
+            while True:
+                try:
+                    part = os.read(master, 4096)
+                except OSError:  # the other side is closed
+                    break
+                if not part:
+                    break
+                shown += part
+            self.assertEqual(process.wait(), 0)
+        os.close(master)
+        return shown.decode()
+
+    def test_a_ledger_goes_on_after_an_illegal_row(self):
+        row = {"id": "r", "source": "s", "gpu": "H100", "num_gpus": 16,
+               "layers": 32, "hidden": 4096, "heads": 32, "ffn": 14336,
+               "seq_len": 2048, "gbs": 64, "mbs": 1, "tp": 2, "pp": 4,
+               "step_time_s": 1.0}
+        self.write("rows.json", [
+            dict(row, schedule="ZB-V"), dict(row, schedule="ZB-V", vpp=1),
+            dict(row, schedule="ZB-V", vpp=3), dict(row, schedule="ZB-1p",
+                                                    vpp=2),
+            dict(row, num_gpus=20), dict(row, experts=8, topk=2, moe_ffn=64,
+                                         ep=2, arch_notes="first 33 layers "
+                                         "dense"), 5, row])
+        done = self.start("cleave", "ledger", "rows.json", "--rows", "--json")
+        self.assertEqual(done.returncode, 1)
+        rows = json.loads(done.stdout)["rows"]
+        self.assertEqual(["predicted_s" in each for each in rows],
+                         [True] * 2 + [False] * 5 + [True])
+        for each, part in zip(rows[2:7], ["zb-v has 2 virtual stages",
+                                          "zb-h1 does not have 2",
+                                          '"num_gpus": value 20',
+                                          "32 layers", "expects an object"]):
+            self.assertIn(part, each["error"], each)
+            self.assertIn("cleave: error: " + each["error"], done.stderr)
+        self.assertEqual(json.loads(done.stdout)["total"]["illegal"], 5)
+
+    def test_each_why_not_is_a_question(self):
+        self.run_tool(*PLAN, "-o", "plan.json")
+        explain = ["cleave", "explain", LLAMA, "--plan", "plan.json",
+                   "--cluster"]
+        text = self.run_tool(*explain, "h100-sxm:16", "--why-not", "tp=8",
+                             "--why-not", "pp=2,tp=1")
+        for asked in ["tp=8", "pp=2, tp=1"]:
+            self.assertRegex(text, f"(?m)^why not +{asked}$")
+        self.expect_error(['the plan is for devices "h100-sxm", not '
+                           '"a100-80"'], *explain, "a100-80:16")
+        self.expect_error("the plan is for 16 devices, not 8", *explain,
+                          "h100-sxm:8")
+        self.expect_error("--why-not", *explain, "h100-sxm:16", "--why-not",
+                          "tq=1", code=2)
+
+    def write_local(self):
+        """This machine, as if it was measured, in a cache of the test's."""
+        with open(os.path.join(DEVICES, "h100-sxm.json")) as file:
+            device = json.load(file)
+        device.pop("version")
+        device.update(name="local", cores={"value": 8, "unit": "1",
+                                           "source": "test"},
+                      attention={"cleave": device["attention"]["flash2"]})
+        device["matrix"].setdefault("f32", device["matrix"]["bf16"])
+        self.env = dict(os.environ, XDG_CACHE_HOME=self.folder)
+        os.makedirs(self.path("cleave"), exist_ok=True)
+        self.write("cleave/local.json", {
+            "version": 1, "device": device,
+            "levels": [{"size": 0, "link": "nvlink4",
+                        "shared_link": "nvlink4"}]})
+
+    def test_a_runnable_plan_is_one_that_compile_takes(self):
+        """Of all small models on up to 8 ranks; a seeded sample of them, or
+        all with CLEAVE_RUNNABLE=all."""
+        self.write_local()
+        cases = [(name, ranks, batch, seq)
+                 for name in sorted(os.listdir(GOLDEN))
+                 if os.path.isdir(os.path.join(GOLDEN, name))
+                 for ranks in range(1, 9) for batch in [1, 2, 6, 8]
+                 for seq in [12, 15]]
+        if os.environ.get("CLEAVE_RUNNABLE") != "all":
+            cases = random.Random(5).sample(cases, 48)
+        written = 0
+        for name, ranks, batch, seq in cases:
+            model = os.path.join(GOLDEN, name)
+            shape = ["--seq-len", str(seq), "--global-batch", str(batch)]
+            done = self.start("cleave", "plan", model, "--cluster",
+                              f"local:{ranks}", *shape, "--runnable", "-o",
+                              "plan.json", env=self.env)
+            shown = f"{name} {ranks} {batch} {seq}: {done.stderr}"
+            if done.returncode != 0:
+                self.assertEqual(done.returncode, 1, shown)
+                self.assertRegex(done.stderr, "cleave: error: .*(global batch|"
+                                 "no layout|--runnable)", shown)
+                self.assertFalse(os.path.exists(self.path("plan.json")))
+                continue
+            written += 1
+            self.run_tool("cleave", "compile", model, *shape, "--dtype", "f32",
+                          "--plan", "plan.json", "-q", "-o", "train")
+            os.remove(self.path("plan.json"))
+        self.assertGreater(written, len(cases) // 4)
+        self.assertLess(written, len(cases))
+
+    def test_runnable_says_what_compile_would(self):
+        self.write_local()
+        for model, cluster, flags, parts in [
+                ("configs/mixtral-8x7b.json", "local:2", [],
+                 ["cleave compile does not take this model"]),
+                ("configs/llama-3-8b.json", "h100-sxm:8", [], ["is no CPU"]),
+                ("golden/gpt2", "local:1", ["--seq-len", "4096"],
+                 ["positions"]),
+                ("golden/llama3-gqa-tied", "local:4", ["--pin", "tp=4"],
+                 ["--pin tp=4", "key-value heads (2)",
+                  "legal degrees are 1, 2"])]:
+            shape = ["--global-batch", "8"]
+            if "--seq-len" not in flags:
+                shape += ["--seq-len", "16"]
+            self.expect_error(parts, "cleave", "plan",
+                              os.path.join(DATA, model), "--cluster", cluster,
+                              *shape, *flags, "--runnable", "-o", "plan.json",
+                              env=self.env)
 
     def test_a_plan_to_stdout_beside_a_report(self):
         text = self.run_tool(*PLAN, "-o", "-", "--report", "report.html")
@@ -43,8 +280,8 @@ class PlannerTest(ToolTest):
     def test_an_empty_value_is_not_the_default(self):
         for flag, legal in [("--tp", "a whole number"), ("--zero", "0 to 3"),
                             ("--schedule", "one of gpipe")]:
-            self.expect_error([flag[2:], 'value ""', legal], *ESTIMATE, flag,
-                              "")
+            self.expect_error([flag, 'value ""', legal], *ESTIMATE, flag, "",
+                              code=2)
 
     def test_memory(self):
         for value in ["nan", "inf", "-inf", "0", "-1", "all", ""]:
@@ -53,8 +290,8 @@ class PlannerTest(ToolTest):
                                    "a finite number above 0"], *command,
                                   "--memory", value, code=2)
         text = self.run_tool(*ESTIMATE, "--memory", "20.5")
-        self.assertIn("of 20.5 GB that may be used on the fullest device",
-                      text)
+        self.assertIn("of 20.5 GB that may be used of 85.9 GB on the fullest "
+                      "device", text)
         self.assertIn("does not fit", text)
 
     def test_sequences_longer_than_the_model_is_for(self):
@@ -76,7 +313,7 @@ class PlannerTest(ToolTest):
         for recompute in [[], ["--recompute", "full"]]:
             self.expect_error(["recompute_modules", "recompute selective"],
                               *ESTIMATE, "--recompute-modules", "norms",
-                              *recompute)
+                              *recompute, code=2)
         self.write("rows", '{"zero": 1, "recompute": "selective", '
                    '"recompute_modules": "norms"}\n')
         row = json.loads(self.run_tool(*ESTIMATE, "--batch", "rows"))
@@ -89,9 +326,13 @@ class PlannerTest(ToolTest):
         text = self.run_tool("cleave", "explain", LLAMA, *cluster, "--plan",
                              "plan.json")
         self.assertEqual(text.splitlines()[0], plan.splitlines()[0])
-        self.expect_error(["--profile nemo", '"cudnn"', "flash1"], "cleave",
-                          "plan", LLAMA, *cluster, *WORK, "--profile", "nemo",
-                          code=2)
+        # Others fall back as well, as the ledger does.
+        done = self.start("cleave", "plan", LLAMA, *cluster, *WORK,
+                          "--profile", "nemo")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "cleave: note: v100-32 has no attention "
+                         'kernel "cudnn", which profile nemo is of: planned '
+                         'with "flash1"\n')
 
 
 if __name__ == "__main__":

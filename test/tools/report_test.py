@@ -177,8 +177,10 @@ class ReportTest(ToolTest):
 
     def test_memory_is_of_the_plan(self):
         memory = dict(self.get("plan")["memory_bytes"])
-        total, device = memory.pop("total"), memory.pop("device")
-        self.check_parts("memory", "m-", memory, total, device)
+        total, _ = memory.pop("total"), memory.pop("device")
+        # Shares are those of what may be used.
+        self.check_parts("memory", "m-", memory, total,
+                         self.get("plan")["search"]["memory_limit"])
 
     def test_fullest_stage_is_the_plan_s(self):
         memory = self.get("plan")["memory_bytes"]
@@ -354,7 +356,8 @@ class ReportTest(ToolTest):
         self.expect_error(["folder", "is a folder"], *plan, "--report",
                           "folder")
         self.expect_error("--report: expects --objective time", *plan,
-                          "--report", "page.html", "--objective", "memory")
+                          "--report", "page.html", "--objective", "memory",
+                          code=2)
         done = self.start("cleave", "plan", LLAMA_8B, *self.ONE, "--report",
                           "page.html", "--front", "3")
         self.assertNotEqual(done.returncode, 0)

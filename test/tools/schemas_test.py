@@ -235,6 +235,31 @@ class SchemaTest(ToolTest):
             self.assertFalse(validator.is_valid(both))
             self.assertFalse(self.accepts(command, "recipe.json"))
 
+    def test_schema_and_reader_of_profiles_agree(self):
+        validator = get_schema("profile")
+        folder = os.path.join(ROOT, "lib", "Ledger", "data", "profiles")
+        for path in glob.glob(os.path.join(folder, "*.json")):
+            self.check(validator, load(path), path)
+        command = ["estimate", TINY, *SHAPE, "--cluster", "h100-sxm:8",
+                   "--profile", "profile.json"]
+        whole = load(folder, "megatron-a100.json")
+        del whole["match"]
+        whole.update(tensor=True, sequence_parallel=False,
+                     zero_with_pipeline=[0])
+        self.check_agreement(validator, whole, "profile.json", command, [])
+        for key in ["schedules", "context", "zero", "zero_with_pipeline",
+                    "tensor"]:
+            verdicts = set()
+            for bad in [[], [0], [4], [-1], [1.5], ["ring"], ["gpipe"],
+                        ["zb"], [None], "1f1b", 1, None, True, {}]:
+                mutant = dict(whole, **{key: bad})
+                says = validator.is_valid(mutant)
+                self.write("profile.json", mutant)
+                self.assertEqual(self.accepts(command, "profile.json"), says,
+                                 f"{key}: {bad}: the schema says {says}")
+                verdicts.add(says)
+            self.assertEqual(verdicts, {True, False}, key)
+
     def test_what_the_tools_write(self):
         plan = get_schema("plan")
         for flags in [["--cluster", "h100-sxm:8"],

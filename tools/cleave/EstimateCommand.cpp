@@ -16,6 +16,7 @@ namespace {
 struct EstimateFlags {
   tool::PlanFlags common;
   std::map<std::string, std::optional<std::string>> layout; ///< by field
+  bool sequenceParallel = false;
   std::string batch, trace;
   bool json = false;
 };
@@ -28,7 +29,8 @@ static llvm::Expected<TrainLayout> readBatchLine(llvm::StringRef line,
   llvm::Expected<json::Object> row = parseJsonObject(line, where);
   if (!row)
     return row.takeError();
-  llvm::Expected<TrainLayout> layout = readLayout(*row, context.machine);
+  llvm::Expected<TrainLayout> layout =
+      readLayout(*row, context.machine, context.request.work);
   if (!layout)
     return llvm::createStringError(where + ": " +
                                    llvm::toString(layout.takeError()));
@@ -64,13 +66,18 @@ static int runBatch(const EstimateFlags &flags, const PlanContext &context,
 }
 
 static int runEstimate(const EstimateFlags &flags) {
+  auto failBatch = [](llvm::StringRef flag) {
+    return tool::failUsage("--" + flag +
+                           " excludes --batch, whose lines are the layouts");
+  };
   for (const auto &[field, text] : flags.layout)
     if (text && !flags.batch.empty())
-      return tool::fail("--" + field +
-                        " excludes --batch, whose lines are the layouts");
+      return failBatch(field);
+  if (flags.sequenceParallel && !flags.batch.empty())
+    return failBatch("sequence-parallel");
   llvm::Expected<tool::Planned> planned = flags.common.load();
   if (!planned)
-    return tool::fail(planned.takeError());
+    return tool::failPlan(planned.takeError());
   PlanContext context{planned->model, planned->machine, planned->request};
   CostModel costs(planned->model, planned->machine, planned->request.work,
                   planned->request.profile);
@@ -78,15 +85,28 @@ static int runEstimate(const EstimateFlags &flags) {
     return runBatch(flags, context, costs);
   json::Object fields;
   for (const auto &[field, text] : flags.layout)
-    if (text)
+    if (text) {
+      TrainLayout any;
+      if (!setField(any, field, *text))
+        return tool::failUsage(
+            llvm::formatv("--{0}: value \"{1}\": expects {2}", field, *text,
+                          getLegalValues(field))
+                .str());
       fields[field] = *text;
-  llvm::Expected<TrainLayout> layout = readLayout(fields, planned->machine);
+    }
+  if (flags.sequenceParallel)
+    fields["sp"] = "true";
+  llvm::Expected<TrainLayout> layout =
+      readLayout(fields, planned->machine, planned->request.work);
   if (!layout)
-    return tool::fail(layout.takeError());
+    return tool::failUsage(llvm::toString(layout.takeError()));
   std::string wrong = checkLayout(planned->model, planned->machine,
                                   planned->request.work, *layout);
   if (!wrong.empty())
     return tool::fail(wrong);
+  std::string lacks = checkAbilities(planned->request.profile, *layout);
+  if (!lacks.empty())
+    llvm::errs() << "cleave: note: " << lacks << '\n';
   Candidate candidate{*layout, costs.price(*layout), 0};
   if (!flags.trace.empty()) {
     constexpr int64_t mostOps = 1 << 20;
@@ -121,11 +141,19 @@ void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
   auto *batch = command->add_option(
       "--batch", flags->batch,
       "a layout a line, as JSON with these keys; prints a line for each");
+  const char *group = "Layout (defaults: 1, 1f1b, even, none; of the "
+                      "micro-batch the largest that leaves as many "
+                      "micro-batches as stages)";
   for (llvm::StringRef field : getLayoutFields())
     command
         ->add_option("--" + field.str(), flags->layout[field.str()],
                      getMeaning(field))
-        ->group("Layout (defaults: 1, 1f1b, even, none)");
+        ->group(group);
+  command
+      ->add_flag("--sequence-parallel", flags->sequenceParallel,
+                 "--sp true, as it is called where that is compiled")
+      ->group(group)
+      ->excludes(command->get_option("--sp"));
   command
       ->add_option("--trace", flags->trace,
                    "write the simulated step for ui.perfetto.dev")

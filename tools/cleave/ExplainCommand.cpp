@@ -4,7 +4,6 @@
 #include "cleave/Search/Explain.h"
 #include "cleave/Search/ReadPlan.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace cleave;
 
@@ -16,20 +15,40 @@ struct ExplainFlags {
 };
 } // namespace
 
-static llvm::Expected<SavedPlan> loadSavedPlan(llvm::StringRef path) {
-  constexpr uint64_t mostBytes = 16 << 20;
-  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
-  if (!buffer)
-    return llvm::createStringError(path + ": " + buffer.getError().message());
-  if ((*buffer)->getBufferSize() > mostBytes)
-    return llvm::createStringError(path + ": is too large to be a plan");
-  return readPlan((*buffer)->getBuffer(), path);
+/// Each --why-not is a question of its own, of constraints with commas between
+/// them.
+static llvm::Expected<std::vector<std::vector<Constraint>>>
+readQuestions(llvm::ArrayRef<std::string> texts) {
+  std::vector<std::vector<Constraint>> questions;
+  for (llvm::StringRef text : texts) {
+    questions.emplace_back();
+    llvm::SmallVector<llvm::StringRef> parts;
+    text.split(parts, ',');
+    for (llvm::StringRef part : parts) {
+      llvm::Expected<Constraint> constraint =
+          parseConstraint(part, /*forbids=*/false);
+      if (!constraint)
+        return llvm::make_error<tool::UsageError>(
+            "--why-not " + llvm::toString(constraint.takeError()));
+      questions.back().push_back(*constraint);
+    }
+  }
+  return questions;
 }
 
 static int runExplain(const ExplainFlags &flags) {
-  llvm::Expected<SavedPlan> plan = loadSavedPlan(flags.plan);
+  auto questions = readQuestions(flags.whyNot);
+  if (!questions)
+    return tool::failPlan(questions.takeError());
+  llvm::Expected<SavedPlan> plan = tool::loadSavedPlan(flags.plan);
   if (!plan)
     return tool::fail(plan.takeError());
+  // Before what other devices have not is the error.
+  llvm::Expected<Machine> machine = getMachine(flags.cluster);
+  if (!machine)
+    return tool::fail(machine.takeError());
+  if (llvm::Error error = checkDevices(*plan, *machine))
+    return tool::fail(std::move(error));
   tool::PlanFlags common;
   common.model = flags.model;
   common.cluster = flags.cluster;
@@ -39,7 +58,7 @@ static int runExplain(const ExplainFlags &flags) {
   common.profile = flags.profile.empty() ? plan->profile : flags.profile;
   llvm::Expected<tool::Planned> planned = common.load();
   if (!planned)
-    return tool::fail(planned.takeError());
+    return tool::failPlan(planned.takeError());
   SearchRequest &request = planned->request;
   request.memoryLimit = plan->memoryLimit;
   request.constraints = plan->constraints;
@@ -48,28 +67,19 @@ static int runExplain(const ExplainFlags &flags) {
   llvm::Expected<Candidate> candidate = priceAgain(*plan, context);
   if (!candidate)
     return tool::fail(candidate.takeError());
-  std::vector<Constraint> constraints;
-  for (const std::string &text : flags.whyNot) {
-    llvm::Expected<Constraint> constraint =
-        parseConstraint(text, /*forbids=*/false);
-    if (!constraint)
-      return tool::fail("--why-not " + llvm::toString(constraint.takeError()));
-    constraints.push_back(*constraint);
-  }
   Explanation explanation = explain(context, *candidate);
-  std::optional<Alternative> alternative;
-  if (!constraints.empty())
-    alternative = findAlternative(context, *candidate, constraints);
+  std::vector<Alternative> alternatives;
+  for (const std::vector<Constraint> &constraints : *questions)
+    alternatives.push_back(findAlternative(context, *candidate, constraints));
   if (flags.json) {
     llvm::outs() << llvm::formatv(
         "{0:2}\n",
-        llvm::json::Value(toJSON(context, explanation,
-                                 alternative ? &*alternative : nullptr)));
+        llvm::json::Value(toJSON(context, explanation, alternatives)));
     return 0;
   }
   printExplanation(llvm::outs(), context, explanation);
-  if (alternative)
-    printAlternative(llvm::outs(), context, *alternative, *candidate);
+  for (const Alternative &alternative : alternatives)
+    printAlternative(llvm::outs(), context, alternative, *candidate);
   return 0;
 }
 
@@ -98,9 +108,9 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
   command
       ->add_option("--why-not", flags->whyNot,
                    "compare with the best layout of these, as in --pin of "
-                   "cleave plan: tp=4,pp<=2")
+                   "cleave plan: tp=4,pp<=2; each time it is given another "
+                   "question")
       ->type_name("FIELD=VALUE,...")
-      ->delimiter(',')
       ->allow_extra_args(false);
   command->add_flag("--json", flags->json, "print JSON (docs/planner.md)");
   command->callback(

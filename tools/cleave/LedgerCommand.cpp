@@ -22,6 +22,7 @@ static json::Object toJSON(const LedgerErrors &errors) {
   }
   json::Object object{{"rows", errors.rows},
                       {"skipped", skipped},
+                      {"illegal", errors.illegal},
                       {"missing", std::move(missing)}};
   // What there is nothing to compute from is null.
   auto set = [&](llvm::StringRef key, double value, bool has) {
@@ -46,6 +47,10 @@ static json::Object toJSON(const LedgerErrors &errors) {
 
 static json::Object toJSON(const LedgerRow &row) {
   json::Object object{{"id", row.id}, {"source", row.source}};
+  if (!row.wrong.empty()) {
+    object["error"] = row.wrong;
+    return object;
+  }
   if (!row.missing.empty()) {
     object["missing"] = row.missing;
     return object;
@@ -72,6 +77,10 @@ static void printLine(llvm::StringRef name, const LedgerErrors &errors) {
     skipped += llvm::formatv("{0}{1} without {2}", skipped.empty() ? "" : ", ",
                              count, field)
                    .str();
+  if (errors.illegal > 0)
+    skipped += llvm::formatv("{0}{1} illegal", skipped.empty() ? "" : ", ",
+                             errors.illegal)
+                   .str();
   bool any = errors.rows > 0;
   llvm::outs() << llvm::formatv(
       "{0}\t{1}\t{2}\t{3}\t{4}\t{5}\t{6}\t{7}\t{8}\t{9}\n", name, errors.rows,
@@ -80,6 +89,15 @@ static void printLine(llvm::StringRef name, const LedgerErrors &errors) {
       errors.rows > 1 ? llvm::formatv("{0:F3}", errors.spearman).str() : "-",
       percent(errors.gap, errors.groups > 0),
       percent(errors.memoryMedian, errors.memoryRows > 0), skipped);
+}
+
+/// Says what is wrong with rows; returns the exit code for it.
+static int reportIllegal(const Ledger &ledger) {
+  int code = 0;
+  for (const LedgerRow &row : ledger.rows)
+    if (!row.wrong.empty())
+      code = tool::fail(row.wrong);
+  return code;
 }
 
 static int runLedger(const LedgerFlags &flags) {
@@ -94,12 +112,16 @@ static int runLedger(const LedgerFlags &flags) {
       printLine(source, ledger.getErrors(source));
     printLine("total", ledger.getErrors(""));
     if (flags.rows)
-      for (const LedgerRow &row : ledger.rows)
-        if (row.missing.empty() && row.stepSeconds)
+      for (const LedgerRow &row : ledger.rows) {
+        if (!row.wrong.empty())
+          llvm::outs() << llvm::formatv("{0}\t{1}\t{2}\n", row.source, row.id,
+                                        row.wrong);
+        else if (row.missing.empty() && row.stepSeconds)
           llvm::outs() << llvm::formatv("{0}\t{1}\t{2:F4}\t{3:F4}\n",
                                         row.source, row.id, *row.stepSeconds,
                                         row.predicted.step);
-    return 0;
+      }
+    return reportIllegal(ledger);
   }
   json::Object sources;
   for (const std::string &source : ledger.getSources())
@@ -113,7 +135,7 @@ static int runLedger(const LedgerFlags &flags) {
     root["rows"] = std::move(rows);
   }
   llvm::outs() << llvm::formatv("{0:2}\n", json::Value(std::move(root)));
-  return 0;
+  return reportIllegal(ledger);
 }
 
 void tool::addLedgerCommand(CLI::App &app, std::function<int()> &run) {

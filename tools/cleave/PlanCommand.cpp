@@ -2,10 +2,14 @@
 #include "CommandLine.h"
 #include "Files.h"
 #include "PlanFlags.h"
+#include "cleave/Frontend/Model.h"
 #include "cleave/Report/Report.h"
+#include "cleave/Search/Explain.h"
+#include "cleave/Search/Format.h"
 #include "cleave/Search/ReadPlan.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
+#include <cmath>
 
 using namespace cleave;
 
@@ -14,6 +18,7 @@ struct PlanCommandFlags {
   tool::PlanFlags common;
   std::vector<std::string> pins, forbids;
   std::string objective = "time", output, report;
+  std::optional<double> tokens;
   int64_t top = 1, front = 0;
   std::vector<int64_t> sweep;
   bool json = false, runnable = false;
@@ -30,10 +35,123 @@ static llvm::StringRef getTitle(llvm::StringRef model, llvm::StringRef type) {
                                                                    : name;
 }
 
+namespace {
+/// What `cleave compile` says to a model, and to layouts of it.
+struct Runnable {
+  Model model;
+  BatchShape batch;
+  std::string refused; ///< why, of a layout; empty if it took all
+
+  /// Whether compile takes the degrees of a layout.
+  bool takes(const TrainLayout &layout) {
+    BatchShape shape = batch;
+    shape.microBatch = layout.microBatch;
+    llvm::Expected<Plan> plan =
+        makePlan({.dp = layout.dp,
+                  .tp = layout.tp,
+                  .zero = 0,
+                  .sequenceParallel = layout.sequenceParallel},
+                 shape);
+    llvm::Error error =
+        plan ? checkPlan(*plan, model, shape) : plan.takeError();
+    if (!error)
+      return true;
+    refused = llvm::toString(std::move(error));
+    return false;
+  }
+};
+} // namespace
+
+/// The model as `cleave compile` reads it; an error is what it would say.
+static llvm::Expected<Runnable> loadRunnable(const tool::PlanFlags &flags,
+                                             const tool::Planned &planned) {
+  auto refuse = [](const llvm::Twine &why) {
+    return llvm::createStringError("--runnable: " + why);
+  };
+  llvm::Expected<Model> model =
+      loadModel(tool::getConfigPath(flags.model), {.seqLen = flags.seqLen});
+  if (!model)
+    return refuse("cleave compile does not take this model: " +
+                  llvm::toString(model.takeError()));
+  llvm::Expected<Cluster> cluster = parseCluster(flags.cluster);
+  if (!cluster)
+    return cluster.takeError();
+  if (llvm::Error error = cluster->checkCompiles())
+    return refuse(llvm::toString(std::move(error)));
+  DType dtype = planned.request.work.dtype;
+  if (dtype != DType::F32 && dtype != DType::BF16)
+    return refuse("--dtype " + getName(dtype) +
+                  ": cleave compile has f32 and bf16");
+  Runnable runnable{std::move(*model), {}, ""};
+  runnable.batch.seqLen = flags.seqLen;
+  runnable.batch.globalBatch = flags.globalBatch;
+  return runnable;
+}
+
+/// Reads a plan as `cleave compile --plan` does.
+static llvm::Error checkRunnable(llvm::StringRef text, const Runnable &runnable,
+                                 DType dtype) {
+  llvm::Expected<SavedPlan> saved = readPlan(text, "the plan");
+  if (!saved)
+    return saved.takeError();
+  llvm::Expected<Plan> plan =
+      getRunnablePlan(*saved, runnable.model.modelType, runnable.batch, dtype);
+  if (!plan)
+    return plan.takeError();
+  BatchShape shape = runnable.batch;
+  shape.microBatch = saved->layout.microBatch;
+  return checkPlan(*plan, runnable.model, shape);
+}
+
+/// What would make the plan better: the best few of what `explain` searches.
+static void printBinds(llvm::raw_ostream &os, const PlanContext &context,
+                       const Candidate &plan) {
+  constexpr size_t most = 3;
+  std::vector<Relaxation> relaxations = computeRelaxations(context, plan);
+  llvm::StringRef name = "binds";
+  for (const Relaxation &relaxation :
+       llvm::ArrayRef(relaxations).take_front(most)) {
+    // They come in order; what pays nothing does not bind.
+    constexpr double least = 5e-4;
+    if (relaxation.getGain(plan) < least)
+      break;
+    auto [share, remark] = describe(context, relaxation, plan);
+    printRow(os, name, share, remark);
+    name = "";
+  }
+}
+
+/// Days and price of a run of so many tokens, failures not counted.
+static void printRun(llvm::raw_ostream &os, const PlanContext &context,
+                     const Candidate &plan, double tokens) {
+  const SearchRequest &request = context.request;
+  double perStep =
+      double(request.work.seqLen) * double(request.work.globalBatch);
+  double steps = std::ceil(tokens / perStep);
+  double seconds = steps * plan.estimate.step;
+  printRow(os, "days",
+           llvm::formatv("{0}", llvm::format("%.4g", seconds / 86400)),
+           llvm::formatv("{0:N} steps for {1} tokens; cleave size adds what "
+                         "failures cost",
+                         int64_t(steps), llvm::format("%g", tokens)));
+  const Device &device = context.machine.device;
+  int64_t devices = plan.layout.getDevices();
+  if (device.pricePerHour > 0)
+    printRow(
+        os, "price",
+        llvm::formatv(
+            "{0:N} USD",
+            std::llround(seconds * getRate(Objective::Cost, device, devices))),
+        llvm::formatv("{0} x {1} USD an hour", formatNumber(devices, "device"),
+                      llvm::format("%g", device.pricePerHour)));
+  else
+    printRow(os, "price", "-", device.name + " has no price");
+}
+
 static int runPlan(const PlanCommandFlags &flags) {
   llvm::Expected<tool::Planned> planned = flags.common.load();
   if (!planned)
-    return tool::fail(planned.takeError());
+    return tool::failPlan(planned.takeError());
   SearchRequest &request = planned->request;
   request.top = flags.top;
   for (Objective objective :
@@ -42,37 +160,58 @@ static int runPlan(const PlanCommandFlags &flags) {
       request.objective = objective;
   if (request.objective == Objective::Cost &&
       !(planned->machine.device.pricePerHour > 0))
-    return tool::fail("--objective cost: " + planned->machine.device.name +
-                      " has no price");
+    return tool::failUsage("--objective cost: " + planned->machine.device.name +
+                           " has no price");
   if (flags.output == "-" && flags.report == "-")
-    return tool::fail("-o and --report: only one of them can be -");
+    return tool::failUsage("-o and --report: only one of them can be -");
   if (!flags.report.empty() && request.objective != Objective::Time)
-    return tool::fail("--report: expects --objective time");
+    return tool::failUsage("--report: expects --objective time");
   for (bool forbids : {false, true})
     for (const std::string &text : forbids ? flags.forbids : flags.pins) {
       llvm::Expected<Constraint> constraint = parseConstraint(text, forbids);
       if (!constraint)
-        return tool::fail((forbids ? "--forbid " : "--pin ") +
-                          llvm::toString(constraint.takeError()));
+        return tool::failUsage((forbids ? "--forbid " : "--pin ") +
+                               llvm::toString(constraint.takeError()));
       request.constraints.push_back(*constraint);
     }
-  if (flags.runnable)
+  std::optional<Runnable> runnable;
+  if (flags.runnable) {
+    llvm::Expected<Runnable> loaded = loadRunnable(flags.common, *planned);
+    if (!loaded)
+      return tool::fail(loaded.takeError());
+    runnable = std::move(*loaded);
     llvm::append_range(request.constraints, getRunnable());
+    request.runs = [&](const TrainLayout &layout) {
+      return runnable->takes(layout);
+    };
+  }
+  auto failSearch = [&](llvm::Error error) {
+    std::string message = llvm::toString(std::move(error));
+    if (runnable && !runnable->refused.empty())
+      message += "; cleave compile refuses other layouts: " + runnable->refused;
+    return tool::fail(message);
+  };
   PlanContext context{planned->model, planned->machine, request};
   const Machine &machine = planned->machine;
   for (int64_t devices : flags.sweep)
     if (devices > machine.devices)
-      return tool::fail(llvm::formatv(
-          "--sweep-devices {0}: expects numbers from 1 to the cluster's {1}",
-          devices, machine.devices));
+      return tool::failUsage(
+          llvm::formatv("--sweep-devices {0}: expects numbers from 1 to the "
+                        "cluster's {1}",
+                        devices, machine.devices)
+              .str());
   if (!flags.sweep.empty() && machine.device.cores > 0)
-    return tool::fail("--sweep-devices: ranks share a CPU; expects a plan for "
-                      "each --cluster local:N");
+    return tool::failUsage("--sweep-devices: ranks share a CPU; expects a plan "
+                           "for each --cluster local:N");
   if (flags.front > 0) {
-    llvm::Expected<std::vector<Candidate>> front = computeFront(
-        planned->model, planned->machine, request, flags.front, flags.sweep);
+    llvm::Expected<std::vector<Candidate>> front = [&] {
+      tool::ProgressLine line("front");
+      return computeFront(
+          planned->model, planned->machine, request, flags.front, flags.sweep,
+          [&](int64_t done, int64_t all) { line.show(done, all); });
+    }();
     if (!front)
-      return tool::fail(front.takeError());
+      return failSearch(front.takeError());
     if (flags.json) {
       llvm::json::Array points;
       for (const Candidate &candidate : *front)
@@ -88,18 +227,28 @@ static int runPlan(const PlanCommandFlags &flags) {
   llvm::Expected<SearchResult> result =
       search(planned->model, planned->machine, request);
   if (!result)
-    return tool::fail(result.takeError());
+    return failSearch(result.takeError());
+  std::string text = llvm::formatv(
+      "{0:2}\n", llvm::json::Value(toJSON(context, *result, false)));
+  if (runnable)
+    if (llvm::Error error = checkRunnable(text, *runnable, request.work.dtype))
+      return tool::fail("--runnable: cleave compile refuses " +
+                        llvm::toString(std::move(error)));
   if (!flags.output.empty()) {
-    std::string text = llvm::formatv(
-        "{0:2}\n", llvm::json::Value(toJSON(context, *result, false)));
     if (llvm::Error error = tool::writeFile(flags.output, text))
       return tool::fail(std::move(error));
   }
   if (!flags.report.empty()) {
     std::string page;
     llvm::raw_string_ostream os(page);
+    Report report = [&] {
+      tool::ProgressLine line("report");
+      return computeReport(context, *result, [&](int64_t done, int64_t all) {
+        line.show(done, all);
+      });
+    }();
     printReport(os, getTitle(flags.common.model, planned->model.name), context,
-                *result, computeReport(context, *result));
+                *result, report);
     if (llvm::Error error = tool::writeFile(flags.report, page))
       return tool::fail(std::move(error));
   }
@@ -110,7 +259,11 @@ static int runPlan(const PlanCommandFlags &flags) {
         "{0:2}\n", llvm::json::Value(toJSON(context, *result, true)));
     return 0;
   }
-  printCandidate(llvm::outs(), context, result->best.front());
+  const Candidate &best = result->best.front();
+  printCandidate(llvm::outs(), context, best);
+  if (flags.tokens)
+    printRun(llvm::outs(), context, best, *flags.tokens);
+  printBinds(llvm::outs(), context, best);
   printProof(llvm::outs(), context, *result);
   if (result->best.size() > 1) {
     llvm::outs() << '\n';
@@ -140,9 +293,17 @@ void tool::addPlanCommand(CLI::App &app, std::function<int()> &run) {
       ->type_name("FIELD=VALUE")
       ->allow_extra_args(false);
   command->add_flag("--runnable", flags->runnable,
-                    "only what cleave compile --plan can run");
+                    "only what cleave compile --plan can run, checked as it "
+                    "does");
+  tool::describe(command->add_option("--tokens", flags->tokens,
+                                     "tokens of the run: prints its days and "
+                                     "price"),
+                 "D", {0, 1e21});
   auto *top =
-      command->add_option("--top", flags->top, "how many of the best layouts")
+      command
+          ->add_option("--top", flags->top,
+                       "how many of the best layouts, each of other degrees "
+                       "or another schedule")
           ->check(CLI::Range(int64_t(1), int64_t(10000)))
           ->capture_default_str();
   auto *objective =

@@ -14,47 +14,22 @@ struct SizeFlags {
   std::string law = getScalingLaws().front().name.str(), rule = "daly";
   std::optional<double> tokensPerParameter, interval;
   std::vector<int64_t> sweep;
-  std::string cluster, dtype = "bf16";
+  std::string cluster, dtype; ///< dtype empty: what devices usually compute in
   /// What the fleet's flags are called, and whether they were given.
   std::map<std::string, CLI::Option *> options;
   bool json = false;
 };
 } // namespace
 
-/// Whether a number is of the kind that people write as 70B.
-static bool takesSuffix(const LegalRange &range) { return range.high >= 1e18; }
-
-/// Reads 70e9, 70B and the like; refuses what is out of range. `text` becomes
-/// what CLI11 can read.
-static std::string readNumber(std::string &text, const LegalRange &range) {
-  llvm::StringRef digits = text;
-  double factor = 1, number = 0;
-  if (takesSuffix(range))
-    for (auto [suffix, value] : {std::pair("K", 1e3),
-                                 {"M", 1e6},
-                                 {"B", 1e9},
-                                 {"T", 1e12},
-                                 {"P", 1e15}})
-      if (factor == 1 && digits.consume_back(suffix))
-        factor = value;
-  if (digits.trim() != digits || digits.getAsDouble(number) ||
-      !range.contains(number * factor))
-    return llvm::formatv("expects a number {0}{1}, got \"{2}\"",
-                         range.toString(),
-                         takesSuffix(range) ? ", like 70e9 or 70B" : "", text);
-  text = llvm::formatv("{0}", llvm::format("%.17g", number * factor));
-  return {};
+static std::string checkWhole(const std::string &text) {
+  int64_t number = 0;
+  if (!llvm::StringRef(text).getAsInteger(10, number))
+    return {};
+  return llvm::formatv("expects a whole number from 1 to {0}, got \"{1}\"",
+                       Fleet::maxDevices, text);
 }
 
-/// Documents a number: its unit, meaning and range.
-static CLI::Option *describe(CLI::Option *option, llvm::StringRef unit,
-                             const LegalRange &range) {
-  option->type_name(unit.str());
-  return option->transform(CLI::Validator(
-      [range](std::string &text) { return readNumber(text, range); }, ""));
-}
-
-static std::string checkDevices(const std::string &text) {
+static std::string checkCount(const std::string &text) {
   int64_t devices = 0;
   if (!llvm::StringRef(text).getAsInteger(10, devices) && devices >= 1 &&
       devices <= Fleet::maxDevices)
@@ -78,13 +53,10 @@ static llvm::Error fillFleet(const SizeFlags &flags, Fleet &fleet) {
   if (!isGiven("devices"))
     fleet.devices = machine->devices;
   if (!isGiven("peak")) {
-    for (size_t i = 0; i != numDTypes; ++i)
-      if (flags.dtype == getName(DType(i)))
-        fleet.peakFlops = device.getMatrix(DType(i)).peak;
-    if (fleet.peakFlops == 0)
-      return llvm::createStringError(
-          llvm::formatv("--dtype {0}: {1} has no matrix unit for it",
-                        flags.dtype, device.name));
+    llvm::Expected<DType> dtype = tool::getDType(flags.dtype, device);
+    if (!dtype)
+      return dtype.takeError();
+    fleet.peakFlops = device.getMatrix(*dtype).peak;
   }
   if (!isGiven("mtbf-hours"))
     fleet.mtbfHours = device.mtbfHours;
@@ -100,10 +72,11 @@ static llvm::Error fillFleet(const SizeFlags &flags, Fleet &fleet) {
 static int runSize(SizeFlags flags) {
   if (!flags.cluster.empty()) {
     if (llvm::Error error = fillFleet(flags, flags.fleet))
-      return tool::fail(std::move(error));
-  } else if (flags.dtype != "bf16") {
-    return tool::fail("--dtype " + flags.dtype +
-                      ": expects --cluster, whose peak of that type it takes");
+      return tool::failPlan(std::move(error));
+  } else if (!flags.dtype.empty() && flags.dtype != "bf16") {
+    return tool::failUsage("--dtype " + flags.dtype +
+                           ": expects --cluster, whose peak of that type it "
+                           "takes");
   }
   llvm::Expected<ScalingLaw> law = getScalingLaw(flags.law);
   if (!law)
@@ -112,8 +85,8 @@ static int runSize(SizeFlags flags) {
   options.law = *law;
   if (flags.tokensPerParameter) {
     if (law->tokensPerParameter == 0)
-      return tool::fail("--tokens-per-parameter: expects --law ratio, got " +
-                        flags.law);
+      return tool::failUsage(
+          "--tokens-per-parameter: expects --law ratio, got " + flags.law);
     options.law.tokensPerParameter = *flags.tokensPerParameter;
   }
   options.rule =
@@ -127,21 +100,25 @@ static int runSize(SizeFlags flags) {
     counts.push_back(flags.fleet.devices);
   auto runs = estimateSweep(flags.goal, flags.fleet, counts, options);
   if (!runs)
-    return tool::fail(runs.takeError());
+    return tool::failUsage(llvm::toString(runs.takeError()));
   if (flags.json)
     printJSON(llvm::outs(), *runs, options);
   else if (!flags.sweep.empty())
     printSweep(llvm::outs(), *runs);
   else
     printRun(llvm::outs(), runs->front(), options);
-  return 0;
+  return llvm::all_of(*runs,
+                      [](const RunEstimate &run) { return run.wrong.empty(); })
+             ? 0
+             : 1;
 }
 
 static void addModelFlags(CLI::App &command, SizeFlags &flags) {
   for (const GoalField &field : getGoalFields())
-    describe(command.add_option("--" + field.name.str(),
-                                flags.goal.*field.value, field.meaning.str()),
-             field.unit, field.range)
+    tool::describe(command.add_option("--" + field.name.str(),
+                                      flags.goal.*field.value,
+                                      field.meaning.str()),
+                   field.unit, field.range)
         ->group("Run: two of parameters, tokens and compute (FLOPs or days), "
                 "or one and the law; 70B is 70e9, so K, M, T, P");
   std::vector<std::string> names;
@@ -156,11 +133,12 @@ static void addModelFlags(CLI::App &command, SizeFlags &flags) {
       ->check(CLI::IsMember(names))
       ->capture_default_str()
       ->group(group);
-  describe(command.add_option(
-               "--tokens-per-parameter", flags.tokensPerParameter,
-               "of --law ratio (default: 20); more of them train a smaller "
-               "model for longer"),
-           "D/N", {0, 1e9})
+  tool::describe(
+      command.add_option(
+          "--tokens-per-parameter", flags.tokensPerParameter,
+          "of --law ratio (default: 20); more of them train a smaller "
+          "model for longer"),
+      "D/N", {0, 1e9})
       ->group(group);
 }
 
@@ -170,7 +148,7 @@ static void addFleetFlags(CLI::App &command, SizeFlags &flags) {
                              .add_option("--devices", flags.fleet.devices,
                                          "devices that train together")
                              ->type_name("COUNT")
-                             ->check(checkDevices)
+                             ->check(checkCount)
                              ->capture_default_str()
                              ->group(group);
   command
@@ -179,17 +157,18 @@ static void addFleetFlags(CLI::App &command, SizeFlags &flags) {
                   "tabs; MFU is the same for all")
       ->type_name("COUNT,...")
       ->delimiter(',')
-      ->check(checkDevices)
+      ->check(checkWhole)
       ->excludes(devices)
       ->group(group);
   flags.options["devices"] = devices;
   for (const FleetField &field : getFleetFields())
     flags.options[field.name.str()] =
-        describe(command
-                     .add_option("--" + field.name.str(),
-                                 flags.fleet.*field.value, field.meaning.str())
-                     ->capture_default_str(),
-                 field.unit, field.range)
+        tool::describe(command
+                           .add_option("--" + field.name.str(),
+                                       flags.fleet.*field.value,
+                                       field.meaning.str())
+                           ->capture_default_str(),
+                       field.unit, field.range)
             ->group(group);
   command
       .add_option(
@@ -200,9 +179,10 @@ static void addFleetFlags(CLI::App &command, SizeFlags &flags) {
           "(h100-sxm:512), local, local:N, or a cluster.json")
       ->group(group);
   command
-      .add_option("--dtype", flags.dtype, "type whose peak the cluster gives")
-      ->check(CLI::IsMember({"f32", "bf16", "fp8", "fp4"}))
-      ->capture_default_str()
+      .add_option("--dtype", flags.dtype,
+                  "type whose peak the cluster gives (default: bf16, on CPUs "
+                  "f32)")
+      ->check(CLI::IsMember(tool::dtypeNames))
       ->group(group);
 }
 
@@ -223,9 +203,9 @@ void tool::addSizeCommand(CLI::App &app, std::function<int()> &run) {
           ->check(CLI::IsMember({"daly", "young"}))
           ->capture_default_str()
           ->group(group);
-  describe(command->add_option("--interval-seconds", flags->interval,
-                               "that time itself, in place of a rule"),
-           "s", {0, 1e9})
+  tool::describe(command->add_option("--interval-seconds", flags->interval,
+                                     "that time itself, in place of a rule"),
+                 "s", {0, 1e9})
       ->excludes(rule)
       ->group(group);
   command->add_flag("--json", flags->json, "print JSON (docs/planner.md)");

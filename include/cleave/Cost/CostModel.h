@@ -13,7 +13,21 @@
 
 namespace cleave {
 
-/// What the software that trains does, in physical terms.
+/// The layouts that a software stack can run, of all those there are; each set
+/// has a bit for each value of its field.
+struct Abilities {
+  unsigned schedules = ~0u; ///< of pipelines; none: it has no pipelines
+  unsigned contexts = ~0u;  ///< kinds of cp; none: it has no cp
+  unsigned zeros = ~0u;     ///< ZeRO stages
+  unsigned zerosWithPipeline = ~0u;
+  bool tensor = true;           ///< whether it has tp
+  bool sequenceParallel = true; ///< whether it has Megatron's
+
+  static bool has(unsigned set, int value) { return set >> value & 1; }
+  bool operator==(const Abilities &) const = default;
+};
+
+/// What the software that trains does, in physical terms, and what it can.
 struct Profile {
   std::string name = "cleave";
   /// Generation of attention kernel, as the device lists them.
@@ -75,6 +89,7 @@ struct Profile {
   /// lays out.
   double allocatorGaps = 0;
   double scatteredGaps = 0;
+  Abilities abilities;
 };
 
 /// What is trained, per step.

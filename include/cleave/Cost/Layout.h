@@ -15,7 +15,9 @@ enum class Schedule {
   ZeroBubbleH2,
   ZeroBubbleV
 };
+constexpr int numSchedules = 6;
 enum class ContextKind { AllGather, Ring, Ulysses };
+constexpr int numContextKinds = 3;
 enum class Recompute { None, Selective, Full };
 
 /// The order of the axes over the devices, innermost first; tp is the

@@ -61,6 +61,11 @@ llvm::Expected<Plan> makePlan(const Layout &layout, const BatchShape &batch);
 llvm::Expected<Plan> parsePlan(llvm::StringRef text, llvm::StringRef file);
 llvm::Expected<Plan> loadPlan(llvm::StringRef path);
 
+/// Samples of a micro-batch where nobody says how many: the most of a rank's
+/// samples of a step that leave at least as many micro-batches as there are
+/// stages; all of them without a pipeline.
+int64_t getDefaultMicroBatch(int64_t samples, int64_t stages);
+
 /// Checks that the model's sizes divide as the plan asks; names legal degrees.
 llvm::Error checkPlan(const Plan &plan, const Model &model,
                       const BatchShape &batch);

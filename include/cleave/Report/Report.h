@@ -21,7 +21,8 @@ struct Report {
 
 /// Plays the plan's step, searches for its front and for what binds it, which
 /// takes some ten searches. The objective of the request is time.
-Report computeReport(const PlanContext &context, const SearchResult &result);
+Report computeReport(const PlanContext &context, const SearchResult &result,
+                     const Progress &progress = {});
 
 /// One HTML page (and XML) with nothing outside of it: no scripts, no fonts, no
 /// images. The same bytes each time. `title` names the model.

@@ -37,6 +37,11 @@ struct Explanation {
   std::vector<SlowerLink> slower;      ///< innermost level first
 };
 
+/// What would make the plan better, the most first: the searches of `explain`
+/// without those on slower links.
+std::vector<Relaxation> computeRelaxations(const PlanContext &context,
+                                           const Candidate &plan);
+
 /// Searches again for the plan's objective with one thing changed: each of its
 /// constraints, the batch, and for time or cost memory, each level's link, all
 /// links without any cost; and prices the plan on slower links, unless it is
@@ -55,9 +60,14 @@ struct Alternative {
 Alternative findAlternative(const PlanContext &context, const Candidate &plan,
                             llvm::ArrayRef<Constraint> constraints);
 
+/// `alternatives` are the answers to why other layouts are not the best.
 llvm::json::Object toJSON(const PlanContext &context,
                           const Explanation &explanation,
-                          const Alternative *alternative);
+                          llvm::ArrayRef<Alternative> alternatives);
+/// "4.3 % faster with batch x 2, in the same layout", as share and remark.
+std::pair<std::string, std::string> describe(const PlanContext &context,
+                                             const Relaxation &relaxation,
+                                             const Candidate &plan);
 void printExplanation(llvm::raw_ostream &os, const PlanContext &context,
                       const Explanation &explanation);
 /// What it costs more or less than the plan, by component.

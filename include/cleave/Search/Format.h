@@ -11,6 +11,13 @@ namespace cleave {
 std::string formatSeconds(double seconds);
 std::string formatShare(double part, double whole);
 std::string formatBytes(double bytes);
+/// The same of two numbers that are told apart: with as many digits as show
+/// which is more, unless they are equal.
+std::pair<std::string, std::string> formatBytesApart(double a, double b);
+/// "1 stage", "2 stages", "2 micro-batches".
+std::string formatNumber(int64_t number, llvm::StringRef noun);
+/// "1, 2, 4"; of many the first ones and the last.
+std::string formatNumbers(llvm::ArrayRef<int64_t> numbers);
 /// Seconds, bytes or USD.
 std::string formatValue(Objective objective, double value);
 

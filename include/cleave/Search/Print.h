@@ -23,6 +23,7 @@ struct PlanContext {
   /// What that counts and what it is a share of, in words.
   std::string getMFUConvention() const;
   bool fits(const Candidate &candidate) const;
+  int64_t getMicroBatches(const Candidate &candidate) const;
 };
 
 llvm::json::Object toJSON(const TrainLayout &layout);
@@ -32,6 +33,8 @@ llvm::json::Object toJSON(const PlanContext &context,
 llvm::json::Object toJSON(const PlanContext &context,
                           const SearchResult &result, bool withSeconds);
 
+/// The software that is to run it, and what it cannot.
+void printProfile(llvm::raw_ostream &os, const PlanContext &context);
 void printCandidate(llvm::raw_ostream &os, const PlanContext &context,
                     const Candidate &candidate);
 /// One line for each, with a header.
@@ -44,9 +47,11 @@ void printProof(llvm::raw_ostream &os, const PlanContext &context,
                 const SearchResult &result);
 
 /// Reads the keys of `toJSON`; absent ones keep their defaults, but dp, which
-/// becomes what is left of the machine.
+/// becomes what is left of the machine, the chunks of zb-v, which are two, and
+/// the micro-batch (see getDefaultMicroBatch).
 llvm::Expected<TrainLayout> readLayout(const llvm::json::Object &object,
-                                       const Machine &machine);
+                                       const Machine &machine,
+                                       const Workload &work);
 
 } // namespace cleave
 

@@ -26,6 +26,9 @@ struct SavedPlan {
 /// Reads a plan of version 1. Errors name the file and the key.
 llvm::Expected<SavedPlan> readPlan(llvm::StringRef text, llvm::StringRef file);
 
+/// Fails if the plan is for other devices, or another number of them.
+llvm::Error checkDevices(const SavedPlan &plan, const Machine &machine);
+
 /// Prices the layout of a plan again. An error says what differs if the plan is
 /// not of this model, machine and request, or if its step time or the value of
 /// its objective is not what they make of it.

@@ -4,6 +4,7 @@
 
 #include "cleave/Cost/CostModel.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <functional>
 
 namespace cleave {
 
@@ -19,6 +20,8 @@ struct Constraint {
   bool forbids = false;
 
   bool allows(int64_t actual) const;
+  /// Whether it leaves the field one value.
+  bool isPin() const { return comparison == "=" && !forbids; }
   /// As on a command line: --pin tp=8.
   std::string getFlag() const {
     return (forbids ? "--forbid " : "--pin ") + text;
@@ -46,11 +49,27 @@ std::string getFieldText(const TrainLayout &layout, llvm::StringRef field);
 std::string checkLayout(const Architecture &model, const Machine &machine,
                         const Workload &work, const TrainLayout &layout);
 
+/// Virtual stages that a run which somebody did may have without a block: those
+/// of the embedding and of the head.
+constexpr int64_t mostEmptyStages = 2;
+/// The same of such a run: its tp groups may also leave their node.
+std::string checkRun(const Architecture &model, const Machine &machine,
+                     const Workload &work, const TrainLayout &layout);
+
+/// What of a layout a profile's software cannot run, and what it has instead,
+/// in words; empty if it can run all of it.
+std::string checkAbilities(const Profile &profile, const TrainLayout &layout);
+/// All that it can run, in words; empty if that is every layout.
+std::string getAbilities(const Profile &profile);
+
 struct SearchRequest {
   Workload work;
   Profile profile;
   Objective objective = Objective::Time;
   std::vector<Constraint> constraints;
+  /// What tp, dp, micro-batch and sp of a layout must besides allow; nothing:
+  /// all do.
+  std::function<bool(const TrainLayout &)> runs;
   int64_t top = 1;
   double memoryLimit = 0; ///< bytes of a device; 0: all of it
 
@@ -73,10 +92,16 @@ double getRate(Objective objective, const Device &device, int64_t devices);
 double getValue(Objective objective, const Device &device,
                 const TrainLayout &layout, const Estimate &estimate);
 
+/// What layouts are told apart by where several are asked for: degrees and
+/// schedule, of which a person chooses; not how often what is repeated.
+using LayoutKind = std::array<int64_t, 7>;
+LayoutKind getKind(const TrainLayout &layout);
+
 struct SearchResult {
-  std::vector<Candidate> best; ///< in order; as many as were asked for
-  int64_t space = 0;           ///< legal layouts
-  int64_t evaluated = 0;       ///< of them priced; bounds exclude the others
+  /// In order, as many as were asked for, of each kind the best.
+  std::vector<Candidate> best;
+  int64_t space = 0;     ///< legal layouts
+  int64_t evaluated = 0; ///< of them priced; bounds exclude the others
   /// No layout's value is below this; that of the best if it is proven.
   double bound = 0;
   double seconds = 0; ///< of the search itself
@@ -96,6 +121,9 @@ void enumerateLayouts(const Architecture &model, const Machine &machine,
                       const SearchRequest &request,
                       llvm::function_ref<void(const TrainLayout &)> visit);
 
+/// Is told how many of all searches are done, each once it is.
+using Progress = std::function<void(int64_t done, int64_t all)>;
+
 /// The front of time against memory and number of devices: of layouts that are
 /// the fastest within `count` equal steps of the limit, on each of some numbers
 /// of devices (all of the machine's, if there are none), those that no other
@@ -103,7 +131,8 @@ void enumerateLayouts(const Architecture &model, const Machine &machine,
 llvm::Expected<std::vector<Candidate>>
 computeFront(const Architecture &model, const Machine &machine,
              const SearchRequest &request, int64_t count,
-             llvm::ArrayRef<int64_t> devices = {});
+             llvm::ArrayRef<int64_t> devices = {},
+             const Progress &progress = {});
 
 /// A layout in one line, what is 1 or off left out.
 std::string toString(const TrainLayout &layout);

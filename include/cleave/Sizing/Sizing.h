@@ -78,6 +78,7 @@ struct SizingOptions {
 
 struct RunEstimate {
   Fleet fleet;
+  std::string wrong; ///< why there is no estimate; empty if there is one
   ModelSize size;
   double loss = 0;  ///< nats per token
   double flops = 0; ///< 6 N D
@@ -102,7 +103,8 @@ struct RunEstimate {
 llvm::Expected<RunEstimate> estimateRun(const Goal &goal, const Fleet &fleet,
                                         const SizingOptions &options = {});
 
-/// The same on each number of devices.
+/// The same on each number of devices. What is wrong with a number is in its
+/// place; it is an error if that is so for all of them.
 llvm::Expected<std::vector<RunEstimate>>
 estimateSweep(const Goal &goal, Fleet fleet, llvm::ArrayRef<int64_t> devices,
               const SizingOptions &options = {});

@@ -1,58 +1,128 @@
-// Damaged configs give the planner an architecture or one line of message; they
-// never crash. All of a campaign:
-//   CLEAVE_MUTANTS=20000 SearchTest --gtest_filter='Mutation.*'
-
-#include "cleave/Search/ReadArchitecture.h"
-#include "test/lib/Frontend/ConfigMutator.h"
-#include "gtest/gtest.h"
+//===- MutationTest.cpp - Damaged plans and clusters ----------------------===//
+//
+// A plan is priced again or refused in one line, and so is what a cluster.json
+// with its devices and links says. CLEAVE_MUTANTS=20000 is a longer campaign.
+//
+//===----------------------------------------------------------------------===//
+#include "../Mutations.h"
+#include "cleave/Hardware/Cluster.h"
+#include "cleave/Json/Json.h"
+#include "cleave/Search/ReadPlan.h"
 #include <cmath>
-#include <iostream>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
 
 using namespace cleave;
-using namespace cleave::test;
+namespace json = llvm::json;
 
-TEST(Mutation, DamagedConfigsGiveAnArchitectureOrALine) {
-  const std::vector<nlohmann::json> configs =
-      readConfigs(CLEAVE_TEST_DATA "/configs");
-  const int mutants = countMutants();
-  ConfigMutator mutator(20240608);
-  int accepted = 0;
-  for (int i = 0; i < mutants; ++i) {
-    const std::string text =
-        mutator.mutate(configs[i % configs.size()], configs);
-    SCOPED_TRACE("mutant " + std::to_string(i) + ": " + text);
-    const auto start = std::chrono::steady_clock::now();
-    // The reader of sizes alone, too, which has other families by heart.
-    for (auto *read : {readArchitecture, readSizes}) {
-      llvm::Expected<Architecture> model = read(text, "config.json");
-      if (!model) {
-        const std::string error = toString(model.takeError());
-        ASSERT_TRUE(llvm::StringRef(error).starts_with("config.json: "))
-            << error;
-        ASSERT_LT(error.size(), 1000u);
-        for (char c : error)
-          ASSERT_TRUE(c >= ' ' && c < 127) << error;
-        continue;
-      }
-      ++accepted;
-      ASSERT_GT(model->hidden, 0);
-      ASSERT_GT(model->vocab, 0);
-      ASSERT_FALSE(model->blocks.empty());
-      ASSERT_TRUE(std::isfinite(model->getParameters()));
-      ASSERT_GT(model->getParameters(), 0);
-      for (const auto &[block, count] : model->blocks) {
-        ASSERT_GT(count, 0);
-        ASSERT_GT(block.heads, 0);
-        ASSERT_GT(block.kvHeads, 0);
-        ASSERT_GT(block.headDim, 0);
-        ASSERT_GE(block.window, 0);
-      }
-    }
-    ASSERT_LT(std::chrono::steady_clock::now() - start, mutantLimit);
-  }
-  // Enough of both, or the mutations miss the reader's depths.
-  EXPECT_GT(accepted, 2 * mutants / 20);
-  EXPECT_LT(accepted, 2 * mutants * 19 / 20);
-  std::cout << mutants << " damaged configs, by two readers: " << accepted
-            << " accepted, the others refused\n";
+namespace {
+
+Architecture makeModel() {
+  Architecture model;
+  model.name = "llama";
+  model.hidden = 1024;
+  model.vocab = 32000;
+  Block block;
+  block.heads = 16;
+  block.kvHeads = 8;
+  block.headDim = block.valueDim = 64;
+  block.ffn = 4096;
+  model.blocks.push_back({block, 16});
+  return model;
 }
+
+TEST(MutationTest, PlansArePricedOrRefused) {
+  Architecture model = makeModel();
+  Machine machine = llvm::cantFail(getMachine("h100-sxm:16"));
+  std::vector<json::Value> plans;
+  for (const char *pin :
+       {"pp>=1", "schedule=zb-v", "schedule=zb-h2", "schedule=interleaved",
+        "cp=2", "recompute=selective", "zero=3"}) {
+    SearchRequest request;
+    request.work = {2048, 64, DType::BF16};
+    request.constraints = {
+        llvm::cantFail(parseConstraint(pin, /*forbids=*/false))};
+    llvm::Expected<SearchResult> result = search(model, machine, request);
+    ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+    plans.push_back(
+        toJSON(PlanContext{model, machine, request}, *result, false));
+  }
+  test::runMutants(std::move(plans), 3000, [&](llvm::StringRef text) {
+    llvm::Expected<SavedPlan> plan = readPlan(text, "plan.json");
+    if (!plan) {
+      test::expectLine(llvm::toString(plan.takeError()));
+      return false;
+    }
+    SearchRequest request;
+    request.work = plan->work;
+    request.memoryLimit = plan->memoryLimit;
+    request.constraints = plan->constraints;
+    request.objective = plan->objective;
+    PlanContext context{model, machine, request};
+    llvm::Expected<Candidate> candidate = priceAgain(*plan, context);
+    if (!candidate) {
+      test::expectLine(llvm::toString(candidate.takeError()));
+      return false;
+    }
+    llvm::Expected<Plan> runnable = getRunnablePlan(
+        *plan, "llama", {plan->work.seqLen, plan->work.globalBatch, 0},
+        DType::BF16);
+    EXPECT_FALSE(bool(runnable)); // it is for no CPU
+    if (!runnable)
+      test::expectLine(llvm::toString(runnable.takeError()));
+    return true;
+  });
+}
+
+TEST(MutationTest, ClustersArePlannedOrRefused) {
+  std::vector<json::Value> clusters;
+  for (const auto &entry : std::filesystem::directory_iterator(CLEAVE_CLUSTERS))
+    clusters.push_back(llvm::cantFail(loadJson(entry.path().string())));
+  // Whole devices and links, in place of their names.
+  for (auto [device, link] :
+       {std::pair("h100-sxm", "nvlink4"), {"v100-32", "ib-ndr400"}}) {
+    auto get = [](llvm::StringRef folder, llvm::StringRef name) {
+      return llvm::cantFail(parseJsonObject(
+          llvm::cantFail(getBuiltinText(folder, name, "file")), name));
+    };
+    json::Object level{{"size", 0}, {"link", get("links", link)}};
+    json::Array levels;
+    levels.push_back(std::move(level));
+    clusters.push_back(json::Object{{"version", 1},
+                                    {"device", get("devices", device)},
+                                    {"nodes", 2},
+                                    {"devices_per_node", 8},
+                                    {"levels", std::move(levels)}});
+  }
+  Architecture model = makeModel();
+  std::filesystem::path path =
+      std::filesystem::temp_directory_path() /
+      ("cleave-cluster-" + std::to_string(getpid()) + ".json");
+  test::runMutants(std::move(clusters), 2000, [&](llvm::StringRef text) {
+    std::ofstream(path, std::ios::binary) << text.str();
+    llvm::Expected<Cluster> cluster = parseCluster(path.string());
+    if (!cluster) {
+      test::expectLine(llvm::toString(cluster.takeError()));
+      return false;
+    }
+    std::string note;
+    llvm::Expected<Machine> machine = getMachine(*cluster, note);
+    if (!machine) {
+      test::expectLine(llvm::toString(machine.takeError()));
+      return false;
+    }
+    Profile profile;
+    profile.attention = machine->device.attention.begin()->first;
+    Workload work{2048, machine->devices, DType::BF16};
+    TrainLayout layout;
+    layout.dp = machine->devices;
+    Estimate estimate = CostModel(model, *machine, work, profile).price(layout);
+    EXPECT_TRUE(estimate.step > 0 && std::isfinite(estimate.step));
+    EXPECT_TRUE(std::isfinite(estimate.memory.getTotal()));
+    return true;
+  });
+  std::filesystem::remove(path);
+}
+
+} // namespace

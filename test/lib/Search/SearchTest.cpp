@@ -1,7 +1,9 @@
 //===- SearchTest.cpp - Branch and bound against brute force --------------===//
 #include "cleave/Search/Search.h"
+#include "cleave/Search/Format.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"
+#include <map>
 #include <random>
 #include <set>
 
@@ -42,13 +44,13 @@ static Constraint parse(const char *text, bool forbids) {
   return *constraint;
 }
 
-/// Values of all layouts that fit, ascending.
+/// The best value of each kind of layout, of those that fit, ascending.
 static std::vector<double> bruteForce(const Architecture &model,
                                       const Machine &machine,
                                       const SearchRequest &request,
                                       int64_t &space) {
   CostModel costs(model, machine, request.work, request.profile);
-  std::vector<double> values;
+  std::map<LayoutKind, double> best;
   space = 0;
   double limit =
       request.memoryLimit > 0 ? request.memoryLimit : machine.device.memory;
@@ -56,11 +58,18 @@ static std::vector<double> bruteForce(const Architecture &model,
     ++space;
     EXPECT_EQ(checkLayout(model, machine, request.work, layout), "");
     Estimate estimate = costs.price(layout);
-    if (estimate.memory.getTotal() <= limit)
-      values.push_back(request.objective == Objective::Memory
-                           ? estimate.memory.getTotal()
-                           : estimate.step);
+    EXPECT_EQ(checkAbilities(request.profile, layout), "");
+    if (estimate.memory.getTotal() > limit)
+      return;
+    double value = request.objective == Objective::Memory
+                       ? estimate.memory.getTotal()
+                       : estimate.step;
+    auto [at, isNew] = best.try_emplace(getKind(layout), value);
+    at->second = std::min(at->second, value);
   });
+  std::vector<double> values;
+  for (const auto &[kind, value] : best)
+    values.push_back(value);
   llvm::sort(values);
   return values;
 }
@@ -113,6 +122,13 @@ TEST(Search, EqualsBruteForce) {
     request.profile.sequenceFirst = random() % 2;
     request.profile.blockBuffers = random() % 2;
     request.profile.logitBytes = double(pick({0, 4, 12}));
+    if (random() % 4 == 0)
+      request.profile.abilities = {.schedules = unsigned(random()),
+                                   .contexts = unsigned(random()),
+                                   .zeros = 1u | unsigned(random()),
+                                   .zerosWithPipeline = unsigned(random()),
+                                   .tensor = random() % 4 != 0,
+                                   .sequenceParallel = random() % 2 != 0};
     if (random() % 2)
       request.memoryLimit = 1e9 * double(pick({1, 2, 4, 8, 16}));
     if (random() % 3 == 0)
@@ -295,6 +311,11 @@ TEST(Search, SameAnswerTwice) {
     EXPECT_EQ(a->best[i].layout, b->best[i].layout);
     EXPECT_EQ(a->best[i].value, b->best[i].value);
   }
+  // Each is of another kind.
+  std::set<LayoutKind> kinds;
+  for (const Candidate &candidate : a->best)
+    kinds.insert(getKind(candidate.layout));
+  EXPECT_EQ(kinds.size(), 20u);
   // A shorter list is the start of a longer one.
   request.top = 1;
   llvm::Expected<SearchResult> one = search(model, machine, request);
@@ -378,7 +399,8 @@ TEST(Search, SaysWhatIsImpossible) {
                               {parse("tp=2", false), parse("pp=1", false),
                                parse("sp=true", false), parse("pp=2", false),
                                parse("tp=4", false)});
-  EXPECT_NE(pins.find("satisfies --pin tp=2 and --pin pp=1; without"),
+  EXPECT_NE(pins.find("satisfies --pin tp=2 and --pin pp=1; legal values of "
+                      "tp are 4, values of pp are 2"),
             std::string::npos)
       << pins;
   Architecture large = makeModel(64, 16384, 128, 8, 65536);
@@ -392,6 +414,66 @@ TEST(Search, SaysWhatIsImpossible) {
   EXPECT_NE(one.find("devices are enough"), std::string::npos) << one;
 }
 
+/// Modules that are pinned are what recomputes, and only they.
+TEST(Search, PinnedModulesAreRepeated) {
+  Architecture model = makeModel(8, 1024, 8, 8, 4096);
+  Machine machine = makeMachine("h100-sxm:8");
+  SearchRequest request = makeRequest(machine, 2048, 16);
+  request.profile.attention = "flash2";
+  for (const char *modules : {"norms", "up+activation", "attention"}) {
+    request.constraints = {
+        parse((std::string("recompute-modules=") + modules).c_str(), false)};
+    llvm::Expected<SearchResult> result = search(model, machine, request);
+    ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+    const TrainLayout &layout = result->best.front().layout;
+    EXPECT_EQ(layout.recompute, Recompute::Selective);
+    EXPECT_EQ(getFieldText(layout, "recompute-modules"), modules);
+  }
+  request.constraints = {parse("recompute-modules=norms", false),
+                         parse("recompute=full", false)};
+  llvm::Expected<SearchResult> none = search(model, machine, request);
+  ASSERT_FALSE(bool(none));
+  EXPECT_NE(llvm::toString(none.takeError()).find("recompute-modules=norms"),
+            std::string::npos);
+}
+
+/// A profile's software is all that is searched, and a pin beyond it is told
+/// what there is.
+TEST(Search, SearchesWhatSoftwareCanRun) {
+  Architecture model = makeModel(32, 4096, 32, 8, 14336);
+  Machine machine = makeMachine("h100-sxm:64");
+  SearchRequest request = makeRequest(machine, 4096, 128);
+  request.profile.name = "mine";
+  Abilities &able = request.profile.abilities;
+  able.schedules = 1u << int(Schedule::OneFOneB);
+  able.contexts = 1u << int(ContextKind::Ring);
+  able.zeros = 0b11;
+  request.constraints = {parse("pp>1", false)};
+  llvm::Expected<SearchResult> result = search(model, machine, request);
+  ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
+  EXPECT_EQ(result->best.front().layout.schedule, Schedule::OneFOneB);
+  for (const char *pin : {"schedule=zb-v", "zero=3", "cp-kind=ulysses"}) {
+    request.constraints = {parse(pin, false)};
+    llvm::Expected<SearchResult> beyond = search(model, machine, request);
+    ASSERT_FALSE(bool(beyond)) << pin;
+    std::string error = llvm::toString(beyond.takeError());
+    EXPECT_NE(error.find(pin), std::string::npos) << error;
+    EXPECT_NE(
+        error.find("profile mine can run: it has schedules 1f1b; cp ring; "
+                   "zero 0, 1"),
+        std::string::npos)
+        << error;
+  }
+}
+
+TEST(Search, SaysWhatMemoryDiffersBy) {
+  auto [a, b] = formatBytesApart(1.4999e9, 1.5001e9);
+  EXPECT_EQ(a, "1.4999 GB");
+  EXPECT_EQ(b, "1.5001 GB");
+  EXPECT_EQ(formatBytesApart(1e9, 2e9).first, "1.0 GB");
+  EXPECT_EQ(formatBytesApart(1e9, 1e9).first, "1.0 GB");
+}
+
 TEST(Search, ConstraintsAreRead) {
   EXPECT_TRUE(parse("tp=8", false).allows(8));
   EXPECT_FALSE(parse("tp=8", false).allows(4));
@@ -403,6 +485,8 @@ TEST(Search, ConstraintsAreRead) {
         {"tp", "expects FIELD=VALUE"},
         {"tp=x", "value \"x\": expects a whole number from 1"},
         {"schedule=zb", "one of gpipe, 1f1b, interleaved"},
+        {"recompute-modules=nonsense", "expects pointwise, attention"},
+        {"recompute-modules<norms", "expects = or !="},
         {"zero=4", "value \"4\": expects a whole number from 0 to 3"}}) {
     llvm::Expected<Constraint> constraint = parseConstraint(text, false);
     ASSERT_FALSE(bool(constraint)) << text;

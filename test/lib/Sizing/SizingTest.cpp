@@ -148,49 +148,53 @@ TEST(SizingTest, ErrorsNameTheValueAndItsRange) {
       fleet.*field.value = value;
       std::string error = getError(goal, fleet);
       EXPECT_TRUE(llvm::StringRef(error).starts_with(
-          (field.name + ": expects a number " + field.range.toString()).str()))
+          ("--" + field.name + ": expects a number " + field.range.toString())
+              .str()))
           << error;
     }
   for (const GoalField &field : getGoalFields())
     for (double value : {0.0, -5.0, field.range.high * 1.001, std::nan("")}) {
       Goal bad;
       bad.*field.value = value;
-      EXPECT_TRUE(llvm::StringRef(getError(bad)).starts_with(field.name))
+      EXPECT_TRUE(
+          llvm::StringRef(getError(bad)).starts_with(("--" + field.name).str()))
           << getError(bad);
     }
   Fleet fleet;
   fleet.mfu = 1.5;
   EXPECT_EQ(getError(goal, fleet),
-            "mfu: expects a number above 0 and at most 1, got 1.5");
+            "--mfu: expects a number above 0 and at most 1, got 1.5");
   for (int64_t devices : {int64_t(0), int64_t(-8), Fleet::maxDevices + 1,
                           std::numeric_limits<int64_t>::max()}) {
     fleet = {};
     fleet.devices = devices;
     EXPECT_TRUE(llvm::StringRef(getError(goal, fleet))
-                    .starts_with("devices: expects a number at least 1"));
+                    .starts_with("--devices: expects a number at least 1"));
   }
   SizingOptions options;
   options.rule = IntervalRule::Given;
   EXPECT_TRUE(llvm::StringRef(getError(goal, {}, options))
-                  .starts_with("interval-seconds: expects a number above 0"));
+                  .starts_with("--interval-seconds: expects a number above 0"));
 }
 
 TEST(SizingTest, ErrorsOfTheGoal) {
-  EXPECT_EQ(getError({}), "expects one or two of params, tokens and a compute "
-                          "budget (flops or days)");
+  EXPECT_EQ(getError({}),
+            "expects one or two of --params, --tokens and a compute "
+            "budget (--flops or --days)");
   EXPECT_EQ(getError(makeGoal(1e9, 1e9, 6e18)),
-            "expects at most two of params, tokens and a compute budget (flops "
-            "or days), got all three");
+            "expects at most two of --params, --tokens and a compute budget "
+            "(--flops or --days), got all three");
   EXPECT_EQ(getError(makeGoal(1e9, {}, 6e18, 3)),
-            "expects one compute budget, got both flops and days");
+            "expects one compute budget, got both --flops and --days");
 }
 
 TEST(SizingTest, FailsWhereAFleetGetsNowhere) {
   Fleet fleet = makeFleet(1'000'000'000);
-  EXPECT_EQ(getError(makeGoal(70e9, 15e12), fleet),
-            "1000000000 devices get nowhere: one failure every 0.2 s "
-            "(mtbf-hours 50000 / devices), a checkpoint every 0.2 s that takes "
-            "20.0 s, a restart of 300.0 s");
+  EXPECT_EQ(
+      getError(makeGoal(70e9, 15e12), fleet),
+      "1000000000 devices get nowhere: one failure every 0.2 s "
+      "(--mtbf-hours 50000 / devices), a checkpoint every 0.2 s that takes "
+      "20.0 s, a restart of 300.0 s");
 }
 
 /// All legal extremes together give finite numbers or an error.
