@@ -15,6 +15,7 @@ JOINT = (
     "runtime/abi/",
     "runtime/program/program_generated.h",
     "runtime/program/Envelope.h",
+    "runtime/program/Limits.h",
 )
 LIB = ("lib/", "include/", "llvm") + JOINT
 DIALECTS = LIB + ("dialects/", "mlir")

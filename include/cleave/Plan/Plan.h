@@ -61,7 +61,8 @@ llvm::Expected<Plan> makePlan(const Layout &layout, const BatchShape &batch);
 llvm::Expected<Plan> parsePlan(llvm::StringRef text, llvm::StringRef file);
 llvm::Expected<Plan> loadPlan(llvm::StringRef path);
 
-/// Checks that the model's sizes divide as the plan asks; names legal degrees.
+/// Checks that the model's sizes divide as the plan asks, naming legal degrees,
+/// and that none is more than the runtime takes.
 llvm::Error checkPlan(const Plan &plan, const Model &model,
                       const BatchShape &batch);
 
