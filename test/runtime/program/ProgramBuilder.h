@@ -5,6 +5,7 @@
 #include "runtime/abi/Workspace.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/Program.h"
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,12 +73,13 @@ public:
     kernel->symbol = symbol;
     kernel->rows = rows;
     kernel->grain = 1;
-    // Each operand has the last one's elements in rows of one length, or is a
-    // scalar.
-    kernel->serial = operands.back().bytes() / 4 / rows;
+    // The largest operands have rows of one length; of others the first element
+    // is used. The last operand is the output.
+    for (const fb::Operand &operand : operands)
+      kernel->serial = std::max(kernel->serial, operand.bytes() / 4 / rows);
     kernel->inputs = uint32_t(operands.size()) - 1;
     for (const fb::Operand &operand : operands) {
-      bool isFull = operand.bytes() == operands.back().bytes();
+      bool isFull = operand.bytes() == rows * kernel->serial * 4;
       kernel->accesses.emplace_back(0, 1, isFull ? 0 : 1,
                                     isFull ? kernel->serial : 0, isFull,
                                     fb::DType::F32);
