@@ -306,8 +306,9 @@ LogicalResult StepVerifier::verifyGradient(Operation *op) {
                          Twine("of the same tables, ") +
                              (grad.getInverse() ? "not inverse" : "inverse"));
   if (auto grad = dyn_cast<xf::ScaleOp>(op))
-    return expectForward(op, sign("xf.scale", {}, {toNumber(grad.getFactor())}),
-                         llvm::formatv("by {0}", toNumber(grad.getFactor())).str());
+    return expectForward(
+        op, sign("xf.scale", {}, {toNumber(grad.getFactor())}),
+        llvm::formatv("by {0}", toNumber(grad.getFactor())).str());
   return success();
 }
 
