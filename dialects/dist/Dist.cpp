@@ -183,20 +183,88 @@ OpFoldResult ReshardOp::fold(FoldAdaptor) {
 // Collectives
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// The dims of a collective that change: one grows by the number of ranks, one
+/// shrinks by it.
+struct ChangedDims {
+  std::optional<int64_t> grows, shrinks;
+};
+} // namespace
+
+static ChangedDims getChangedDims(Operation *op) {
+  return llvm::TypeSwitch<Operation *, ChangedDims>(op)
+      .Case([](AllGatherOp gather) {
+        return ChangedDims{gather.getDim(), std::nullopt};
+      })
+      .Case<ReduceScatterOp, SliceOp>(
+          [](auto split) { return ChangedDims{std::nullopt, split.getDim()}; })
+      .Case([](AllToAllOp move) {
+        return ChangedDims{move.getDim(), move.getSplitDim()};
+      })
+      .Default([](Operation *) { return ChangedDims(); });
+}
+
+/// The shapes of a collective of the local program, as far as they do not
+/// depend on the number of ranks.
+static LogicalResult verifyLocalShapes(CollectiveOpInterface op) {
+  auto source = cast<RankedTensorType>(op->getOperand(0).getType());
+  auto target = cast<RankedTensorType>(op->getResult(0).getType());
+  if (source.getRank() != target.getRank() ||
+      source.getElementType() != target.getElementType())
+    return op->emitOpError("expects operand and result to have one rank and "
+                           "element type");
+  ChangedDims changed = getChangedDims(op);
+  for (std::optional<int64_t> dim : {changed.grows, changed.shrinks})
+    if (dim && (*dim < 0 || *dim >= source.getRank()))
+      return op->emitOpError("expects dim ")
+             << *dim << " to be one of " << source.getRank() << " dims";
+  if (changed.grows && changed.grows == changed.shrinks)
+    return op->emitOpError("expects two dims, got ")
+           << *changed.grows << " twice";
+  for (int64_t dim = 0; dim < source.getRank(); ++dim)
+    if (dim != changed.grows && dim != changed.shrinks &&
+        source.getDimSize(dim) != target.getDimSize(dim))
+      return op->emitOpError("expects dim ")
+             << dim << " to stay of size " << source.getDimSize(dim) << ", got "
+             << target.getDimSize(dim);
+  return success();
+}
+
+LogicalResult dist::verifyGroup(CollectiveOpInterface op) {
+  if (failed(verifyAxes(op, op.getAxes())))
+    return failure();
+  MeshOp meshOp = findMesh(op);
+  Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
+  if (!meshOp || getPlacementAttr(from) || getPlacementAttr(to))
+    return success();
+  Mesh mesh = meshOp.getMesh();
+  int64_t ranks = mesh.getSize(getAxes(op.getAxes(), mesh));
+  auto source = cast<RankedTensorType>(from);
+  auto target = cast<RankedTensorType>(to);
+  auto expect = [&](std::optional<int64_t> dim, RankedTensorType part,
+                    RankedTensorType whole) -> LogicalResult {
+    // By a division: sizes are as large as their type allows.
+    if (!dim || (whole.getDimSize(*dim) % ranks == 0 &&
+                 whole.getDimSize(*dim) / ranks == part.getDimSize(*dim)))
+      return success();
+    return op->emitOpError("expects dim ")
+           << *dim << " of sizes that differ by the " << ranks
+           << " ranks of its group, got " << part.getDimSize(*dim) << " and "
+           << whole.getDimSize(*dim);
+  };
+  ChangedDims changed = getChangedDims(op);
+  if (failed(expect(changed.grows, source, target)))
+    return failure();
+  return expect(changed.shrinks, target, source);
+}
+
 /// The result has the placement that `op` makes of its operand's.
 static LogicalResult verifyCollective(CollectiveOpInterface op) {
   Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
   if (op.getAxes().empty())
     return op->emitOpError("expects at least one axis");
-  if (!getPlacementAttr(from) && !getPlacementAttr(to)) {
-    auto source = cast<RankedTensorType>(from);
-    auto target = cast<RankedTensorType>(to);
-    if (source.getRank() != target.getRank() ||
-        source.getElementType() != target.getElementType())
-      return op->emitOpError("expects operand and result to have one rank and "
-                             "element type");
-    return success();
-  }
+  if (!getPlacementAttr(from) && !getPlacementAttr(to))
+    return verifyLocalShapes(op);
   if (failed(verifyPlacedPair(op, from, to)))
     return failure();
   Mesh mesh = getNominalMesh({from, to});

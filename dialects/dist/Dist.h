@@ -20,6 +20,12 @@
 
 #include "dialects/dist/CollectiveInterface.h.inc"
 
+namespace cleave::dist {
+/// Checks the axes of a collective against the mesh of its module and, in the
+/// local program, its shapes against the number of ranks.
+mlir::LogicalResult verifyGroup(CollectiveOpInterface op);
+} // namespace cleave::dist
+
 #define GET_OP_CLASSES
 #include "dialects/dist/Dist.h.inc"
 

@@ -123,9 +123,17 @@ def Dist_ReshardOp : Dist_Op<"reshard", [Pure]> {
 
 class Dist_CollectiveOp<string mnemonic>
     : Dist_Op<mnemonic, [Pure,
-        DeclareOpInterfaceMethods<CollectiveOpInterface, ["applyTo"]>]> {
+        DeclareOpInterfaceMethods<CollectiveOpInterface, ["applyTo"]>,
+        DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
+  // The mesh gives its axes their meaning, though no attribute names it.
+  let extraClassDefinition = [{
+    ::mlir::LogicalResult $cppClass::verifySymbolUses(
+        ::mlir::SymbolTableCollection &) {
+      return ::cleave::dist::verifyGroup(*this);
+    }
+  }];
 }
 
 def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
@@ -140,9 +148,10 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
     ```
 
     Constraints:
-    1. With placements: the result's is the operand's after this collective.
-    2. Without placements, in the local program: ranks agree, and only dims that
-       the collective names change.
+    1. The axes are distinct ones of the module's mesh.
+    2. With placements: the result's is the operand's after this collective.
+    3. Without placements, in the local program: the element types agree, and
+       only dims that the collective names change, by the number of ranks.
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes,
                        DefaultValuedAttr<Dist_Reduction,
@@ -165,9 +174,10 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
     ```
 
     Constraints:
-    1. With placements: the result's is the operand's after this collective.
-    2. Without placements, in the local program: ranks agree, and only dims that
-       the collective names change.
+    1. The axes are distinct ones of the module's mesh.
+    2. With placements: the result's is the operand's after this collective.
+    3. Without placements, in the local program: the element types agree, and
+       only dims that the collective names change, by the number of ranks.
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
                        DefaultValuedAttr<Dist_Reduction,
@@ -190,9 +200,10 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
     ```
 
     Constraints:
-    1. With placements: the result's is the operand's after this collective.
-    2. Without placements, in the local program: ranks agree, and only dims that
-       the collective names change.
+    1. The axes are distinct ones of the module's mesh.
+    2. With placements: the result's is the operand's after this collective.
+    3. Without placements, in the local program: the element types agree, and
+       only dims that the collective names change, by the number of ranks.
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim);
   let assemblyFormat = [{
@@ -212,9 +223,10 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
     ```
 
     Constraints:
-    1. With placements: the result's is the operand's after this collective.
-    2. Without placements, in the local program: ranks agree, and only dims that
-       the collective names change.
+    1. The axes are distinct ones of the module's mesh.
+    2. With placements: the result's is the operand's after this collective.
+    3. Without placements, in the local program: the element types agree, and
+       only dims that the collective names change, by the number of ranks.
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
                        I64Attr:$split_dim);
@@ -236,9 +248,10 @@ def Dist_SliceOp : Dist_CollectiveOp<"slice"> {
     ```
 
     Constraints:
-    1. With placements: the result's is the operand's after this collective.
-    2. Without placements, in the local program: ranks agree, and only dims that
-       the collective names change.
+    1. The axes are distinct ones of the module's mesh.
+    2. With placements: the result's is the operand's after this collective.
+    3. Without placements, in the local program: the element types agree, and
+       only dims that the collective names change, by the number of ranks.
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim);
   let assemblyFormat = [{

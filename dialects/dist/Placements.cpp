@@ -14,7 +14,11 @@ AxisList dist::getAxes(ArrayAttr names, const Mesh &mesh) {
   AxisList axes;
   for (auto name : names.getAsValueRange<StringAttr>()) {
     std::optional<Axis> axis = mesh.getAxisIndex(name);
-    assert(axis && "the mesh must have every axis that a placement names");
+    // Verifiers have checked the names. An axis by another number would be a
+    // wrong result without a word, so this is checked in every build.
+    if (!axis)
+      llvm::report_fatal_error("the mesh " + llvm::Twine(mesh.toString()) +
+                               " has no axis \"" + name + "\"");
     axes.push_back(*axis);
   }
   return axes;
@@ -56,6 +60,16 @@ RankedTensorType dist::withPlacement(RankedTensorType type, OnAttr attr) {
   return RankedTensorType::get(type.getShape(), type.getElementType(), attr);
 }
 
+/// Checks that the mesh has the axes; emits an error at `op`.
+static LogicalResult verifyNames(Operation *op, ArrayAttr names,
+                                 const Mesh &mesh) {
+  for (auto axis : names.getAsValueRange<StringAttr>())
+    if (!mesh.getAxisIndex(axis))
+      return op->emitOpError("expects axes of ")
+             << mesh.toString() << ", got \"" << axis << "\"";
+  return success();
+}
+
 LogicalResult dist::verifyPlaced(Operation *op, Type type, StringRef name,
                                  const Mesh &mesh) {
   OnAttr attr = getPlacementAttr(type);
@@ -64,17 +78,10 @@ LogicalResult dist::verifyPlaced(Operation *op, Type type, StringRef name,
   if (attr.getMesh().getValue() != name)
     return op->emitOpError("expects the mesh @")
            << name << ", got " << attr.getMesh();
-  auto verifyNames = [&](ArrayAttr names) -> LogicalResult {
-    for (auto axis : names.getAsValueRange<StringAttr>())
-      if (!mesh.getAxisIndex(axis))
-        return op->emitOpError("expects axes of ")
-               << mesh.toString() << ", got \"" << axis << "\"";
-    return success();
-  };
   for (auto dim : attr.getDims().getAsRange<ArrayAttr>())
-    if (failed(verifyNames(dim)))
+    if (failed(verifyNames(op, dim, mesh)))
       return failure();
-  if (failed(verifyNames(attr.getPartial())))
+  if (failed(verifyNames(op, attr.getPartial(), mesh)))
     return failure();
   Placement placement = getPlacement(attr, mesh);
   if (llvm::Error error =
@@ -102,4 +109,26 @@ Mesh dist::getNominalMesh(TypeRange types) {
 MeshOp dist::lookupMesh(Operation *module) {
   auto meshes = module->getRegion(0).getOps<MeshOp>();
   return meshes.empty() ? MeshOp() : *meshes.begin();
+}
+
+MeshOp dist::findMesh(Operation *op) {
+  Operation *table = SymbolTable::getNearestSymbolTable(op);
+  return table ? lookupMesh(table) : MeshOp();
+}
+
+LogicalResult dist::verifyAxes(Operation *op, ArrayAttr names) {
+  llvm::SmallPtrSet<Attribute, 8> seen;
+  for (Attribute name : names)
+    if (!seen.insert(name).second)
+      return op->emitOpError("expects each axis once, got ")
+             << name << " twice";
+  MeshOp mesh = findMesh(op);
+  return mesh ? verifyNames(op, names, mesh.getMesh()) : success();
+}
+
+LogicalResult dist::verifyPlacedIfAny(Operation *op, Type type) {
+  MeshOp mesh = findMesh(op);
+  if (!mesh || !getPlacementAttr(type))
+    return success();
+  return verifyPlaced(op, type, mesh.getSymName(), mesh.getMesh());
 }

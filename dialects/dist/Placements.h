@@ -28,13 +28,24 @@ mlir::LogicalResult verifyPlaced(mlir::Operation *op, mlir::Type type,
 /// an op on its own, where sizes do not matter.
 Mesh getNominalMesh(mlir::TypeRange types);
 
-/// Axis names as an attribute, and back.
+/// Axis names as an attribute, and back. `mesh` must have every one of them.
 mlir::ArrayAttr getAxesAttr(mlir::MLIRContext *context, const Mesh &mesh,
                             llvm::ArrayRef<Axis> axes);
 AxisList getAxes(mlir::ArrayAttr names, const Mesh &mesh);
 
 /// The one mesh of a module; null if there is none.
 MeshOp lookupMesh(mlir::Operation *module);
+
+/// The mesh of the module around `op`; null if there is none.
+MeshOp findMesh(mlir::Operation *op);
+
+/// Checks that `names` are distinct axes of the mesh around `op`, if there is
+/// one: an op may be looked at alone.
+mlir::LogicalResult verifyAxes(mlir::Operation *op, mlir::ArrayAttr names);
+
+/// Checks that `type` is placed on the mesh around `op`, if it has a placement
+/// and there is a mesh.
+mlir::LogicalResult verifyPlacedIfAny(mlir::Operation *op, mlir::Type type);
 
 } // namespace cleave::dist
 

@@ -1,9 +1,11 @@
 //===- Exec.cpp - The exec dialect and its verifiers ----------------------===//
 #include "dialects/exec/Exec.h"
+#include "dialects/dist/Placements.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
+using namespace cleave;
 using namespace cleave::exec;
 
 #include "dialects/exec/ExecDialect.cpp.inc"
@@ -84,6 +86,14 @@ LogicalResult KernelOp::verify() {
     if (access.getRowDiv() < 1 || access.getRowMod() < 0)
       return emitOpError("expects the rowDiv of ")
              << what << " " << i << " to be at least 1 and rowMod at least 0";
+    if (access.getOffset() < 0 || access.getRowStride() < 0)
+      return emitOpError("expects the offset and rowStride of ")
+             << what << " " << i << " to be at least 0";
+    if (!access.getType().isF32() && !access.getType().isBF16() &&
+        !access.getType().isInteger(32))
+      return emitOpError("expects ")
+             << what << " " << i << " of f32, bf16 or i32, got "
+             << access.getType();
     return success();
   };
   for (auto [i, attr] : llvm::enumerate(getInputs()))
@@ -95,6 +105,9 @@ LogicalResult KernelOp::verify() {
                      "output", i)))
       return failure();
 
+  if (int64_t(getRows()) < 1 || int64_t(getColumns()) < 1)
+    return emitOpError("expects at least one row and column, got ")
+           << getRows() << " and " << getColumns();
   if (getAccumulate() != "never" && getAccumulate() != "always" &&
       getAccumulate() != "after_first")
     return emitOpError("expects accumulate to be \"never\", \"always\" or "
@@ -111,6 +124,59 @@ LogicalResult KernelOp::verify() {
         return emitOpError("expects output ")
                << i << " to be a vector along the columns in column mode";
     }
+  return success();
+}
+
+LogicalResult cleave::exec::verifyInstruction(InstructionOpInterface op,
+                                              SymbolTableCollection &table) {
+  if (auto launch = dyn_cast<LaunchOp>(*op)) {
+    auto kernel =
+        table.lookupNearestSymbolFrom<KernelOp>(op, launch.getKernelAttr());
+    if (!kernel)
+      return op->emitOpError("expects a kernel named ")
+             << launch.getKernelAttr();
+    size_t inputs = kernel.getInputs().size(),
+           outputs = kernel.getOutputs().size();
+    if (op.getInputs().size() != inputs || op.getOutputs().size() != outputs)
+      return op->emitOpError("expects the ")
+             << inputs << " inputs and " << outputs << " outputs of "
+             << launch.getKernelAttr() << ", got " << op.getInputs().size()
+             << " and " << op.getOutputs().size();
+  }
+  ArrayAttr group = op.getGroup();
+  return group ? dist::verifyAxes(op, group) : success();
+}
+
+LogicalResult OutputOp::verifySymbolUses(SymbolTableCollection &) {
+  auto type = dyn_cast<RankedTensorType>(getType());
+  if (!type || !type.hasStaticShape())
+    return emitOpError("expects a type of static shape, got ") << getType();
+  if (failed(dist::verifyPlacedIfAny(*this, type)))
+    return failure();
+  SmallVector<int64_t> shape(type.getShape());
+  if (dist::OnAttr placement = dist::getPlacementAttr(type)) {
+    if (!placement.getPartial().empty() &&
+        placement.getReduction() == dist::ReductionKind::Max)
+      return emitOpError(
+                 "expects a value that is whole or partial by sum, got ")
+             << type;
+    dist::MeshOp meshOp = dist::findMesh(*this);
+    if (!meshOp)
+      return success();
+    Mesh mesh = meshOp.getMesh();
+    llvm::copy(dist::getPlacement(placement, mesh).getLocalShape(mesh, shape),
+               shape.begin());
+  }
+  auto buffer = getBuffer().getDefiningOp<BufferOp>();
+  if (!buffer)
+    return emitOpError("expects a buffer, not a view of one");
+  // By divisions: sizes are as large as their type allows.
+  uint64_t elements = buffer.getBytes() * 8 / type.getElementTypeBitWidth();
+  for (int64_t size : shape)
+    elements = size > 0 && elements % size == 0 ? elements / size : 0;
+  if (elements != 1)
+    return emitOpError("expects a buffer of this rank's shard of ")
+           << type << ", got " << buffer.getBytes() << " bytes";
   return success();
 }
 

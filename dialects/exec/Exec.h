@@ -22,6 +22,13 @@
 
 #include "dialects/exec/InstructionInterface.h.inc"
 
+namespace cleave::exec {
+/// Checks what an instruction names: the axes of its group, which are distinct
+/// ones of the module's mesh, and the kernel of a launch.
+mlir::LogicalResult verifyInstruction(InstructionOpInterface op,
+                                      mlir::SymbolTableCollection &table);
+} // namespace cleave::exec
+
 #define GET_OP_CLASSES
 #include "dialects/exec/Exec.h.inc"
 

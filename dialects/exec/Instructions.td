@@ -48,7 +48,8 @@ def Exec_ViewOp : Exec_Op<"view", [Pure]> {
   let assemblyFormat = "$buffer $bytes attr-dict `:` type($result)";
 }
 
-def Exec_OutputOp : Exec_Op<"output", []> {
+def Exec_OutputOp : Exec_Op<"output",
+    [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a buffer that a person or a test may ask for by name";
   let description = [{
     `type` is the global, placed type of the value; `state` names the parameter
@@ -57,6 +58,11 @@ def Exec_OutputOp : Exec_Op<"output", []> {
     ```mlir
     exec.output "loss" %b : tensor<f32, #dist.on<@mesh, []>>
     ```
+
+    Constraints:
+    1. The type has a placement on the module's mesh, or none; it is partial by
+       sum only: that is how the runtime makes the value whole.
+    2. The buffer has the bytes of this rank's shard.
   }];
   let arguments = (ins StrAttr:$name, Exec_Buffer:$buffer, TypeAttr:$type,
                        OptionalAttr<FlatSymbolRefAttr>:$state);
@@ -106,6 +112,7 @@ class Exec_Instruction<string mnemonic, string opcode, dag attributes,
                        list<string> ints = [], list<string> floats = [],
                        string group = "{}">
     : Exec_Op<mnemonic, [AttrSizedOperandSegments,
+                         DeclareOpInterfaceMethods<SymbolUserOpInterface>,
                          DeclareOpInterfaceMethods<InstructionOpInterface,
                            ["getOpcode", "getInts", "getFloats", "getGroup"]>]> {
   let arguments = !con((ins Variadic<Exec_Buffer>:$inputs,
@@ -120,7 +127,10 @@ class Exec_Instruction<string mnemonic, string opcode, dag attributes,
       # !interleave(ints, ", ") # "}; }\n"
       "::llvm::SmallVector<double> $cppClass::getFloats() { return {"
       # !interleave(floats, ", ") # "}; }\n"
-      "::mlir::ArrayAttr $cppClass::getGroup() { return " # group # "; }\n";
+      "::mlir::ArrayAttr $cppClass::getGroup() { return " # group # "; }\n"
+      "::mlir::LogicalResult $cppClass::verifySymbolUses("
+      "::mlir::SymbolTableCollection &table) {"
+      " return ::cleave::exec::verifyInstruction(*this, table); }\n";
 }
 
 defvar ownShard = "getShardAxes().value_or(::mlir::ArrayAttr())";

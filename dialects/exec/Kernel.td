@@ -86,9 +86,11 @@ def Exec_KernelOp : Exec_Op<"kernel", [IsolatedFromAbove, Symbol,
     1. The block has one argument per input, one yielded value per output.
     2. An argument or yielded value is f32 where the access's type is a float,
        i32 where it is i32.
-    3. colStride is 0 or 1, rowDiv is at least 1, rowMod at least 0.
+    3. colStride is 0 or 1, rowDiv is at least 1, rowMod, offset and rowStride at
+       least 0; elements are f32, bf16 or i32.
     4. `flat` has one column and no `exec.row_reduce`; `column` has none either,
        and its outputs are vectors along the columns.
+    5. There is at least one row and one column.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Exec_KernelMode:$mode,
                        I64Attr:$rows, I64Attr:$columns,

@@ -71,9 +71,62 @@ static LogicalResult verifyStateUse(Operation *op, SymbolTableCollection &table,
   if (state.getType() == type)
     return success();
   // In the local program a use sees this rank's shard.
-  if (dist::getPlacementAttr(state.getType()) && !dist::getPlacementAttr(type))
-    return success();
+  dist::OnAttr placement = dist::getPlacementAttr(state.getType());
+  dist::MeshOp meshOp = dist::findMesh(op);
+  if (placement && meshOp && !dist::getPlacementAttr(type)) {
+    if (failed(dist::verifyPlacedIfAny(op, state.getType())))
+      return failure();
+    Mesh mesh = meshOp.getMesh();
+    auto local = RankedTensorType::get(
+        dist::getPlacement(placement, mesh)
+            .getLocalShape(mesh, state.getTensorType().getShape()),
+        state.getTensorType().getElementType());
+    if (local == type)
+      return success();
+    InFlightDiagnostic error =
+        op->emitOpError("expects this rank's shard of the state, ")
+        << local << ", got " << type;
+    error.attachNote(state.getLoc()) << "state declared here";
+    return error;
+  }
   InFlightDiagnostic error = op->emitOpError("expects the state's type ")
+                             << state.getType() << ", got " << type;
+  error.attachNote(state.getLoc()) << "state declared here";
+  return error;
+}
+
+LogicalResult StateOp::verifySymbolUses(SymbolTableCollection &) {
+  return dist::verifyPlacedIfAny(*this, getType());
+}
+
+/// Whether the ranks hold candidates for a maximum.
+static bool isPartialByMax(Type type) {
+  dist::OnAttr on = dist::getPlacementAttr(type);
+  return on && !on.getPartial().empty() &&
+         on.getReduction() == dist::ReductionKind::Max;
+}
+
+LogicalResult OutputOp::verify() {
+  if (isPartialByMax(getValue().getType()))
+    return emitOpError("expects a value that is whole or partial by sum, got ")
+           << getValue().getType();
+  return success();
+}
+
+LogicalResult OutputOp::verifySymbolUses(SymbolTableCollection &table) {
+  if (!getState())
+    return success();
+  auto state = table.lookupNearestSymbolFrom<StateOp>(*this, getStateAttr());
+  if (!state)
+    return emitOpError("expects a state named ") << getStateAttr();
+  // The local program keeps the global type beside the shard.
+  auto type = cast<RankedTensorType>(getValue().getType());
+  if (auto global = (*this)->getAttrOfType<TypeAttr>("global"))
+    if (auto tensor = dyn_cast<RankedTensorType>(global.getValue()))
+      type = tensor;
+  if (type.getShape() == state.getTensorType().getShape())
+    return success();
+  InFlightDiagnostic error = emitOpError("expects the shape of its state ")
                              << state.getType() << ", got " << type;
   error.attachNote(state.getLoc()) << "state declared here";
   return error;
@@ -123,6 +176,10 @@ LogicalResult AccumulateOp::verify() {
   auto yield = cast<YieldOp>(block.getTerminator());
   if (yield.getOperandTypes() != getResultTypes())
     return emitOpError("expects to yield values of its result types");
+  for (auto [i, type] : llvm::enumerate(getResultTypes()))
+    if (isPartialByMax(type))
+      return emitOpError("expects result ")
+             << i << " to be whole or partial by sum, got " << type;
   return success();
 }
 

@@ -64,7 +64,8 @@ def Xf_PieceAttr : AttrDef<Xf_Dialect, "Piece"> {
   }];
 }
 
-def Xf_StateOp : Xf_Op<"state", [Symbol]> {
+def Xf_StateOp : Xf_Op<"state", [Symbol,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a named tensor that outlives the step";
   let description = [{
     `logical` is the shape without padding. Parameters are kept in f32 whatever
@@ -81,6 +82,7 @@ def Xf_StateOp : Xf_Op<"state", [Symbol]> {
     Constraints:
     1. The logical shape has the type's rank and fits in it.
     2. As many names of dims as dims.
+    3. A placement is one on the module's mesh.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Xf_StateRole:$role,
       TypeAttrOf<Xf_Tensor>:$type, Xf_InitAttr:$init,
@@ -107,6 +109,10 @@ def Xf_GetOp : Xf_Op<"get", [MemoryEffects<[MemRead]>,
     ```mlir
     %w = xf.get @"model.norm.weight" : tensor<64xf32>
     ```
+
+    Constraints:
+    1. The state exists. The type is the state's; in the local program, that of
+       this rank's shard of it.
   }];
   let arguments = (ins FlatSymbolRefAttr:$state);
   let results = (outs Xf_Tensor:$result);
@@ -120,25 +126,38 @@ def Xf_SetOp : Xf_Op<"set", [MemoryEffects<[MemWrite]>,
     ```mlir
     xf.set @"model.norm.weight", %w : tensor<64xf32>
     ```
+
+    Constraints:
+    1. As for `xf.get`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$state, Xf_Tensor:$value);
   let assemblyFormat = "$state `,` $value attr-dict `:` type($value)";
 }
 
-def Xf_OutputOp : Xf_Op<"output", [MemoryEffects<[MemWrite]>]> {
+def Xf_OutputOp : Xf_Op<"output", [MemoryEffects<[MemWrite]>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a value that a person or a test may ask for";
   let description = [{
     `state` names the parameter whose checkpoint layout a gradient has. Outputs
     are f32, so that those of successive micro-batches lie at multiples of four
     bytes.
 
+    A value may be split or partial by sum: the runtime joins the shards and adds
+    the parts along the axes that its type names, so what is reported is the
+    whole value. There is no such reading of a value that is partial by max.
+
     ```mlir
     xf.output "loss", %loss : tensor<f32>
     ```
+
+    Constraints:
+    1. The value is not partial by max.
+    2. The state exists, and the value has its shape.
   }];
   let arguments = (ins StrAttr:$name, Xf_F32Tensor:$value,
                        OptionalAttr<FlatSymbolRefAttr>:$state);
   let assemblyFormat = "$name `,` $value (`of` $state^)? attr-dict `:` type($value)";
+  let hasVerifier = 1;
 }
 
 def Xf_AccumulateOp : Xf_Op<"accumulate", [RecursiveMemoryEffects,
@@ -162,6 +181,7 @@ def Xf_AccumulateOp : Xf_Op<"accumulate", [RecursiveMemoryEffects,
     1. An input's dim 0 is `count` and not split; an argument has the input's
        type without it.
     2. As many yielded values as results, of the same types, in f32.
+    3. No result is partial by max: a sum of maxima is not the maximum of sums.
   }];
   let arguments = (ins I64Attr:$count, Variadic<Xf_AnyTensor>:$inputs);
   let results = (outs Variadic<Xf_F32Tensor>:$results);

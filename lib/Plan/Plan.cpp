@@ -1,5 +1,6 @@
 //===- Plan.cpp - Recipes, and the placements that follow -----------------===//
 #include "cleave/Plan/Plan.h"
+#include "runtime/program/Limits.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
@@ -117,9 +118,43 @@ llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
   return plan;
 }
 
+/// What the runtime would refuse.
+static llvm::Error checkLimits(const Plan &plan, const Model &model,
+                               const BatchShape &batch) {
+  namespace limits = runtime::limits;
+  auto check = [](const llvm::Twine &what, int64_t value,
+                  uint64_t most) -> llvm::Error {
+    if (uint64_t(value) <= most)
+      return llvm::Error::success();
+    return makeError(llvm::formatv("{0}: got {1}, at most {2} are legal",
+                                   what.str(), value, most));
+  };
+  size_t axes = plan.mesh.getAxes().size();
+  if (llvm::Error error = check("mesh axes", axes, limits::axes))
+    return error;
+  if (llvm::Error error =
+          check("ranks of the layout " + llvm::Twine(plan.mesh.toString()),
+                plan.mesh.getNumRanks(), limits::worldSize))
+    return error;
+  if (llvm::Error error =
+          check("sequence length", batch.seqLen, limits::tokenIds))
+    return error;
+  if (llvm::Error error =
+          check("global batch", batch.globalBatch, limits::count))
+    return error;
+  if (llvm::Error error =
+          check("micro-batches", plan.microBatches, limits::tokenIds))
+    return error;
+  if (llvm::Error error = check("vocabulary", model.vocab, limits::tokenIds))
+    return error;
+  return check("head size", model.headDim, limits::headDim);
+}
+
 llvm::Error cleave::checkPlan(const Plan &plan, const Model &model,
                               const BatchShape &batch) {
   if (llvm::Error error = plan.mesh.verify())
+    return error;
+  if (llvm::Error error = checkLimits(plan, model, batch))
     return error;
   auto check = [&](llvm::StringRef dim, llvm::StringRef what, int64_t size,
                    llvm::ArrayRef<int64_t> together) -> llvm::Error {

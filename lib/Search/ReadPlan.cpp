@@ -239,7 +239,7 @@ llvm::Expected<Plan> cleave::getRunnablePlan(const SavedPlan &plan,
                                              const BatchShape &batch,
                                              DType dtype) {
   const TrainLayout &from = plan.layout;
-  if (plan.model != model)
+  if (!model.empty() && plan.model != model)
     return differ(plan, "a model of type", "\"" + plan.model + "\"",
                   "\"" + model + "\"");
   if (!plan.isForCPUs)
@@ -272,4 +272,20 @@ llvm::Expected<Plan> cleave::getRunnablePlan(const SavedPlan &plan,
                    .zero = from.zero,
                    .sequenceParallel = from.sequenceParallel},
                   shape);
+}
+
+llvm::Expected<Plan> cleave::loadAnyPlan(llvm::StringRef path,
+                                         llvm::StringRef model,
+                                         const BatchShape &batch, DType dtype) {
+  llvm::Expected<json::Value> root = loadJson(path);
+  if (!root)
+    return root.takeError();
+  const json::Object *object = root->getAsObject();
+  std::string text = llvm::formatv("{0}", *root);
+  if (!object || !object->get("search"))
+    return parsePlan(text, path);
+  llvm::Expected<SavedPlan> saved = readPlan(text, path);
+  if (!saved)
+    return saved.takeError();
+  return getRunnablePlan(*saved, model, batch, dtype);
 }

@@ -24,18 +24,29 @@ private:
   void writeMemory();
   void writeKernels();
   void writeStates();
+  void numberBuffers();
   void writeOutputs();
   LogicalResult writeBlock(Block &block);
   LogicalResult writeInstruction(Operation &op);
   bool changesTrainedState(exec::InstructionOpInterface op);
 
   fb::Operand getOperand(Value value);
+  /// The number of the buffer that `value` is, or is a view of.
+  uint32_t getBuffer(Value value);
   fb::DType getType(Type type) {
     return type.isBF16()        ? fb::DType::BF16
            : type.isInteger(32) ? fb::DType::I32
                                 : fb::DType::F32;
   }
+  /// Fails, and says so, on an axis that the mesh of the plan lacks.
   std::vector<uint8_t> getAxes(ArrayAttr names) {
+    for (auto name : names.getAsValueRange<StringAttr>())
+      if (!mesh.getAxisIndex(name)) {
+        source.emitOpError("expects axes of the plan's ")
+            << mesh.toString() << ", got \"" << name << "\"";
+        failed_ = true;
+        return {};
+      }
     AxisList axes = dist::getAxes(names, mesh);
     return {axes.begin(), axes.end()};
   }
@@ -51,6 +62,7 @@ private:
   exec::ProgramOp source;
   fb::ProgramT program;
   llvm::StringMap<int> kernels;
+  llvm::DenseMap<Operation *, uint32_t> buffers; ///< numbers, from 1
   bool failed_ = false, changesState = false;
 };
 } // namespace
@@ -76,6 +88,12 @@ fb::Operand ProgramWriter::getOperand(Value value) {
     value = view.getBuffer();
   }
   auto buffer = value.getDefiningOp<exec::BufferOp>();
+  if (!buffer) {
+    source.emitOpError("expects operands that are an exec.buffer or a view of "
+                       "one");
+    failed_ = true;
+    return {};
+  }
   if (!buffer.getOffset()) {
     buffer.emitOpError("expects an offset");
     failed_ = true;
@@ -83,6 +101,17 @@ fb::Operand ProgramWriter::getOperand(Value value) {
   }
   return fb::Operand(*buffer.getOffset(), bytes.value_or(buffer.getBytes()),
                      stride);
+}
+
+void ProgramWriter::numberBuffers() {
+  uint32_t number = 0;
+  source.walk([&](exec::BufferOp buffer) { buffers[buffer] = ++number; });
+}
+
+uint32_t ProgramWriter::getBuffer(Value value) {
+  if (auto view = value.getDefiningOp<exec::ViewOp>())
+    value = view.getBuffer();
+  return buffers.lookup(value.getDefiningOp());
 }
 
 void ProgramWriter::writeHeader() {
@@ -122,6 +151,13 @@ void ProgramWriter::writeMemory() {
 /// Elements that are worth a thread's while.
 static constexpr int64_t grainElements = 16384;
 
+/// As the verifier of exec.kernel spells it.
+static fb::Accumulate convert(StringRef accumulate) {
+  return accumulate == "always"        ? fb::Accumulate::Always
+         : accumulate == "after_first" ? fb::Accumulate::AfterFirst
+                                       : fb::Accumulate::Never;
+}
+
 void ProgramWriter::writeKernels() {
   for (auto kernel : module.getOps<exec::KernelOp>()) {
     auto out = std::make_unique<fb::KernelT>();
@@ -133,6 +169,16 @@ void ProgramWriter::writeKernels() {
     // Column ranges stay whole cache lines.
     int64_t grain = std::max<int64_t>(grainElements / serial, 1);
     out->grain = column ? (grain + 63) / 64 * 64 : grain;
+    out->serial = serial;
+    out->by_columns = column;
+    out->inputs = kernel.getInputs().size();
+    for (ArrayAttr accesses : {kernel.getInputs(), kernel.getOutputs()})
+      for (auto access : accesses.getAsRange<exec::AccessAttr>())
+        out->accesses.emplace_back(access.getOffset(), access.getRowDiv(),
+                                   access.getRowMod(), access.getRowStride(),
+                                   access.getColStride(),
+                                   getType(access.getType()));
+    out->accumulate = convert(kernel.getAccumulate());
     kernels[kernel.getSymName()] = int(program.kernels.size());
     program.kernels.push_back(std::move(out));
   }
@@ -169,6 +215,7 @@ void ProgramWriter::writeStates() {
     out->logical = toU64(state.getLogicalShape());
     out->dims = getDims(type);
     out->operand = std::make_unique<fb::Operand>(getOperand(buffer));
+    out->buffer = getBuffer(buffer);
     if (std::optional<xf::PieceAttr> piece = state.getPiece()) {
       out->source = piece->getSource().str();
       out->source_shape = toU64(piece->getShape());
@@ -202,6 +249,7 @@ void ProgramWriter::writeOutputs() {
       out->partial = getAxes(attr.getPartial());
     out->operand =
         std::make_unique<fb::Operand>(getOperand(output.getBuffer()));
+    out->buffer = getBuffer(output.getBuffer());
     if (output.getState()) {
       out->state = output.getState()->str();
       auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
@@ -240,6 +288,14 @@ bool ProgramWriter::changesTrainedState(exec::InstructionOpInterface op) {
   });
 }
 
+/// The opcode that the program format calls so.
+static std::optional<fb::Opcode> findOpcode(StringRef name) {
+  for (int i = 0, e = int(fb::Opcode::MAX); i <= e; ++i)
+    if (name == fb::EnumNameOpcode(fb::Opcode(i)))
+      return fb::Opcode(i);
+  return std::nullopt;
+}
+
 LogicalResult ProgramWriter::writeInstruction(Operation &op) {
   if (auto loop = dyn_cast<exec::LoopOp>(op)) {
     auto begin = std::make_unique<fb::InstructionT>();
@@ -263,9 +319,12 @@ LogicalResult ProgramWriter::writeInstruction(Operation &op) {
     program.update_begin = program.instructions.size();
   }
   auto out = std::make_unique<fb::InstructionT>();
-  for (int i = 0, e = int(fb::Opcode::MAX); i <= e; ++i)
-    if (instruction.getOpcode() == fb::EnumNameOpcode(fb::Opcode(i)))
-      out->opcode = fb::Opcode(i);
+  std::optional<fb::Opcode> opcode = findOpcode(instruction.getOpcode());
+  if (!opcode)
+    return op.emitOpError("has opcode \"")
+           << instruction.getOpcode()
+           << "\", which the program format does not have";
+  out->opcode = *opcode;
   out->name = op.getName().stripDialect().str();
   if (auto launch = dyn_cast<exec::LaunchOp>(op)) {
     out->kernel = kernels.at(launch.getKernel());
@@ -275,8 +334,10 @@ LogicalResult ProgramWriter::writeInstruction(Operation &op) {
     out->name += " " + name;
   if (auto phase = op.getAttrOfType<StringAttr>("phase"))
     out->category = phase.getValue().str();
-  for (Value value : op.getOperands())
+  for (Value value : op.getOperands()) {
     out->operands.push_back(getOperand(value));
+    out->buffers.push_back(getBuffer(value));
+  }
   SmallVector<int64_t> ints = instruction.getInts();
   out->ints.assign(ints.begin(), ints.end());
   SmallVector<double> floats = instruction.getFloats();
@@ -294,6 +355,7 @@ FailureOr<std::vector<uint8_t>> ProgramWriter::write() {
   if (!llvm::hasSingleElement(programs))
     return module.emitError("expects one exec.program");
   source = *programs.begin();
+  numberBuffers();
   writeHeader();
   writeMemory();
   writeKernels();
@@ -302,8 +364,10 @@ FailureOr<std::vector<uint8_t>> ProgramWriter::write() {
   for (auto buffer : source.getOps<exec::BufferOp>())
     if (auto name = buffer->getAttrOfType<StringAttr>("data")) {
       auto operand = std::make_unique<fb::Operand>(getOperand(buffer));
-      (name.getValue() == "ids" ? program.tokens : program.targets) =
-          std::move(operand);
+      bool isTokens = name.getValue() == "ids";
+      (isTokens ? program.tokens : program.targets) = std::move(operand);
+      (isTokens ? program.tokens_buffer : program.targets_buffer) =
+          getBuffer(buffer);
     }
   if (failed(writeBlock(source.getBody().front())) || failed_)
     return failure();

@@ -51,7 +51,8 @@ public:
 private:
   LogicalResult verifySizes();
   void declareStates();
-  void planWrites();
+  LogicalResult planWrites();
+  LogicalResult verifyReads(Block &entry);
   LogicalResult lowerBlock(Block &block);
   LogicalResult lower(Operation &op);
   LogicalResult lowerAccumulate(xf::AccumulateOp op);
@@ -117,6 +118,12 @@ private:
   int64_t count = 1;
   llvm::DenseMap<Value, Value> buffers;
   llvm::StringMap<Value> states;
+  /// Where a state gets its new value, and what writes it.
+  struct Write {
+    xf::SetOp set;
+    Operation *writer;
+  };
+  llvm::StringMap<Write> writes;
   llvm::DenseMap<Value, StringRef> sums; ///< values that are added to a sum
   llvm::DenseSet<Operation *> added;     ///< adds whose parts are
 };
@@ -127,6 +134,8 @@ static bool isCountable(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor)
     return true;
+  if (!tensor.hasStaticShape())
+    return false;
   int64_t bytes = (tensor.getElementTypeBitWidth() + 7) / 8;
   for (int64_t size : tensor.getShape())
     if (llvm::MulOverflow(bytes, size, bytes))
@@ -144,9 +153,18 @@ LogicalResult Lowering::verifySizes() {
   for (auto state : module.getOps<xf::StateOp>())
     if (failed(verify(state, state.getTensorType())))
       return failure();
+  auto verifyLocal = [&](Operation *op, TypeRange types) -> LogicalResult {
+    for (Type type : types)
+      if (dist::getPlacementAttr(type))
+        return op->emitOpError("expects the types of one rank, got ") << type;
+    return verify(op, types);
+  };
+  if (failed(verifyLocal(step, step.getArgumentTypes())))
+    return failure();
   WalkResult result = step.walk([&](Operation *op) {
-    return failed(verify(op, op->getResultTypes())) ? WalkResult::interrupt()
-                                                    : WalkResult::advance();
+    return failed(verifyLocal(op, op->getResultTypes()))
+               ? WalkResult::interrupt()
+               : WalkResult::advance();
   });
   return failure(result.wasInterrupted());
 }
@@ -166,8 +184,8 @@ LogicalResult Lowering::run() {
     buffer->setAttr("data", b.getStringAttr(name));
     buffers[argument] = buffer;
   }
-  planWrites();
-  if (failed(lowerBlock(step.getBody().front())))
+  if (failed(planWrites()) || failed(verifyReads(step.getBody().front())) ||
+      failed(lowerBlock(step.getBody().front())))
     return failure();
   step.erase();
   return success();
@@ -205,15 +223,72 @@ void Lowering::declareStates() {
   }
 }
 
-/// A new value of state goes where the old one lies, if the kernel that
-/// computes it is the last to read the old one, each element before it is
-/// written.
-void Lowering::planWrites() {
-  step.walk([&](xf::SetOp set) {
-    Operation *producer = set.getValue().getDefiningOp();
-    if (isa_and_nonnull<xf::AdamWOp>(producer))
-      buffers[set.getValue()] = states[set.getState()];
+/// Whether the update reads each element of the state just before it writes the
+/// new one there: the state is the operand that the result is the new value of,
+/// and no other.
+static bool canUpdateInPlace(OpResult value, FlatSymbolRefAttr state) {
+  auto update = dyn_cast<xf::AdamWOp>(value.getOwner());
+  if (!update)
+    return false;
+  for (auto [i, operand] : llvm::enumerate(update->getOperands())) {
+    auto get = operand.getDefiningOp<xf::GetOp>();
+    bool reads = get && get.getStateAttr() == state;
+    if (reads != (i == value.getResultNumber()))
+      return false;
+  }
+  return true;
+}
+
+/// A new value of state goes where the old one lies, as it is computed if it
+/// can be, else at the `xf.set`. A state is set once, by every rank, after the
+/// micro-batches.
+LogicalResult Lowering::planWrites() {
+  WalkResult walk = step.walk([&](xf::SetOp set) {
+    if (set->getParentOp() != step) {
+      set.emitOpError("expects to stand in the step itself: state is set once");
+      return WalkResult::interrupt();
+    }
+    auto [it, isFirst] = writes.try_emplace(set.getState(), Write{set, set});
+    if (!isFirst) {
+      InFlightDiagnostic error = set.emitOpError("sets ")
+                                 << set.getStateAttr() << " a second time";
+      error.attachNote(it->second.set.getLoc()) << "set first here";
+      return WalkResult::interrupt();
+    }
+    auto value = dyn_cast<OpResult>(set.getValue());
+    if (value && value.getParentBlock() == set->getBlock() &&
+        canUpdateInPlace(value, set.getStateAttr())) {
+      buffers[value] = states[set.getState()];
+      it->second.writer = value.getOwner();
+    }
+    return WalkResult::advance();
   });
+  return failure(walk.wasInterrupted());
+}
+
+/// A state has one buffer, so its old value is gone once the new one is
+/// written: nothing may read the old one from there on.
+LogicalResult Lowering::verifyReads(Block &entry) {
+  WalkResult walk = step.walk([&](xf::GetOp get) {
+    auto it = writes.find(get.getState());
+    if (it == writes.end())
+      return WalkResult::advance();
+    const Write &write = it->second;
+    // What is got after the set is the new value.
+    if (write.set->isBeforeInBlock(entry.findAncestorOpInBlock(*get)))
+      return WalkResult::advance();
+    for (Operation *user : get->getUsers())
+      if (write.writer->isBeforeInBlock(entry.findAncestorOpInBlock(*user))) {
+        InFlightDiagnostic error = user->emitOpError("reads ")
+                                   << get.getStateAttr()
+                                   << " as it was before its new value, which "
+                                      "has taken its place";
+        error.attachNote(write.writer->getLoc()) << "new value written here";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
 }
 
 LogicalResult Lowering::lowerBlock(Block &block) {
@@ -337,6 +412,12 @@ void Lowering::lowerOutput(xf::OutputOp op) {
     }
     type = RankedTensorType::get(shape, tensor.getElementType(), encoding);
     buffer = all;
+  }
+  // What a state held before the step is shown, not what it holds after.
+  if (!loop && value.getDefiningOp<xf::GetOp>()) {
+    Value copy = addBuffer("outputs", getBytes(value.getType()));
+    mark(exec::CopyOp::create(b, op.getLoc(), buffer, copy, ValueRange()), op);
+    buffer = copy;
   }
   buffer.getDefiningOp<exec::BufferOp>().setPinned(true);
   OpBuilder::InsertionGuard guard(b);

@@ -5,6 +5,7 @@
 #include "passes/Emit/EmitObject.h"
 #include "passes/Emit/EmitProgram.h"
 #include "passes/Import/BuildModel.h"
+#include "runtime/program/Limits.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -59,6 +60,28 @@ static LogicalResult runStages(ModuleOp module, const CompileOptions &options) {
   return success();
 }
 
+/// What the runtime would refuse of the program as a whole.
+static llvm::Error checkLimits(ModuleOp module, uint64_t programBytes) {
+  namespace limits = runtime::limits;
+  auto check = [](const char *what, uint64_t value,
+                  uint64_t most) -> llvm::Error {
+    if (value <= most)
+      return llvm::Error::success();
+    return llvm::createStringError("%s: got %llu, at most %llu are legal", what,
+                                   (unsigned long long)value,
+                                   (unsigned long long)most);
+  };
+  auto program = *module.getOps<exec::ProgramOp>().begin();
+  if (llvm::Error error =
+          check("threads of a rank", program.getThreads(), limits::threads))
+    return error;
+  if (llvm::Error error =
+          check("bytes of a rank's arena", program.getArenaBytes().value_or(0),
+                limits::arenaBytes))
+    return error;
+  return check("bytes of the program", programBytes, limits::programBytes);
+}
+
 llvm::Expected<Compiled> cleave::compileModel(const Model &model,
                                               CompileOptions options) {
   MLIRContext context;
@@ -102,6 +125,8 @@ llvm::Expected<Compiled> cleave::compileModel(const Model &model,
   FailureOr<std::vector<uint8_t>> program = emit::emitProgram(**module, info);
   if (failed(program))
     return collector.getError("emission of the program");
+  if (llvm::Error error = checkLimits(**module, program->size()))
+    return error;
   emit::ObjectOptions target;
   target.cpu = options.cpu;
   target.program = *program;

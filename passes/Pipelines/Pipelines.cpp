@@ -8,6 +8,7 @@ using namespace cleave;
 
 static void addGrad(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createBuildStepPass(options.step));
+  pm.addPass(createVerifyStepPass());
 }
 
 static void addPlace(OpPassManager &pm, const StageOptions &options) {
@@ -17,12 +18,14 @@ static void addPlace(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(options.plan ? createPlaceTensorsPass(*options.plan)
                           : createPlaceTensorsPass(options.place));
   pm.addPass(createVerifyPlacementsPass());
+  pm.addPass(createVerifyStepPass());
 }
 
 static void addPartition(OpPassManager &pm, const StageOptions &) {
   pm.addPass(createInsertCollectivesPass());
   // While types are still global: this is the proof of the program.
   pm.addPass(createVerifyPlacementsPass());
+  pm.addPass(createVerifyStepPass());
   pm.addPass(createLocalizePass());
 }
 

@@ -49,7 +49,8 @@ def PlaceTensorsPass : Pass<"cleave-place-tensors", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::dist::DistDialect"];
   let options = [
     Option<"plan", "plan", "std::string", "\"\"",
-           "path of a plan.json; without one, a mesh of one rank">,
+           "path of a plan.json, by hand or of cleave plan --runnable -o; without "
+           "one, a mesh of one rank">,
   ];
 }
 

@@ -23,6 +23,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/Place/LoadPlan.h"
 #include "passes/Place/Passes.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SetVector.h"
@@ -503,7 +504,7 @@ private:
       single.mesh = Mesh({{"dp", 1}, {"tp", 1}});
       return single;
     }
-    return loadPlan(plan);
+    return loadPlanForStep(plan, getOperation());
   }
 
   std::optional<Plan> given;

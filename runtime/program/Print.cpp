@@ -246,12 +246,13 @@ void Printer::printKernels() {
   for (size_t i = 0; i < program.getInstructionCount(); ++i)
     if (program.getInstruction(i).opcode() == fb::Opcode::Launch)
       ++launches[size_t(program.getInstruction(i).kernel())];
-  text += "\nkernels\n          rows     grain  launches  symbol\n";
+  text += "\nkernels\n          rows     inner     grain  launches  symbol\n";
   for (size_t i = 0; i < launches.size(); ++i) {
     const fb::Kernel *kernel =
         program->kernels()->Get(flatbuffers::uoffset_t(i));
-    add("%14llu %9llu %9llu  %s\n",
+    add("%14llu %9llu %9llu %9llu  %s\n",
         static_cast<unsigned long long>(kernel->rows()),
+        static_cast<unsigned long long>(kernel->serial()),
         static_cast<unsigned long long>(kernel->grain()),
         static_cast<unsigned long long>(launches[i]),
         showName(toView(kernel->symbol())).c_str());

@@ -30,6 +30,14 @@ toSpan(const flatbuffers::Vector<const program::Operand *> *vector) {
           vector->size()};
 }
 
+inline std::span<const program::Access>
+toSpan(const flatbuffers::Vector<const program::Access *> *vector) {
+  if (!vector)
+    return {};
+  return {reinterpret_cast<const program::Access *>(vector->Data()),
+          vector->size()};
+}
+
 inline std::string_view toView(const flatbuffers::String *string) {
   return string ? std::string_view(string->data(), string->size())
                 : std::string_view();

@@ -31,9 +31,14 @@ static bool areVectorsAligned(const fb::Program &program) {
     for (const fb::Output *output : *program.outputs())
       if (!isAligned(output->shape()) || !isAligned(output->logical()))
         return false;
+  if (program.kernels())
+    for (const fb::Kernel *kernel : *program.kernels())
+      if (!isAligned(kernel->accesses()))
+        return false;
   if (program.instructions())
     for (const fb::Instruction *instruction : *program.instructions())
       if (!isAligned(instruction->operands()) ||
+          !isAligned(instruction->buffers()) ||
           !isAligned(instruction->ints()) || !isAligned(instruction->floats()))
         return false;
   return true;
@@ -69,6 +74,25 @@ cleave::runtime::getOperandEnd(const fb::Operand &operand, uint64_t count,
     return std::nullopt;
   end = addChecked(*end, *shift);
   return end && *end <= arenaBytes ? end : std::nullopt;
+}
+
+std::optional<ByteRange>
+cleave::runtime::getTouchedBytes(const fb::Kernel &kernel,
+                                 const fb::Access &access) {
+  uint64_t lastRow = (getRows(kernel) - 1) / access.row_div();
+  if (access.row_mod() > 0)
+    lastRow = std::min(lastRow, access.row_mod() - 1);
+  auto last = multiplyChecked({lastRow, access.row_stride()});
+  if (last && access.col_stride())
+    last = addChecked(*last, getColumns(kernel) - 1);
+  if (last)
+    last = addChecked(*last, access.offset());
+  auto count = last ? addChecked(*last, 1) : std::nullopt;
+  uint64_t element = getBytes(access.dtype());
+  auto end = count ? multiplyChecked({*count, element}) : std::nullopt;
+  if (!end)
+    return std::nullopt;
+  return ByteRange{access.offset() * element, *end};
 }
 
 namespace {
@@ -110,9 +134,11 @@ Status verifyAxes(const fb::Program &program) {
 
 /// `operand`, i32 [micro_batches, local batch, seq_len], or absent.
 Status verifyTokens(const fb::Program &program, const fb::Operand *operand,
-                    const char *field, uint64_t bytes) {
+                    uint32_t buffer, const char *field, uint64_t bytes) {
   if (!operand)
     return {};
+  if (buffer == 0)
+    return bad(std::string(field) + " buffer", "0", "a number of at least 1");
   if (operand->bytes() != bytes)
     return bad(std::string(field) + " operand",
                std::to_string(operand->bytes()) + " bytes",
@@ -153,9 +179,10 @@ Status verifyBatch(const fb::Program &program) {
                                 program.micro_batches(), program.seq_len(), 4});
   if (!bytes || *bytes > limits::arenaBytes)
     return bad("batch", "too large", "token ids that fit the arena");
-  CLEAVE_RETURN_IF_ERROR(
-      verifyTokens(program, program.tokens(), "tokens", *bytes));
-  return verifyTokens(program, program.targets(), "targets", *bytes);
+  CLEAVE_RETURN_IF_ERROR(verifyTokens(
+      program, program.tokens(), program.tokens_buffer(), "tokens", *bytes));
+  return verifyTokens(program, program.targets(), program.targets_buffer(),
+                      "targets", *bytes);
 }
 
 Status verifyMemory(const fb::Program &program) {
@@ -182,6 +209,42 @@ Status verifyMemory(const fb::Program &program) {
   return {};
 }
 
+/// What binds the sizes of a kernel's loops: some access moves on with every
+/// row, and some with every column, so an operand must have room for all.
+Status verifyAccesses(const fb::Kernel &kernel, const std::string &label) {
+  std::span<const fb::Access> accesses = toSpan(kernel.accesses());
+  if (kernel.inputs() > accesses.size() || accesses.empty())
+    return bad(label, "of " + std::to_string(kernel.inputs()) + " inputs",
+               "at most its " + std::to_string(accesses.size()) +
+                   " accesses, and one at least");
+  if (kernel.accumulate() > fb::Accumulate::MAX)
+    return bad(label,
+               "of accumulate " + std::to_string(int(kernel.accumulate())),
+               "0 to " + std::to_string(int(fb::Accumulate::MAX)));
+  bool boundsRows = getRows(kernel) == 1,
+       boundsColumns = getColumns(kernel) == 1;
+  for (const fb::Access &access : accesses) {
+    if (access.row_div() < 1 || access.col_stride() > 1 ||
+        access.dtype() > fb::DType::MAX)
+      return bad(label,
+                 "of an access with row_div " +
+                     std::to_string(access.row_div()) + ", col_stride " +
+                     std::to_string(int(access.col_stride())) + " and type " +
+                     std::to_string(int(access.dtype())),
+                 "row_div of at least 1, col_stride 0 or 1, and an element "
+                 "type");
+    boundsRows |= access.row_div() == 1 && access.row_mod() == 0 &&
+                  access.row_stride() > 0;
+    boundsColumns |= access.col_stride() == 1;
+  }
+  if (!boundsRows || !boundsColumns)
+    return bad(label,
+               "of " + std::to_string(getRows(kernel)) + " rows and " +
+                   std::to_string(getColumns(kernel)) + " columns",
+               "an access to another element in each of them");
+  return {};
+}
+
 Status verifyKernels(const fb::Program &program) {
   for (size_t i = 0; i < getSize(program.kernels()); ++i) {
     const fb::Kernel *kernel =
@@ -193,6 +256,11 @@ Status verifyKernels(const fb::Program &program) {
     if (kernel->rows() < 1 || kernel->rows() > limits::count)
       return bad(label, "of " + std::to_string(kernel->rows()) + " rows",
                  "1 to " + std::to_string(limits::count));
+    if (kernel->serial() < 1 || kernel->serial() > limits::count)
+      return bad(label,
+                 "of an inner loop of " + std::to_string(kernel->serial()),
+                 "1 to " + std::to_string(limits::count));
+    CLEAVE_RETURN_IF_ERROR(verifyAccesses(*kernel, label));
     if (kernel->grain() < 1 || kernel->grain() > limits::count)
       return bad(label, "of grain " + std::to_string(kernel->grain()),
                  "1 to " + std::to_string(limits::count));
@@ -224,5 +292,6 @@ Status cleave::runtime::verifyProgram(const fb::Program &program) {
   CLEAVE_RETURN_IF_ERROR(verifyHeader(program));
   CLEAVE_RETURN_IF_ERROR(verifyStates(program));
   CLEAVE_RETURN_IF_ERROR(verifyOutputs(program));
-  return verifyInstructions(program);
+  CLEAVE_RETURN_IF_ERROR(verifyInstructions(program));
+  return verifyDataflow(program);
 }

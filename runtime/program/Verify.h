@@ -9,6 +9,7 @@
 #define CLEAVE_RUNTIME_PROGRAM_VERIFY_H
 
 #include "runtime/base/Status.h"
+#include "runtime/program/Limits.h"
 #include "runtime/program/program_generated.h"
 #include <cstddef>
 #include <cstdint>
@@ -17,18 +18,6 @@
 #include <string_view>
 
 namespace cleave::runtime {
-
-/// Limits that keep every product of sizes below 2^63.
-namespace limits {
-inline constexpr uint64_t programBytes = uint64_t(1) << 30;
-inline constexpr uint64_t arenaBytes = uint64_t(1) << 46;
-inline constexpr uint64_t worldSize = uint64_t(1) << 20;
-inline constexpr uint64_t axes = 16;
-inline constexpr uint64_t threads = 1024;
-inline constexpr uint64_t count = uint64_t(1) << 40; ///< samples, rows
-inline constexpr uint64_t headDim = uint64_t(1) << 16;
-inline constexpr uint64_t tokenIds = uint64_t(1) << 31;
-} // namespace limits
 
 /// Checks that `buffer`, aligned to 8 bytes, is a FlatBuffer of program.fbs:
 /// every offset in it points into it.
@@ -42,11 +31,30 @@ Status verifyHeader(const program::Program &program);
 Status verifyStates(const program::Program &program);
 Status verifyOutputs(const program::Program &program);
 Status verifyInstructions(const program::Program &program);
+/// Every byte that an instruction reads was written before, and as the buffer
+/// that the instruction reads it as; see VerifyDataflow.cpp.
+Status verifyDataflow(const program::Program &program);
 
 /// Where an operand's last byte ends when it is used in `count` micro-batches;
 /// nothing where that is outside an arena of `arenaBytes`.
 std::optional<uint64_t> getOperandEnd(const program::Operand &operand,
                                       uint64_t count, uint64_t arenaBytes);
+
+/// The bytes [begin, end) of an operand that a launch of `kernel` may touch
+/// through one access; nothing where they are too many to count.
+struct ByteRange {
+  uint64_t begin = 0, end = 0;
+};
+std::optional<ByteRange> getTouchedBytes(const program::Kernel &kernel,
+                                         const program::Access &access);
+
+/// The sizes of the kernel's space.
+inline uint64_t getRows(const program::Kernel &kernel) {
+  return kernel.by_columns() ? kernel.serial() : kernel.rows();
+}
+inline uint64_t getColumns(const program::Kernel &kernel) {
+  return kernel.by_columns() ? kernel.rows() : kernel.serial();
+}
 
 } // namespace cleave::runtime
 

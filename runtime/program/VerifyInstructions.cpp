@@ -146,8 +146,16 @@ Status InstructionVerifier::expectDisjointFromAll(size_t out) {
 }
 
 Status InstructionVerifier::verifyOperands() {
+  std::span<const uint32_t> buffers = toSpan(instruction.buffers());
+  if (buffers.size() != operands.size())
+    return bad("has " + std::to_string(buffers.size()) + " buffers for " +
+               std::to_string(operands.size()) +
+               " operands, expects one for each");
   for (size_t i = 0; i < operands.size(); ++i) {
     const fb::Operand &operand = operands[i];
+    if (buffers[i] == 0)
+      return bad("has operand " + std::to_string(i) +
+                 " in buffer 0, expects a number of at least 1");
     std::string label = "has operand " + std::to_string(i) + " at offset " +
                         std::to_string(operand.offset());
     if (operand.bytes() == 0)
@@ -190,6 +198,21 @@ Status InstructionVerifier::verifyLaunch() {
     return bad("has kernel " + std::to_string(instruction.kernel()) +
                ", expects one of the " +
                std::to_string(getSize(program.kernels())) + " kernels");
+  const fb::Kernel &kernel =
+      *program.kernels()->Get(flatbuffers::uoffset_t(instruction.kernel()));
+  std::span<const fb::Access> accesses = toSpan(kernel.accesses());
+  CLEAVE_RETURN_IF_ERROR(expectCounts(accesses.size(), 0, 0));
+  for (size_t i = 0; i < accesses.size(); ++i) {
+    std::optional<ByteRange> touched = getTouchedBytes(kernel, accesses[i]);
+    if (!touched || touched->end > operands[i].bytes())
+      return bad("has " + std::to_string(operands[i].bytes()) +
+                 " bytes of operand " + std::to_string(i) +
+                 ", expects at least " +
+                 (touched ? std::to_string(touched->end) : "2^64") +
+                 " for the " + std::to_string(getRows(kernel)) + " rows and " +
+                 std::to_string(getColumns(kernel)) + " columns of kernel " +
+                 quote(toView(kernel.symbol())));
+  }
   return {};
 }
 

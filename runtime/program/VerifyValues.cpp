@@ -19,6 +19,7 @@ struct Placed {
   const flatbuffers::Vector<flatbuffers::Offset<fb::DimAxes>> *dims;
   std::span<const uint8_t> partial;
   const fb::Operand *operand;
+  uint32_t buffer;
 };
 
 std::string format(std::span<const uint64_t> list) {
@@ -81,6 +82,8 @@ Status verifyPlaced(const fb::Program &program, const Placed &value,
   auto bytes = multiplyAll(local);
   if (!value.operand)
     return bad("has no operand");
+  if (value.buffer == 0)
+    return bad("is in buffer 0, expects a number of at least 1");
   if (!bytes || value.operand->bytes() != *bytes)
     return bad("has " + std::to_string(value.operand->bytes()) +
                " bytes on a rank, expects " +
@@ -176,7 +179,8 @@ Status verifyState(const fb::Program &program, const fb::State &state,
                 toSpan(state.logical()),
                 state.dims(),
                 {},
-                state.operand()};
+                state.operand(),
+                state.buffer()};
   CLEAVE_RETURN_IF_ERROR(verifyPlaced(program, placed, label));
   if (state.operand()->stride() != 0)
     return Status::error(label + " has a stride over micro-batches");
@@ -232,7 +236,8 @@ Status cleave::runtime::verifyOutputs(const fb::Program &program) {
     label += " " + quote(name);
     Placed placed{output->dtype(),           toSpan(output->shape()),
                   toSpan(output->logical()), output->dims(),
-                  toSpan(output->partial()), output->operand()};
+                  toSpan(output->partial()), output->operand(),
+                  output->buffer()};
     CLEAVE_RETURN_IF_ERROR(verifyPlaced(program, placed, label));
     std::string_view state = toView(output->state());
     if (!state.empty() && !states.contains(state))

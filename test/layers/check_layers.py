@@ -16,6 +16,7 @@ JOINT = (
     "runtime/base/Version.h",
     "runtime/program/program_generated.h",
     "runtime/program/Envelope.h",
+    "runtime/program/Limits.h",
 )
 LIB = ("lib/", "include/", "llvm") + JOINT
 DIALECTS = LIB + ("dialects/", "mlir")

@@ -352,8 +352,93 @@ def gather_keys(module):
                 yield f"{op.name}: whole keys", partial(gather, id=op.id), True
 
 
+# Attributes of a gradient, and of the parts of a cross-entropy, that have to be
+# those of another op; and those where that is so in the backward pass only.
+SHARED = {
+    "xf.attention_grad": ["scale", "window", "softcap"],
+    "xf.rms_norm_grad": ["offset"],
+    "xf.activation_grad": ["kind"],
+    "xf.glu_grad": ["kind"],
+    "xf.linear_weight_grad": ["inputs_first"],
+    "xf.cross_entropy_grad": ["vocab"],
+    "xf.row_max": ["vocab"],
+    "xf.sum_exp": ["vocab"],
+    "xf.pad_rows": ["start"],
+}
+SHARED_IN_BACKWARD = {"xf.linear": ["inputs_first"], "xf.rope": ["inverse"],
+                      "xf.scale": ["factor"]}
+
+
+def change_attribute(attributes, name):
+    """The properties with another value of one; None if they have it not."""
+    number = re.search(rf"\b{name} = ([-+.\de]+) :", attributes)
+    if number:
+        value = number.group(1)
+        other = f"{float(value) + 1:e}" if "." in value else str(int(value) - 1)
+        if other == "-1":
+            other = "1"
+        return attributes.replace(number.group(0), f"{name} = {other} :")
+    if name not in ("inputs_first", "inverse"):
+        return None
+    # A flag is there or not.
+    if re.search(rf"\b{name}\b", attributes):
+        return re.sub(rf"(, )?\b{name}\b(?(1)|(, )?)", "", attributes)
+    if " <{" in attributes:
+        return attributes.replace(" <{", f" <{{{name}, ", 1)
+    return f" <{{{name}}}>" + attributes
+
+
+def change_gradients(module):
+    """A gradient is that of another op than the forward pass had."""
+    def change(mutant, id, attributes):
+        find_op(mutant, id).attributes = attributes
+
+    for op in module.ops():
+        names = SHARED.get(op.name, [])
+        if 'phase = "backward"' in op.attributes:
+            names = names + SHARED_IN_BACKWARD.get(op.name, [])
+        for name in names:
+            changed = change_attribute(op.attributes, name)
+            # Only a square weight hides which of its dims come first.
+            if name == "inputs_first" and len(set(
+                    module.types[v].shape[-1] for v in op.operands)) > 1:
+                continue
+            if changed is not None:
+                yield (f"attribute {name} of {op.name}",
+                       partial(change, id=op.id, attributes=changed), True)
+
+
+def change_sets(module):
+    """A state keeps its value, or is set in vain."""
+    def drop(mutant, id):
+        mutant.lines.remove(find_op(mutant, id))
+
+    def double(mutant, id):
+        op = find_op(mutant, id)
+        mutant.lines.insert(mutant.lines.index(op), replace(op))
+
+    for op in module.ops():
+        if op.name == "xf.set":
+            yield "drop xf.set", partial(drop, id=op.id), True
+            yield "double xf.set", partial(double, id=op.id), True
+
+
+def forget_axes(module):
+    """A collective over an axis that there is not."""
+    def change(mutant, id, attributes):
+        find_op(mutant, id).attributes = attributes
+
+    for move in get_moves(module):
+        if "axes = [" in move.attributes:
+            yield (f"unknown axis of {move.name}",
+                   partial(change, id=move.id, attributes=re.sub(
+                       r"axes = \[.*?\]", 'axes = ["zz"]', move.attributes)),
+                   True)
+
+
 MUTATIONS = [drop_moves, bypass_moves, retype_values, change_collectives,
-             surround_ops, gather_keys]
+             surround_ops, gather_keys, change_gradients, change_sets,
+             forget_axes]
 
 
 def get_mutants(module, per_kind, skip):

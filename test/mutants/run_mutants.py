@@ -4,8 +4,8 @@ usage: run_mutants.py CLEAVE_OPT FOLDER [--per-kind N] [--every N]
 
 FOLDER holds forward graphs, NAME.mlir. Each is made a training step and placed
 under several layouts; the placed programs, before and after their reshards
-became collectives, must pass `--cleave-verify-placements`, and no mutant of them
-may (see mutate.py for what a mutant is). Of each kind of mutation, --per-kind
+became collectives, must pass `--cleave-verify-placements` and
+`--cleave-verify-step`, and no mutant of them may (see mutate.py for what a mutant is). Of each kind of mutation, --per-kind
 mutants, evenly spread, are taken from each program; of the many kinds that put
 one type of one op wrong, every --every-th, in turn. Prints the counts; fails on
 a mutant that is accepted, or refused for a reason that is not a verifier's.
@@ -31,6 +31,7 @@ LAYOUTS = [(2, 1, 0, False, 1), (2, 1, 1, False, 2), (2, 1, 2, False, 2),
            (1, 4, 0, True, 1), (2, 2, 0, False, 2), (2, 2, 1, True, 1),
            (2, 2, 2, False, 1), (2, 2, 3, True, 2)]
 BATCH = 24  # mutants given to one process
+VERIFY = ["--cleave-verify-placements", "--cleave-verify-step"]
 
 
 def make_plan(dp, tp, zero, sequence_parallel, micro_batches):
@@ -59,9 +60,8 @@ def build(opt, source, layout, folder):
         json.dump(make_plan(*layout), file)
     placed = [opt, source, f"--cleave-build-step=micro-batches={layout[4]}",
               "--cleave-expand-cross-entropy", f"--cleave-place-tensors=plan={plan}",
-              "--cleave-verify-placements"]
-    for more in ([], ["--cleave-insert-collectives",
-                      "--cleave-verify-placements"]):
+              *VERIFY]
+    for more in ([], ["--cleave-insert-collectives", *VERIFY]):
         result = run(placed + more + ["--mlir-print-op-generic"])
         if result.returncode:
             sys.exit(f"a correct program is refused: {source} {layout}\n"
@@ -72,8 +72,8 @@ def build(opt, source, layout, folder):
 def check(opt, texts):
     """The first error of each text, None where it is accepted."""
     joined = "\n// -----\n".join(texts)
-    result = run([opt, "-", "--split-input-file", "--cleave-verify-placements",
-                  "-o", os.devnull], joined)
+    result = run([opt, "-", "--split-input-file", *VERIFY, "-o", os.devnull],
+                 joined)
     # An error names the line of the whole input.
     starts, line = [], 1
     for text in texts:
@@ -107,8 +107,7 @@ def main():
                     module = ir.parse(text)
                     # The program is understood: it comes back as it was.
                     again = run([arguments.opt, "-", "--mlir-print-op-generic",
-                                 "--cleave-verify-placements"],
-                                ir.print_module(module))
+                                 *VERIFY], ir.print_module(module))
                     if again.stdout != text:
                         sys.exit(f"not read back: {source} {layout}\n"
                                  + again.stderr)

@@ -139,6 +139,13 @@ class CompileTest(ToolTest):
             self.assertLess(abs(predicted / arena - 1), 0.06,
                             f"{name} {layout}: {predicted} of {arena}")
 
+    def test_what_the_runtime_refuses_is_not_compiled(self):
+        most = str(2**31 - 1)
+        self.expect_error(
+            f'ranks of the layout ["dp"={most}, "tp"=1]: got {most}, at most '
+            "1048576 are legal", "cleave", "compile", LLAMA, "--seq-len", "16",
+            "--global-batch", most, "--dp", most, "-o", "train")
+
     def test_a_plan_may_leave_out_what_is_optional(self):
         plan = {"version": 1, "mesh": [{"name": "dp", "size": 2}],
                 "dims": {"batch": ["dp"]}}

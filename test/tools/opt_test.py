@@ -6,13 +6,15 @@ import os
 import re
 import unittest
 
-from support import LLAMA, PLAN, ToolTest
+from support import LLAMA, PLAN, SHAPE, ToolTest
 
 # In the order in which the stages run them.
 STAGES = {
-    "grad": ["build-step"],
-    "place": ["expand-cross-entropy", "place-tensors", "verify-placements"],
-    "partition": ["insert-collectives", "verify-placements", "localize"],
+    "grad": ["build-step", "verify-step"],
+    "place": ["expand-cross-entropy", "place-tensors", "verify-placements",
+              "verify-step"],
+    "partition": ["insert-collectives", "verify-placements", "verify-step",
+                  "localize"],
     "kernels": ["lower-to-exec"],
     "memory": ["plan-memory", "verify-memory"],
 }
@@ -65,7 +67,8 @@ class OptTest(ToolTest):
         self.write("plan.json", PLAN)
         model = self.run_tool("cleave", "import", LLAMA, "--seq-len", "16",
                               "--batch", "2", "--pad-vocab", "332")
-        text = self.opt(model, "--cleave-stage-grad", "--cleave-expand-cross-entropy",
+        step = "--cleave-build-step=micro-batches=2"
+        text = self.opt(model, step, "--cleave-expand-cross-entropy",
                         "--cleave-place-tensors=plan=plan.json",
                         "--cleave-stage-partition")
         self.assertIn("dist.all_reduce", text)
@@ -73,6 +76,33 @@ class OptTest(ToolTest):
                           "--cleave-place-tensors=plan=none.json")
         self.assertEqual(done.returncode, 1)
         self.assertIn("none.json: No such file", done.stderr)
+        self.write("in.mlir", model)
+        done = self.start("cleave-opt", "in.mlir", "--cleave-stage-grad",
+                          "--cleave-place-tensors=plan=plan.json")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("plan.json: the plan has 2 micro-batches, the step 1",
+                      done.stderr)
+
+    def test_place_reads_what_the_planner_found(self):
+        """As compile --plan does, which also knows the model's type."""
+        self.run_tool("cleave", "plan", LLAMA, "--cluster", "h100-sxm:4",
+                      *SHAPE, "--dtype", "f32", "--runnable", "--pin", "tp=2",
+                      "-o", "found.json")
+        with open(self.path("found.json")) as file:
+            found = json.load(file)
+        self.write("found.json", dict(found, device_type="cpu"))
+        micro = found["layout"]["micro_batch"] * found["layout"]["dp"]
+        model = self.run_tool("cleave", "import", LLAMA, "--seq-len", "16",
+                              "--batch", str(micro), "--pad-vocab", "332")
+        flags = [f"--cleave-build-step=micro-batches={4 // micro}",
+                 "--cleave-expand-cross-entropy",
+                 "--cleave-place-tensors=plan=found.json"]
+        text = self.opt(model, *flags, "--cleave-verify-placements")
+        self.assertIn("dist.reshard", text)
+        self.write("found.json", dict(found, device_type="cpu", seq_len=32))
+        done = self.start("cleave-opt", "in.mlir", *flags)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the plan is for --seq-len 32, not 16", done.stderr)
 
     def test_a_pass_that_is_out_of_place_says_so(self):
         """None crashes on the IR of another stage."""

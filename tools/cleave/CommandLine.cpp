@@ -1,6 +1,5 @@
 //===- CommandLine.cpp - What the commands of cleave share ----------------===//
 #include "CommandLine.h"
-#include "cleave/Json/Json.h"
 #include "cleave/Search/ReadPlan.h"
 #include "cleave/Search/Search.h"
 #include "llvm/ADT/StringExtras.h"
@@ -223,25 +222,6 @@ void tool::LayoutFlags::add(CLI::App &app) {
       ->capture_default_str();
 }
 
-/// A plan of a person or of the planner, which says what it found.
-static llvm::Expected<Plan> loadAnyPlan(const std::string &path,
-                                        const Model &model,
-                                        const BatchShape &batch,
-                                        const std::string &dtype) {
-  llvm::Expected<llvm::json::Value> root = loadJson(path);
-  if (!root)
-    return root.takeError();
-  const llvm::json::Object *object = root->getAsObject();
-  std::string text = llvm::formatv("{0}", *root);
-  if (!object || !object->get("search"))
-    return parsePlan(text, path);
-  llvm::Expected<SavedPlan> saved = readPlan(text, path);
-  if (!saved)
-    return saved.takeError();
-  return getRunnablePlan(*saved, model.modelType, batch,
-                         dtype == "bf16" ? DType::BF16 : DType::F32);
-}
-
 llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
                                                 BatchShape &batch,
                                                 const Cluster &where) const {
@@ -262,7 +242,8 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
       return makeError(samples + ": " + llvm::toString(plan.takeError()));
     batch.microBatch = batch.globalBatch / (plan->microBatches * layout.dp);
   } else {
-    plan = loadAnyPlan(planPath, model, batch, dtype);
+    plan = loadAnyPlan(planPath, model.modelType, batch,
+                       dtype == "bf16" ? DType::BF16 : DType::F32);
     if (plan) {
       int64_t ranks = plan->mesh.getSize(plan->getAxes("batch"));
       int64_t derived = batch.globalBatch / (plan->microBatches * ranks);

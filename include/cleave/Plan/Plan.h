@@ -66,7 +66,8 @@ llvm::Expected<Plan> loadPlan(llvm::StringRef path);
 /// stages; all of them without a pipeline.
 int64_t getDefaultMicroBatch(int64_t samples, int64_t stages);
 
-/// Checks that the model's sizes divide as the plan asks; names legal degrees.
+/// Checks that the model's sizes divide as the plan asks, naming legal degrees,
+/// and that none is more than the runtime takes.
 llvm::Error checkPlan(const Plan &plan, const Model &model,
                       const BatchShape &batch);
 

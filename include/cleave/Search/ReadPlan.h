@@ -38,11 +38,17 @@ llvm::Expected<Candidate> priceAgain(const SavedPlan &plan,
 /// What a layout is, if `cleave compile` can run it.
 std::vector<Constraint> getRunnable();
 
-/// The plan of the layout, for a compilation of this model type, batch and type
-/// of products. An error says what differs, or what cannot be run.
+/// The plan of the layout, for a compilation of this model type (empty: not
+/// known), batch and type of products. An error says what differs, or what
+/// cannot be run.
 llvm::Expected<Plan> getRunnablePlan(const SavedPlan &plan,
                                      llvm::StringRef model,
                                      const BatchShape &batch, DType dtype);
+
+/// Reads a plan of either kind, for such a compilation: one that a person wrote
+/// for it, or one of `cleave plan -o`, which says what it found.
+llvm::Expected<Plan> loadAnyPlan(llvm::StringRef path, llvm::StringRef model,
+                                 const BatchShape &batch, DType dtype);
 
 } // namespace cleave
 

@@ -407,3 +407,58 @@ func.func @slice_result(%x: !from) {
   %y = dist.slice %x axes ["tp"] dim 0 : !from to !to
   return
 }
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Axes of the mesh, and the local program
+//===----------------------------------------------------------------------===//
+
+dist.mesh @mesh [#dist.axis<"dp" = 2>, #dist.axis<"tp" = 4>]
+func.func @unknown_axis(%0: tensor<8xf32>) {
+  // expected-error @+1 {{'dist.all_reduce' op expects axes of ["dp"=2, "tp"=4], got "zz"}}
+  %1 = dist.all_reduce %0 axes ["zz"] : tensor<8xf32> to tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"dp" = 2>, #dist.axis<"tp" = 4>]
+func.func @axis_twice(%0: tensor<8xf32>) {
+  // expected-error @+1 {{'dist.all_reduce' op expects each axis once, got "dp" twice}}
+  %1 = dist.all_reduce %0 axes ["dp", "dp"] : tensor<8xf32> to tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @no_such_dim(%0: tensor<8xf32>) {
+  // expected-error @+1 {{expects dim 1 to be one of 1 dims}}
+  %1 = dist.all_gather %0 axes ["tp"] dim 1 : tensor<8xf32> to tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @one_dim(%0: tensor<8x8xf32>) {
+  // expected-error @+1 {{expects two dims, got 1 twice}}
+  %1 = dist.all_to_all %0 axes ["tp"] from 1 to 1 : tensor<8x8xf32> to tensor<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @another_dim(%0: tensor<8x8xf32>) {
+  // expected-error @+1 {{expects dim 1 to stay of size 8, got 16}}
+  %1 = dist.slice %0 axes ["tp"] dim 0 : tensor<8x8xf32> to tensor<2x16xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"dp" = 2>, #dist.axis<"tp" = 4>]
+func.func @another_number_of_ranks(%0: tensor<8x8xf32>) {
+  // expected-error @+1 {{expects dim 0 of sizes that differ by the 4 ranks of its group, got 8 and 16}}
+  %1 = dist.all_gather %0 axes ["tp"] dim 0 : tensor<8x8xf32> to tensor<16x8xf32>
+  return
+}

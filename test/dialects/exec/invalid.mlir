@@ -213,3 +213,77 @@ exec.kernel @has mode = row, rows = 2, columns = 2,
   %other = arith.mulf %x, %x : f32
   exec.yield %other : f32
 }
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// What instructions and outputs name
+//===----------------------------------------------------------------------===//
+
+dist.mesh @mesh [#dist.axis<"tp" = 4>]
+%a = exec.buffer "activations" 32 : !exec.buffer
+%b = exec.buffer "activations" 32 : !exec.buffer
+// expected-error @+1 {{'exec.all_reduce' op expects axes of ["tp"=4], got "zz"}}
+exec.all_reduce(%a) -> (%b) {elements = 8 : i64, type = 0 : i64, reduction = 0 : i64, axes = ["zz"]}
+
+// -----
+
+%a = exec.buffer "activations" 32 : !exec.buffer
+// expected-error @+1 {{'exec.launch' op expects a kernel named @missing}}
+exec.launch(%a) -> (%a) {kernel = @missing}
+
+// -----
+
+exec.kernel @copy mode = flat, rows = 8, columns = 1,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 1), col = 0>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 1), col = 0>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+%a = exec.buffer "activations" 32 : !exec.buffer
+// expected-error @+1 {{'exec.launch' op expects the 1 inputs and 1 outputs of @copy, got 2 and 1}}
+exec.launch(%a, %a) -> (%a) {kernel = @copy}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tp" = 4>]
+%a = exec.buffer "outputs" 4 : !exec.buffer
+// expected-error @+1 {{'exec.output' op expects a value that is whole or partial by sum}}
+exec.output "loss" %a : tensor<f32, #dist.on<@mesh, [], max = {tp}>>
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tp" = 4>]
+%a = exec.buffer "outputs" 32 : !exec.buffer
+// expected-error @+1 {{'exec.output' op expects a buffer of this rank's shard}}
+exec.output "logits" %a : tensor<8xf32, #dist.on<@mesh, [{tp}]>>
+
+// -----
+
+// expected-error @+1 {{expects at least one row and column, got 0 and 8}}
+exec.kernel @no_rows mode = row, rows = 0, columns = 8,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects the offset and rowStride of input 0 to be at least 0}}
+exec.kernel @before_the_buffer mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f32, offset = -1, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// -----
+
+// expected-error @+1 {{expects input 0 of f32, bf16 or i32, got 'f16'}}
+exec.kernel @half mode = row, rows = 4, columns = 8,
+    inputs = [#exec.access<f16, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}

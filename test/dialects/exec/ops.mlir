@@ -60,10 +60,12 @@ exec.program @step threads 2 {
   %w = exec.buffer "parameters" 32 at 64 pinned of @w : !exec.buffer
   // CHECK: %[[B:.*]] = exec.buffer "activations" 4096 : !exec.buffer
   %b = exec.buffer "activations" 4096 : !exec.buffer
-  // CHECK: exec.output "grad.w" %[[B]] of @w : tensor<8xf32>
-  exec.output "grad.w" %b of @w : tensor<8xf32>
-  // CHECK: exec.output "loss" %[[B]] : tensor<f32, #dist.on<@mesh, [], partial = {dp}>>
-  exec.output "loss" %b : tensor<f32, #dist.on<@mesh, [], partial = {dp}>>
+  %g = exec.buffer "gradients" 32 : !exec.buffer
+  // CHECK: exec.output "grad.w" %[[G:.*]] of @w : tensor<8xf32>
+  exec.output "grad.w" %g of @w : tensor<8xf32>
+  %l = exec.buffer "outputs" 4 : !exec.buffer
+  // CHECK: exec.output "loss" %[[L:.*]] : tensor<f32, #dist.on<@mesh, [], partial = {dp}>>
+  exec.output "loss" %l : tensor<f32, #dist.on<@mesh, [], partial = {dp}>>
   // CHECK: exec.fill() -> (%[[B]])
   exec.fill() -> (%b)
   // CHECK: exec.copy(%[[W]]) -> (%[[B]])
@@ -76,8 +78,8 @@ exec.program @step threads 2 {
   exec.loop 4 {
     // CHECK: %[[V:.*]] = exec.view %[[B]] 1024 : !exec.buffer
     %v = exec.view %b 1024 : !exec.buffer
-    // CHECK: exec.launch(%[[V]], %[[W]]) -> (%[[B]]) {kernel = @softmax, shard_axes = ["tp"]}
-    exec.launch(%v, %w) -> (%b) {kernel = @softmax, shard_axes = ["tp"]}
+    // CHECK: exec.launch(%[[V]]) -> (%[[B]], %[[G]]) {kernel = @softmax, shard_axes = ["tp"]}
+    exec.launch(%v) -> (%b, %g) {kernel = @softmax, shard_axes = ["tp"]}
     // CHECK: exec.gemm(%[[V]], %[[W]]) -> (%[[B]]) using(%[[V]]) {has_bias = false,
     exec.gemm(%v, %w) -> (%b) using(%v) {m = 8 : i64, n = 8 : i64, k = 8 : i64,
         trans_a = false, trans_b = true, type_a = 0 : i64, type_b = 0 : i64,

@@ -1485,3 +1485,78 @@ func.func @placed_contract(%x: !x, %w: !w) {
   %y = xf.linear %x, %w {contract = -1 : i64} : (!x, !w) -> !y
   return
 }
+
+// -----
+
+// State, outputs and sums on a mesh
+//===----------------------------------------------------------------------===//
+
+dist.mesh @mesh [#dist.axis<"tp" = 4>]
+// expected-error @+1 {{'xf.state' op expects axes of ["tp"=4], got "zz"}}
+xf.state @w parameter : tensor<8xf32, #dist.on<@mesh, [{zz}]>> {
+  init = #xf.init<zeros, 0.0 : f64>}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tp" = 4>]
+// expected-note @+1 {{state declared here}}
+xf.state @w parameter : tensor<8xf32, #dist.on<@mesh, [{tp}]>> {
+  init = #xf.init<zeros, 0.0 : f64>}
+func.func @step() {
+  // expected-error @+1 {{'xf.get' op expects this rank's shard of the state, 'tensor<2xf32>', got 'tensor<8xf32>'}}
+  %0 = xf.get @w : tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tp" = 4>]
+// expected-note @+1 {{state declared here}}
+xf.state @w parameter : tensor<8xf32, #dist.on<@mesh, [{tp}]>> {
+  init = #xf.init<zeros, 0.0 : f64>}
+func.func @step(%0: tensor<4xf32>) {
+  // expected-error @+1 {{'xf.set' op expects this rank's shard of the state, 'tensor<2xf32>', got 'tensor<4xf32>'}}
+  xf.set @w, %0 : tensor<4xf32>
+  return
+}
+
+// -----
+
+!max = tensor<f32, #dist.on<@mesh, [], max = {tp}>>
+func.func @candidates(%0: !max) {
+  // expected-error @+1 {{'xf.output' op expects a value that is whole or partial by sum}}
+  xf.output "loss", %0 : !max
+  return
+}
+
+// -----
+
+func.func @no_state(%0: tensor<8xf32>) {
+  // expected-error @+1 {{'xf.output' op expects a state named @w}}
+  xf.output "grad.w", %0 of @w : tensor<8xf32>
+  return
+}
+
+// -----
+
+// expected-note @+1 {{state declared here}}
+xf.state @w parameter : tensor<8xf32> {init = #xf.init<zeros, 0.0 : f64>}
+func.func @another_shape(%0: tensor<4xf32>) {
+  // expected-error @+1 {{'xf.output' op expects the shape of its state}}
+  xf.output "grad.w", %0 of @w : tensor<4xf32>
+  return
+}
+
+// -----
+
+!x = tensor<2x8xf32, #dist.on<@mesh, [{}, {tp}]>>
+!slice = tensor<8xf32, #dist.on<@mesh, [{tp}]>>
+!max = tensor<f32, #dist.on<@mesh, [], max = {tp}>>
+func.func @sum_of_maxima(%0: !x, %1: !max) {
+  // expected-error @+1 {{'xf.accumulate' op expects result 0 to be whole or partial by sum}}
+  %2 = xf.accumulate 2 (%0) : (!x) -> !max {
+  ^bb0(%slice: !slice):
+    xf.yield %1 : !max
+  }
+  return
+}

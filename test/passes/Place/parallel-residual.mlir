@@ -1,6 +1,6 @@
 // x + attention(x) + mlp(x), as in GPT-NeoX: two partial sums, one reduction.
 //
-// RUN: cleave-opt %S/../../mutants/inputs/gpt_neox.mlir --cleave-build-step \
+// RUN: cleave-opt %S/../../mutants/inputs/gpt_neox.mlir --cleave-build-step=micro-batches=2 \
 // RUN:   --cleave-expand-cross-entropy \
 // RUN:   --cleave-place-tensors=plan=%S/inputs/tp.json --cleave-verify-placements \
 // RUN:   | FileCheck %s

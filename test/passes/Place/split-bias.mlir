@@ -1,7 +1,7 @@
 // A bias of a row-parallel linear that no add follows gets one of its own, after
 // the reduction; a bias of a column-parallel one stays where it is.
 //
-// RUN: cleave-opt %s --cleave-build-step --cleave-expand-cross-entropy \
+// RUN: cleave-opt %s --cleave-build-step=micro-batches=2 --cleave-expand-cross-entropy \
 // RUN:   --cleave-place-tensors=plan=%S/inputs/tp.json --cleave-verify-placements \
 // RUN:   | FileCheck %s
 

@@ -299,6 +299,7 @@ TEST(Executor, TokensAreWhereTheProgramSays) {
 TEST(Executor, RefusesWhatItCannotRun) {
   ProgramBuilder b({{"dp", 2}});
   fb::Operand x = b.allocate(64), y = b.allocate(64);
+  b.state("x", {16}, {{}}, x);
   b.launch("missing", 4, {x, y});
   auto nothing = [](Executor &) { return Status(); };
   EXPECT_NE(runProgram(b, nothing, kernels)
@@ -350,6 +351,7 @@ TEST(Executor, StopsBetweenInstructions) {
 TEST(Executor, AFailingRankIsNamedOnce) {
   ProgramBuilder b({{"dp", 4}});
   fb::Operand x = b.allocate(64);
+  b.state("x", {16}, {{}}, x);
   b.add(Opcode::AllReduce, {x, x}, {16, 0, 0}, {}, {0});
   Status status = runProgram(b, [](Executor &executor) -> Status {
     for (int64_t step = 0; step < 5; ++step) {

@@ -47,14 +47,14 @@ TEST_F(Print, InstructionsNameTheirFields) {
 TEST_F(Print, SaysEverythingAsked) {
   std::string text = printProgram(program);
   for (const char *words :
-       {"program of format version 1\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
+       {"program of format version 2\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
         "CPU           x86-64-v3, with Avx2\n",
         "8 sequences of 4 tokens, 2 micro-batches, split over {dp}\n",
         "\nmemory at the peak\n", "100.0%  everything\n",
         "parameter embedding.weight 15(16)x8 [{tp}, {}]\n",
         "constant rope.cos 4x4 [{}, {}]\n", "hidden 32x8 [{dp, tp}, {}]\n",
         "grad.embedding.weight 16x8 [{tp}, {}] partial {dp}\n",
-        "             8         1         1  square\n",
+        "             8         8         1         1  square\n",
         "     2  forward LoopBegin", "     3    forward Embedding",
         "     9  forward LoopEnd"})
     EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;

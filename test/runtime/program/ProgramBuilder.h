@@ -5,6 +5,7 @@
 #include "runtime/abi/Workspace.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/Program.h"
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -72,6 +73,17 @@ public:
     kernel->symbol = symbol;
     kernel->rows = rows;
     kernel->grain = 1;
+    // The largest operands have rows of one length; of others the first element
+    // is used. The last operand is the output.
+    for (const fb::Operand &operand : operands)
+      kernel->serial = std::max(kernel->serial, operand.bytes() / 4 / rows);
+    kernel->inputs = uint32_t(operands.size()) - 1;
+    for (const fb::Operand &operand : operands) {
+      bool isFull = operand.bytes() == rows * kernel->serial * 4;
+      kernel->accesses.emplace_back(0, 1, isFull ? 0 : 1,
+                                    isFull ? kernel->serial : 0, isFull,
+                                    fb::DType::F32);
+    }
     program.kernels.push_back(std::move(kernel));
     fb::InstructionT &instruction =
         add(Opcode::Launch, std::move(operands), {}, {}, std::move(group));
@@ -127,10 +139,31 @@ public:
     return *program.outputs.back();
   }
 
-  /// The FlatBuffer alone.
+  /// The number of the buffer that starts at `offset`: here no two of them share
+  /// bytes.
+  static uint32_t getBuffer(uint64_t offset) {
+    return uint32_t(offset / 64 % (uint32_t(1) << 31)) + 1;
+  }
+
+  /// The FlatBuffer alone. Operands that say no buffer get theirs.
   std::vector<uint8_t> pack() const {
+    fb::ProgramT numbered(program);
+    for (auto &instruction : numbered.instructions)
+      if (instruction->buffers.empty())
+        for (const fb::Operand &operand : instruction->operands)
+          instruction->buffers.push_back(getBuffer(operand.offset()));
+    auto number = [](auto &operand, uint32_t &buffer) {
+      if (operand && buffer == 0)
+        buffer = getBuffer(operand->offset());
+    };
+    for (auto &state : numbered.states)
+      number(state->operand, state->buffer);
+    for (auto &output : numbered.outputs)
+      number(output->operand, output->buffer);
+    number(numbered.tokens, numbered.tokens_buffer);
+    number(numbered.targets, numbered.targets_buffer);
     flatbuffers::FlatBufferBuilder builder;
-    fb::FinishProgramBuffer(builder, fb::Program::Pack(builder, &program));
+    fb::FinishProgramBuffer(builder, fb::Program::Pack(builder, &numbered));
     return {builder.GetBufferPointer(),
             builder.GetBufferPointer() + builder.GetSize()};
   }

@@ -72,6 +72,10 @@ inline ProgramBuilder makeSample() {
   fb::Operand dk = b.allocate(rows * width * 2), dv = b.allocate(rows * width * 2);
   fb::Operand k = b.allocate(rows * width * 2), v = b.allocate(rows * width * 2);
   fb::Operand wide = b.allocate(2 * rows * width * 4);
+  b.state("projection.weight", {8, 8}, {{}, {}}, projection);
+  b.state("projection.bias", {8}, {{}}, bias);
+  b.state("keys", {8, 4}, {{}, {}}, k);
+  b.state("values", {8, 4}, {{}, {}}, v);
 
   b.add(Opcode::Schedule, {schedule}, {1, 2, 10, 0}, {1e-3, 1e-4, 0.9, 0.95});
   b.add(Opcode::Fill, {grad});

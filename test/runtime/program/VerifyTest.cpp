@@ -60,7 +60,7 @@ const double nan = std::numeric_limits<double>::quiet_NaN();
   }
 
 const Broken programs[] = {
-    BREAK("version is 2, expects 1", p.version = 2),
+    BREAK("version is 3, expects 2", p.version = 3),
     BREAK("threads is 0", p.threads = 0),
     BREAK("threads is 5000", p.threads = 5000),
     BREAK("isa is 9, expects 0 to 2", p.isa = fb::Isa(9)),
@@ -100,6 +100,22 @@ const Broken programs[] = {
     BREAK("kernel 0 \"square\" is of 0 rows", p.kernels[0]->rows = 0),
     BREAK("of 18446744073709551615 rows", p.kernels[0]->rows = ~uint64_t(0)),
     BREAK("grain 0", p.kernels[0]->grain = 0),
+    BREAK("of an inner loop of 0", p.kernels[0]->serial = 0),
+    BREAK("of 3 inputs, expects at most its 2 accesses",
+          p.kernels[0]->inputs = 3),
+    BREAK("of 0 inputs", p.kernels[0]->inputs = 0,
+          p.kernels[0]->accesses = {}),
+    BREAK("accumulate 3", p.kernels[0]->accumulate = fb::Accumulate(3)),
+    BREAK("row_div 0", p.kernels[0]->accesses[0] = {0, 0, 0, 8, 1, fb::DType::F32}),
+    BREAK("col_stride 2", p.kernels[0]->accesses[0] = {0, 1, 0, 8, 2, fb::DType::F32}),
+    BREAK("type 3", p.kernels[0]->accesses[0] = {0, 1, 0, 8, 1, fb::DType(3)}),
+    // Nothing would bound them.
+    BREAK("of 8 rows and 8 columns, expects an access to another element",
+          p.kernels[0]->accesses.assign(2, fb::Access(0, 2, 0, 8, 1, fb::DType::F32))),
+    BREAK("of 8 rows and 8 columns, expects an access to another element",
+          p.kernels[0]->accesses.assign(2, fb::Access(0, 1, 8, 8, 1, fb::DType::F32))),
+    BREAK("of 8 rows and 8 columns, expects an access to another element",
+          p.kernels[0]->accesses.assign(2, fb::Access(0, 1, 0, 8, 0, fb::DType::F32))),
 };
 
 const Broken states[] = {
@@ -180,6 +196,20 @@ const Broken instructions[] = {
     BREAK("kernel -1", i(SampleLaunch).kernel = -1),
     BREAK("no operands", i(SampleLaunch).operands = {}),
     BREAK("ints or floats", i(SampleLaunch).ints = {1}),
+    BREAK("has 1 operands, expects 2", i(SampleLaunch).operands.pop_back()),
+    BREAK("256 bytes of operand 0, expects at least 288 for the 9 rows and 8 "
+          "columns of kernel \"square\"",
+          p.kernels[0]->rows = 9),
+    BREAK("expects at least 35184372088832 for", p.kernels[0]->rows =
+                                                     uint64_t(1) << 40),
+    BREAK("expects at least 260", p.kernels[0]->serial = 9),
+    BREAK("expects at least 260", p.kernels[0]->accesses[1] = {1, 1, 0, 8, 1, fb::DType::F32}),
+    BREAK("expects at least 2^64",
+          p.kernels[0]->accesses[1] = {~uint64_t(0), 1, 0, 8, 1, fb::DType::F32}),
+    BREAK("expects at least 2^64",
+          p.kernels[0]->accesses[1] = {0, 1, 0, ~uint64_t(0), 1, fb::DType::F32}),
+    BREAK("has 1 buffers for 2 operands", i(SampleLaunch).buffers = {1}),
+    BREAK("has operand 1 in buffer 0", i(SampleLaunch).buffers = {1, 0}),
 
     BREAK("has 3 ints, expects 10", i(SampleGemm).ints = {1, 2, 3}),
     BREAK("has 3 operands, expects 4", i(SampleGemm).operands.pop_back()),

@@ -154,6 +154,7 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   b.add(Opcode::AllReduce, {embedded, embedded}, {r * w, 0, 0}, {}, {1});
   b.launch("toy_loss", 1, {embedded, microTargets, tokenRows, dembedded, loss})
       .flops = 1000;
+  p.kernels.back()->inputs = 3; // and two outputs
   category(b.add(Opcode::EmbeddingGrad, {microTokens, dembedded, grad},
                  {r, w, t, 0, 0, 1}, {}, {1}),
            "backward");

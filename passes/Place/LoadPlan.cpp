@@ -1,0 +1,46 @@
+//===- LoadPlan.cpp - The plan of a step, from a file ---------------------===//
+//
+// By itself, since the planner and MLIR each call something a Block.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/Place/LoadPlan.h"
+#include "cleave/Search/ReadPlan.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace cleave;
+
+/// Whether the step computes in bf16.
+static bool isBF16(mlir::func::FuncOp step) {
+  bool found = false;
+  step.walk([&](mlir::Operation *op) {
+    found |= llvm::any_of(op->getResultTypes(), [](mlir::Type type) {
+      return mlir::getElementTypeOrSelf(type).isBF16();
+    });
+  });
+  return found;
+}
+
+llvm::Expected<Plan> cleave::loadPlanForStep(llvm::StringRef path,
+                                             mlir::ModuleOp module) {
+  auto step = module.lookupSymbol<mlir::func::FuncOp>("step");
+  // Without a step the pass has an error of its own.
+  if (!step || step.isExternal() || step.getNumArguments() == 0)
+    return loadPlan(path);
+  auto ids =
+      llvm::dyn_cast<mlir::RankedTensorType>(step.getArgumentTypes().front());
+  if (!ids || ids.getRank() != 3)
+    return llvm::createStringError(
+        "expects a step on ids of [micro-batches, batch, sequence]");
+  BatchShape batch;
+  batch.globalBatch = ids.getDimSize(0) * ids.getDimSize(1);
+  batch.seqLen = ids.getDimSize(2);
+  llvm::Expected<Plan> plan = loadAnyPlan(
+      path, /*model=*/"", batch, isBF16(step) ? DType::BF16 : DType::F32);
+  if (plan && plan->microBatches != ids.getDimSize(0))
+    return llvm::createStringError(
+        llvm::formatv("{0}: the plan has {1} micro-batches, the step {2}: "
+                      "expects --cleave-build-step=micro-batches={1}",
+                      path, plan->microBatches, ids.getDimSize(0)));
+  return plan;
+}

@@ -1,0 +1,27 @@
+//===- Limits.h - How large what a program says may be --------------------===//
+//
+// The loader refuses more, and the compiler before it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_RUNTIME_PROGRAM_LIMITS_H
+#define CLEAVE_RUNTIME_PROGRAM_LIMITS_H
+
+#include <cstdint>
+
+namespace cleave::runtime {
+
+/// Limits that keep every product of sizes below 2^63.
+namespace limits {
+inline constexpr uint64_t programBytes = uint64_t(1) << 30;
+inline constexpr uint64_t arenaBytes = uint64_t(1) << 46;
+inline constexpr uint64_t worldSize = uint64_t(1) << 20;
+inline constexpr uint64_t axes = 16;
+inline constexpr uint64_t threads = 1024;
+inline constexpr uint64_t count = uint64_t(1) << 40; ///< samples, rows
+inline constexpr uint64_t headDim = uint64_t(1) << 16;
+inline constexpr uint64_t tokenIds = uint64_t(1) << 31;
+} // namespace limits
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_PROGRAM_LIMITS_H

@@ -1,0 +1,208 @@
+//===- DataflowTest.cpp - No instruction reads what nothing wrote ---------===//
+#include "runtime/program/Verify.h"
+#include "test/runtime/program/SamplePrograms.h"
+#include <chrono>
+#include <gtest/gtest.h>
+
+using namespace cleave::test;
+using cleave::runtime::Program;
+using cleave::runtime::Status;
+
+namespace {
+
+Status load(const ProgramBuilder &builder) {
+  Program program;
+  return builder.load(program);
+}
+
+#define EXPECT_REFUSED(builder, words)                                         \
+  EXPECT_NE(load(builder).message().find(words), std::string::npos)            \
+      << load(builder).message()
+#define EXPECT_ACCEPTED(builder)                                               \
+  EXPECT_TRUE(load(builder).ok()) << load(builder).message()
+
+/// Without an instruction that writes what a later one reads, the sample is
+/// refused.
+TEST(Dataflow, ADroppedInstructionIsMissed) {
+  for (SampleIndex dropped :
+       {SampleFill, SampleEmbedding, SampleAttention, SampleAttentionGrad,
+        SampleAllGather}) {
+    ProgramBuilder b = makeSample();
+    b.program.instructions.erase(b.program.instructions.begin() + dropped);
+    EXPECT_REFUSED(b, "which nothing wrote") << " without " << dropped;
+  }
+}
+
+/// b = a; d = c, where b and c lie in one place, one after the other.
+ProgramBuilder makeReuse() {
+  ProgramBuilder b({});
+  fb::Operand x = b.allocate(64), shared = b.allocate(64), y = b.allocate(64);
+  b.state("x", {16}, {{}}, x);
+  b.add(Opcode::Copy, {x, shared}).buffers = {1, 2};
+  b.add(Opcode::Copy, {shared, y}).buffers = {2, 3};
+  b.add(Opcode::Copy, {x, shared}).buffers = {1, 4};
+  b.add(Opcode::Copy, {shared, y}).buffers = {4, 3};
+  return b;
+}
+
+TEST(Dataflow, StaleBytesOfAnotherBufferAreNoValue) {
+  EXPECT_ACCEPTED(makeReuse());
+  ProgramBuilder b = makeReuse();
+  b.program.instructions.erase(b.program.instructions.begin() + 2);
+  EXPECT_REFUSED(b,
+                 "instruction 2 (Copy \"test Copy\") reads operand 0 (buffer "
+                 "4) at byte 64 of the arena, which buffer 2 has written");
+}
+
+TEST(Dataflow, APartlyOverwrittenBufferIsNotRead) {
+  ProgramBuilder b = makeReuse();
+  b.program.instructions[2]->operands = {{0, 4, 0}, {64, 4, 0}};
+  b.program.instructions[3]->buffers[0] = 2;
+  EXPECT_REFUSED(b, "at byte 64 of the arena, which buffer 4 has written");
+}
+
+TEST(Dataflow, StateIsNotOverwrittenByAnotherBuffer) {
+  ProgramBuilder b({});
+  fb::Operand x = b.allocate(64);
+  b.state("x", {16}, {{}}, x);
+  b.add(Opcode::Fill, {x});
+  EXPECT_ACCEPTED(b);
+  b.program.instructions[0]->buffers = {7};
+  EXPECT_REFUSED(b, "state \"x\" (buffer 1) has byte 0 of the arena at the end "
+                    "of a step, which buffer 7 has written");
+}
+
+TEST(Dataflow, OutputsAreWritten) {
+  ProgramBuilder b({});
+  fb::Operand x = b.allocate(64);
+  b.output("x", {16}, {{}}, x);
+  EXPECT_REFUSED(b,
+                 "output \"x\" (buffer 1) has byte 0 of the arena at the end "
+                 "of a step, which nothing wrote");
+  b.add(Opcode::Fill, {x});
+  EXPECT_ACCEPTED(b);
+}
+
+/// A sum over micro-batches: the product is read by itself after the first.
+ProgramBuilder makeSum(int64_t mode, uint64_t microBatches) {
+  ProgramBuilder b({}, microBatches);
+  fb::Operand x = b.allocate(64), y = b.allocate(64), sum = b.allocate(64);
+  b.state("x", {4, 4}, {{}, {}}, x);
+  b.state("y", {4, 4}, {{}, {}}, y);
+  b.add(Opcode::LoopBegin, {}, {int64_t(microBatches)});
+  b.gemm(4, 4, 4, x, y, sum, mode);
+  b.add(Opcode::LoopEnd, {});
+  b.output("sum", {4, 4}, {{}, {}}, sum);
+  return b;
+}
+
+TEST(Dataflow, SumsStartSomewhere) {
+  EXPECT_ACCEPTED(makeSum(0, 2));
+  EXPECT_ACCEPTED(makeSum(2, 1));
+  EXPECT_ACCEPTED(makeSum(2, 3));
+  EXPECT_REFUSED(makeSum(1, 2), "reads operand 2 (buffer 3) at byte 128");
+  // In the second micro-batch the sum is gone.
+  ProgramBuilder b = makeSum(2, 2);
+  fb::Operand sum = b.program.instructions[1]->operands[2];
+  auto fill = std::make_unique<fb::InstructionT>();
+  fill->opcode = Opcode::Fill;
+  fill->operands = {sum};
+  fill->buffers = {99};
+  b.program.instructions.insert(b.program.instructions.begin() + 1,
+                                std::move(fill));
+  EXPECT_REFUSED(b, "which buffer 99 has written");
+}
+
+TEST(Dataflow, AllPlacesOfAMovingOperandAreWritten) {
+  ProgramBuilder b({}, 3);
+  fb::Operand x = b.allocate(64, 3), y = b.allocate(64), z = b.allocate(192);
+  b.state("y", {16}, {{}}, y);
+  b.add(Opcode::LoopBegin, {}, {3});
+  b.add(Opcode::Copy, {y, x});
+  b.add(Opcode::LoopEnd, {});
+  fb::Operand whole(x.offset(), 192, 0);
+  b.add(Opcode::Copy, {whole, z});
+  EXPECT_ACCEPTED(b);
+  // Within the loop they are not all there yet.
+  std::swap(b.program.instructions[2], b.program.instructions[3]);
+  EXPECT_REFUSED(b, "reads operand 0 (buffer 1) at byte 0 of the arena, which "
+                    "is not yet whole");
+  // A moving operand reads more than one place.
+  std::swap(b.program.instructions[1], b.program.instructions[2]);
+  b.program.instructions[1]->operands = {x, y};
+  EXPECT_REFUSED(b, "at byte 0 of the arena, which nothing wrote");
+}
+
+/// A kernel that writes the halves of each row through two accesses.
+ProgramBuilder makeHalves() {
+  ProgramBuilder b({});
+  fb::Operand x = b.allocate(128), y = b.allocate(128), z = b.allocate(128);
+  b.state("x", {4, 8}, {{}, {}}, x);
+  b.launch("halves", 4, {x, y, y});
+  fb::KernelT &kernel = *b.program.kernels[0];
+  kernel.serial = 4;
+  kernel.inputs = 1;
+  kernel.accesses = {{0, 1, 0, 8, 1, fb::DType::F32},
+                     {0, 1, 0, 8, 1, fb::DType::F32},
+                     {4, 1, 0, 8, 1, fb::DType::F32}};
+  b.add(Opcode::Copy, {y, z});
+  return b;
+}
+
+TEST(Dataflow, HalvesMakeAWhole) {
+  EXPECT_ACCEPTED(makeHalves());
+  ProgramBuilder b = makeHalves();
+  // Some channels of each row are left out.
+  b.program.kernels[0]->serial = 3;
+  EXPECT_REFUSED(b, "writes a part of operand 1 (buffer 3), of which byte 128 "
+                    "of the arena is something which nothing wrote");
+  auto fill = std::make_unique<fb::InstructionT>();
+  fill->opcode = Opcode::Fill;
+  fill->operands = {b.program.instructions[0]->operands[1]};
+  b.program.instructions.insert(b.program.instructions.begin(),
+                                std::move(fill));
+  EXPECT_ACCEPTED(b);
+}
+
+TEST(Dataflow, AnAccumulatingKernelReadsItsOutputs) {
+  ProgramBuilder b({});
+  fb::Operand x = b.allocate(64), y = b.allocate(64);
+  b.state("x", {16}, {{}}, x);
+  b.launch("add", 16, {x, y});
+  EXPECT_ACCEPTED(b);
+  b.program.kernels[0]->accumulate = fb::Accumulate::Always;
+  EXPECT_REFUSED(b, "reads operand 1 (buffer 2)");
+  b.program.kernels[0]->accumulate = fb::Accumulate::AfterFirst;
+  EXPECT_ACCEPTED(b);
+}
+
+/// As many instructions as the largest model has, in a small part of a second.
+TEST(Dataflow, IsFast) {
+  ProgramBuilder b({}, 8);
+  fb::Operand x = b.allocate(64);
+  b.state("x", {16}, {{}}, x);
+  std::vector<fb::Operand> buffers;
+  for (int i = 0; i < 2000; ++i)
+    buffers.push_back(b.allocate(64));
+  b.add(Opcode::LoopBegin, {}, {8});
+  const int count = 30000;
+  fb::Operand last = x;
+  for (int i = 0; i < count; ++i) {
+    fb::Operand next = buffers[size_t(i) * 997 % buffers.size()];
+    b.add(Opcode::Copy, {last, next});
+    last = next;
+  }
+  b.add(Opcode::LoopEnd, {});
+  std::vector<uint8_t> bytes = b.pack();
+  const fb::Program *program = fb::GetProgram(bytes.data());
+  auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(cleave::runtime::verifyDataflow(*program).ok());
+  double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  std::printf("%d instructions, 8 micro-batches: %.1f ms\n", count,
+              seconds * 1e3);
+  EXPECT_LT(seconds, 1.0);
+}
+
+} // namespace
