@@ -68,8 +68,10 @@ static llvm::Expected<Runnable> loadRunnable(const tool::PlanFlags &flags,
   auto refuse = [](const llvm::Twine &why) {
     return llvm::createStringError("--runnable: " + why);
   };
-  llvm::Expected<Model> model =
-      loadModel(tool::getConfigPath(flags.model), {.seqLen = flags.seqLen});
+  llvm::Expected<std::string> config = tool::findConfig(flags.model);
+  if (!config)
+    return config.takeError();
+  llvm::Expected<Model> model = loadModel(*config, {.seqLen = flags.seqLen});
   if (!model)
     return refuse("cleave compile does not take this model: " +
                   llvm::toString(model.takeError()));

@@ -50,12 +50,8 @@ char tool::UsageError::ID;
 
 int tool::failPlan(llvm::Error error) {
   bool isUsage = error.isA<UsageError>();
-  int code = fail(std::move(error));
-  return isUsage ? 2 : code;
-}
-
-int tool::failUsage(const llvm::Twine &message) {
-  return failPlan(llvm::make_error<UsageError>(message));
+  std::string message = llvm::toString(std::move(error));
+  return isUsage ? failUsage(message) : fail(message);
 }
 
 tool::ProgressLine::ProgressLine(llvm::StringRef what)

@@ -27,7 +27,6 @@ private:
 /// Prints `cleave: error: message` and returns the exit code for it: 2 if that
 /// is one of usage.
 int failPlan(llvm::Error error);
-int failUsage(const llvm::Twine &message);
 
 /// Reads 70e9, 70B and the like, if `takesSuffix`; `text` becomes what CLI11
 /// can read. Returns what is wrong with it.
