@@ -139,27 +139,8 @@ static void useFullRangeDivision(Block &body, const KernelInfo &info) {
   }
 }
 
-static LogicalResult verifyTypes(exec::KernelOp kernel) {
-  auto isKnown = [](Attribute attr) {
-    Type type = cast<exec::AccessAttr>(attr).getType();
-    return type.isF32() || type.isBF16() || type.isInteger(32);
-  };
-  for (ArrayAttr accesses : {kernel.getInputs(), kernel.getOutputs()})
-    for (Attribute attr : accesses)
-      if (!isKnown(attr))
-        return kernel.emitOpError("expects operands of type f32, bf16 or i32, "
-                                  "got ")
-               << cast<exec::AccessAttr>(attr).getType();
-  if (kernel.getRows() < 1 || kernel.getColumns() < 1)
-    return kernel.emitOpError("expects at least one row and one column, got ")
-           << kernel.getRows() << " x " << kernel.getColumns();
-  return success();
-}
-
 FailureOr<KernelInfo> KernelInfo::prepare(exec::KernelOp kernel, bool forCuda,
                                           int64_t maxSavedBytes) {
-  if (failed(verifyTypes(kernel)))
-    return failure();
   KernelInfo info;
   info.kernel = kernel;
   info.mode = kernel.getMode();

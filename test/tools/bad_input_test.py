@@ -63,7 +63,7 @@ class BadInputTest(ToolTest):
         plan = ["--seq-len", "16", "--global-batch", "4", "--cluster",
                 "h100-sxm:8"]
         commands = [["import"], ["compile", *SHAPE, "-o", "out"],
-                    ["train", *SHAPE, "--", "--steps", "1"], ["plan", *plan],
+                    ["train", *SHAPE, "--", "--data", "x", "--steps", "1"], ["plan", *plan],
                     ["estimate", *plan],
                     ["explain", "--plan", "plan.json", *plan[4:]]]
         self.run_tool("cleave", "plan", os.path.join(LLAMA, "config.json"),

@@ -88,7 +88,7 @@ class CompileTest(ToolTest):
                 *itertools.chain(*(["--pin", pin] for pin in pins)), "-o",
                 "found.json"]
         self.expect_error(["--runnable", "h100-sxm is no CPU"], *plan,
-                          "--runnable")
+                          "--runnable", code=2)
         self.run_tool(*plan)
         with open(self.path("found.json")) as file:
             found = json.load(file)
@@ -142,9 +142,9 @@ class CompileTest(ToolTest):
     def test_what_the_runtime_refuses_is_not_compiled(self):
         most = str(2**31 - 1)
         self.expect_error(
-            f'ranks of the layout ["dp"={most}, "tp"=1]: got {most}, at most '
+            f'--dp {most}, --tp 1: ranks of the layout ["dp"={most}, "tp"=1]: got {most}, at most '
             "1048576 are legal", "cleave", "compile", LLAMA, "--seq-len", "16",
-            "--global-batch", most, "--dp", most, "-o", "train")
+            "--global-batch", most, "--dp", most, "-o", "train", code=2)
 
     def test_a_plan_may_leave_out_what_is_optional(self):
         plan = {"version": 1, "mesh": [{"name": "dp", "size": 2}],

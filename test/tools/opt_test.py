@@ -85,9 +85,10 @@ class OptTest(ToolTest):
 
     def test_place_reads_what_the_planner_found(self):
         """As compile --plan does, which also knows the model's type."""
+        pins = ["tp=2", "cp=1", "pp=1", "shard-group=0", "recompute=none"]
         self.run_tool("cleave", "plan", LLAMA, "--cluster", "h100-sxm:4",
-                      *SHAPE, "--dtype", "f32", "--runnable", "--pin", "tp=2",
-                      "-o", "found.json")
+                      *SHAPE, "--dtype", "f32", "-o", "found.json",
+                      *(word for pin in pins for word in ["--pin", pin]))
         with open(self.path("found.json")) as file:
             found = json.load(file)
         self.write("found.json", dict(found, device_type="cpu"))

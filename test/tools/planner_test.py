@@ -262,7 +262,7 @@ class PlannerTest(ToolTest):
             self.expect_error(parts, "cleave", "plan",
                               os.path.join(DATA, model), "--cluster", cluster,
                               *shape, *flags, "--runnable", "-o", "plan.json",
-                              env=self.env)
+                              env=self.env, code=1 if "--pin" in flags else 2)
 
     def test_a_plan_to_stdout_beside_a_report(self):
         text = self.run_tool(*PLAN, "-o", "-", "--report", "report.html")

@@ -118,9 +118,8 @@ class TrainTest(ToolTest):
                 "--log-every", "0"]
         message = "set.bin: token 299999 has id 7777; the model's vocabulary " \
             "is 0 to 330"
-        before = self.list()
         self.expect_error([message], *long)
-        self.assertEqual(self.list(), sorted(before + ["set.scan.json"]))
+        self.assertIn("set.scan.json", os.listdir(self.folder))
         kept = json.loads(self.read("set.scan.json"))
         self.assertEqual(kept["highest"], {"id": 7777, "at": 299999})
         self.assertEqual(kept["lowest"], {"id": 5, "at": 0})

@@ -2,6 +2,7 @@
 #include "CommandLine.h"
 #include "cleave/Search/ReadPlan.h"
 #include "cleave/Search/Search.h"
+#include "runtime/program/Limits.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -20,7 +21,7 @@ int tool::failUsage(const llvm::Twine &message) {
 
 int tool::fail(const llvm::Twine &message) {
   int code = failUsage(message);
-  return llvm::StringRef(message.str()).starts_with("-") ? code : failureCode;
+  return llvm::StringRef(message.str()).starts_with("--") ? code : failureCode;
 }
 
 int tool::flushOutput(int code) {
@@ -257,7 +258,10 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
   }
   if (!plan)
     return plan.takeError();
-  // Only tp splits what a model may not allow, sequences included.
+  // Only tp splits what a model may not allow, sequences included; the number
+  // of ranks may be more than there can be.
+  if (plan->mesh.getNumRanks() > int64_t(runtime::limits::worldSize))
+    tensor = "--dp " + std::to_string(layout.dp) + ", " + tensor;
   if (llvm::Error error = checkPlan(*plan, model, batch))
     return makeError((planPath.empty() ? tensor : planPath) + ": " +
                      llvm::toString(std::move(error)));

@@ -166,10 +166,10 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   const std::string &name = profile.empty() ? own : profile;
   llvm::Expected<Profile> stack = loadProfile(name);
   if (!stack) {
-    std::string message = "--profile: " + llvm::toString(stack.takeError());
     if (llvm::StringRef(name).ends_with(".json"))
-      return llvm::createStringError(message);
-    return llvm::make_error<UsageError>(message);
+      return stack.takeError(); // names the file
+    return llvm::make_error<UsageError>("--profile: " +
+                                        llvm::toString(stack.takeError()));
   }
   if (std::string kernel = chooseAttention(*stack, device);
       kernel != stack->attention) {

@@ -1,7 +1,6 @@
 // RUN: split-file %s %t
 // RUN: not cleave-translate --kernels-to-object %t/function.mlir 2>&1 | FileCheck %s --check-prefix=FUNCTION
 // RUN: not cleave-translate --kernels-to-ptx %t/function.mlir 2>&1 | FileCheck %s --check-prefix=FUNCTION
-// RUN: not cleave-translate --kernels-to-object %t/type.mlir 2>&1 | FileCheck %s --check-prefix=TYPE
 // RUN: not cleave-translate --kernels-to-object %t/column.mlir 2>&1 | FileCheck %s --check-prefix=COLUMN
 // RUN: not cleave-translate --kernels-to-object %t/division.mlir 2>&1 | FileCheck %s --check-prefix=DIVISION
 // RUN: not cleave-translate --kernels-to-object %t/empty.mlir 2>&1 | FileCheck %s --check-prefix=EMPTY
@@ -16,15 +15,6 @@ exec.kernel @k mode = flat, rows = 8, columns = 1,
 ^bb0(%x: f32):
   %y = math.cosh %x : f32
   exec.yield %y : f32
-}
-
-//--- type.mlir
-// TYPE: expects operands of type f32, bf16 or i32, got 'f16'
-exec.kernel @k mode = flat, rows = 8, columns = 1,
-    inputs = [#exec.access<f16, offset = 0, row = (1, 0, 1), col = 0>],
-    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 1), col = 0>] {
-^bb0(%x: f32):
-  exec.yield %x : f32
 }
 
 //--- column.mlir
@@ -47,7 +37,7 @@ exec.kernel @k mode = flat, rows = 8, columns = 1,
 }
 
 //--- empty.mlir
-// EMPTY: expects at least one row and one column, got 0 x 8
+// EMPTY: expects at least one row and column, got 0 and 8
 exec.kernel @k mode = row, rows = 0, columns = 8,
     inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
     outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {

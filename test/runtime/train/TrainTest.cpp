@@ -319,8 +319,16 @@ TEST(Train, KnowsTheTypeThatAProgramMultiplies) {
     ProgramBuilder b({}, 1);
     for (auto [m, typeA, typeB] : products) {
       auto bytes = [](int64_t type) { return uint64_t(type == 1 ? 2 : 4); };
+      // Factors that are there from the start.
+      auto declare = [&](uint64_t rows, int64_t type, fb::Operand operand) {
+        std::string name = "state " + std::to_string(b.program.states.size());
+        b.state(name, {rows, 64}, {{}, {}}, operand).dtype =
+            type == 1 ? DType::BF16 : DType::F32;
+      };
       fb::Operand a = b.allocate(uint64_t(m) * 64 * bytes(typeA));
       fb::Operand in = b.allocate(64 * 64 * bytes(typeB));
+      declare(uint64_t(m), typeA, a);
+      declare(64, typeB, in);
       fb::Operand out = b.allocate(uint64_t(m) * 64 * 4);
       fb::Operand workspace = b.allocate(
           cleave::cpu::gemmWorkspaceBytes(m, 64, 64, false, false, int(typeA),
