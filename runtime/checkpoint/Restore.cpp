@@ -92,7 +92,7 @@ Status cleave::runtime::verifyCheckpoint(const std::string &path) {
 static std::map<std::string, const fb::State *>
 getSavedByName(const Program &program) {
   std::map<std::string, const fb::State *> states;
-  for (const fb::State *state : *program->states())
+  for (const fb::State *state : toList(program->states()))
     if (isSaved(*state))
       states[std::string(toView(state->role())) + " " +
              quote(toView(state->name()))] = state;

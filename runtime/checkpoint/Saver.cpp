@@ -59,7 +59,7 @@ Status cleave::runtime::writeManifest(const std::string &folder,
                                       Manifest manifest) {
   CLEAVE_RETURN_IF_ERROR(createFolder(folder));
   std::vector<uint8_t> sealed = stripProgram(program);
-  for (const fb::Axis *axis : *program->axes())
+  for (const fb::Axis *axis : toList(program->axes()))
     manifest.mesh.emplace_back(toView(axis->name()), int(axis->size()));
   manifest.program.name = programName;
   manifest.program.bytes = sealed.size();
@@ -73,7 +73,7 @@ Status cleave::runtime::writeManifest(const std::string &folder,
 /// Bytes of a checkpoint of the program, over all ranks.
 static uint64_t getSavedBytes(const Program &program) {
   uint64_t bytes = 0;
-  for (const fb::State *state : *program->states())
+  for (const fb::State *state : toList(program->states()))
     if (isSaved(*state)) {
       uint64_t elements = 1;
       for (uint64_t size : toSpan(state->logical()))
@@ -117,7 +117,7 @@ Status Saver::create(Executor &executor, const std::string &folder,
   const Program &program = executor.getProgram();
   std::vector<uint64_t> begins;
   uint64_t bytes = 0;
-  for (const fb::State *state : *program->states()) {
+  for (const fb::State *state : toList(program->states())) {
     if (!isSaved(*state) ||
         !isWriter(state->dims(), program.getMesh(), result->rank))
       continue;

@@ -77,6 +77,8 @@ Status cleave::runtime::writeShard(const std::string &folder, int rank,
                              " has a value that is not a finite number");
       chunks.push_back(computeCrc32c(data, size));
       CLEAVE_RETURN_IF_ERROR(out.write(begin + i, data, size));
+      // The disk is to be busy while checksums are computed.
+      out.startSync(begin + i, size);
     }
     index["states"].push_back({{"state", getKey(*part.state)},
                                {"begin", begin},

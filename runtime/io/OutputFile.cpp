@@ -185,6 +185,11 @@ Status OutputFile::write(uint64_t offset, const void *data, size_t bytes) {
   return {};
 }
 
+void OutputFile::startSync(uint64_t offset, uint64_t bytes) {
+  (void)::sync_file_range(fd, static_cast<off64_t>(offset),
+                          static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE);
+}
+
 Status OutputFile::sync() {
   if (fsync(fd) != 0)
     return fail(temporaryPath, "sync", errno);

@@ -39,6 +39,9 @@ public:
 
   const std::string &getTemporaryPath() const { return temporaryPath; }
   Status write(uint64_t offset, const void *data, size_t bytes);
+  /// Has the system begin to put written bytes on disk, so that sync() has less
+  /// to wait for. A hint: where it cannot be taken, nothing is lost.
+  void startSync(uint64_t offset, uint64_t bytes);
   /// Waits until what this object wrote is on disk.
   Status sync();
   /// Syncs, then renames to the final name and syncs the folder.

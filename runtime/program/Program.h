@@ -43,6 +43,15 @@ inline std::string_view toView(const flatbuffers::String *string) {
                 : std::string_view();
 }
 
+/// The tables of a vector; none where the field is absent.
+template <typename T>
+std::vector<const T *>
+toList(const flatbuffers::Vector<flatbuffers::Offset<T>> *vector) {
+  if (!vector)
+    return {};
+  return {vector->begin(), vector->end()};
+}
+
 /// How many a vector of tables holds.
 template <typename T> size_t getSize(const flatbuffers::Vector<T> *vector) {
   return vector ? vector->size() : 0;

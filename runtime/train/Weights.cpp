@@ -145,7 +145,7 @@ Status cleave::runtime::initializeStates(Executor &executor,
 
 Status cleave::runtime::initializeUnsavedStates(Executor &executor) {
   const Program &program = executor.getProgram();
-  for (const fb::State *state : *program->states())
+  for (const fb::State *state : toList(program->states()))
     if (!isSaved(*state))
       CLEAVE_RETURN_IF_ERROR(fillState(
           *state, program.getMesh(), executor.getCommunicator().getRank(),

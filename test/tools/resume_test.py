@@ -10,7 +10,7 @@ import subprocess
 import time
 import unittest
 
-from support import GOLDEN, LLAMA, ToolTest, make_dataset, read_safetensors
+from support import GOLDEN, LLAMA, TOOLS, ToolTest, make_dataset, read_safetensors
 
 SHAPE = ["--seq-len", "16", "--global-batch", "8"]
 SILENT = ["--log-every", "0", "--peak-gflops", "1"]
@@ -139,6 +139,13 @@ class ResumeTest(ToolTest):
             self.assertEqual(self.train("./train", 400, "--save", "s",
                                         "--resume")[-10:], whole[-10:])
 
+    def get_newest(self, folder):
+        """The last step that is saved there; 0 if there is none."""
+        names = os.listdir(self.path(folder)) \
+            if os.path.isdir(self.path(folder)) else []
+        return max((int(name[5:]) for name in names
+                    if name.startswith("step-")), default=0)
+
     def wait_for_steps(self, count):
         end = time.time() + 60
         while time.time() < end:
@@ -149,25 +156,60 @@ class ResumeTest(ToolTest):
         self.fail("no steps")
 
     def test_kills_cost_nothing_but_time(self):
-        """Killed at random times and started again with the same command line:
+        """Killed at random places and started again with the same command line:
         parameters, moments and losses are the unbroken run's, bit for bit."""
         kills, steps = int(os.environ.get("CLEAVE_KILLS", "4")), 400
         self.build("train", "--dp", "2", "--tp", "2", "--zero", "1")
         flags = ["--save-every", "5", "--keep", "3", "--resume"]
         whole = self.train("./train", steps, "--save", "whole", *flags)
-        shots = random.Random(1)
+        shots, newest = random.Random(1), 0
         command = [self.path("train"), *RUN, "--steps", str(steps),
                    "--decay-steps", "1000", "--save", "s", *flags]
         for _ in range(kills):
             process = subprocess.Popen(command, cwd=self.folder,
                                        stdout=subprocess.DEVNULL)
-            time.sleep(0.3 + 0.5 * shots.random())
+            aim = newest + shots.randrange(1, steps // (kills + 1) - 5)
+            while newest < aim:
+                time.sleep(0.001 * shots.random())
+                newest = self.get_newest("s")
             process.kill()
             self.assertEqual(process.wait(), -signal.SIGKILL)
         rest = self.train("./train", steps, "--save", "s", *flags)
         self.assertEqual(rest, whole[-len(rest):])
         self.assertEqual(self.read_state(f"s/step-{steps:08}"),
                          self.read_state(f"whole/step-{steps:08}"))
+
+    def test_a_supervised_run_goes_on_by_itself(self):
+        """`cleave run` starts a killed run again from its checkpoints, and in
+        fewer ranks where it is told how."""
+        self.build("train", "--dp", "2")
+        self.build("alone")
+        whole = self.train("./train", 300)
+        flags = [*RUN, "--steps", "300", "--decay-steps", "1000", "--save", "s",
+                 "--save-every", "5", "--resume", "--metrics", "metrics.jsonl"]
+        for fewer in [[], ["--fewer-ranks", " ".join(["./alone", *flags])]]:
+            shutil.rmtree(self.path("s"), ignore_errors=True)
+            os.remove(self.path("metrics.jsonl"))
+            process = subprocess.Popen(
+                [os.path.join(TOOLS, "cleave"), "run", *fewer, "--", "./train",
+                 *flags], cwd=self.folder, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True)
+            self.wait_for_steps(40)
+            with open(f"/proc/{process.pid}/task/{process.pid}/children") \
+                    as file:
+                child, = file.read().split()
+            os.kill(int(child), signal.SIGKILL)
+            out, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, err)
+            self.assertIn("goes on from s/step-", out)
+            losses = [line["loss"] for line in self.lines("metrics.jsonl")]
+            self.assertEqual(len(losses), 300)
+            if not fewer:
+                self.assertEqual(losses, whole)
+                continue
+            # Bit for bit up to the checkpoint that it went on from.
+            self.assertEqual(losses[:30], whole[:30])
+            self.assertIn("1 rank (", out)
 
     def test_damage_is_named_and_passed_over(self):
         self.build("train", "--dp", "2")
