@@ -93,9 +93,10 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
     logError(status.message());
   if (!status.ok() && exitCode == ExitDone)
     exitCode = ExitFailure;
+  // A line that could not be written ended no step, but is missing somewhere.
   if (getLauncherRank() == 0 && exitCode == ExitDone &&
-      std::fflush(stdout) != 0) {
-    logError(std::string("standard output: ") + std::strerror(errno));
+      (std::fflush(stdout) != 0 || std::ferror(stdout))) {
+    logError("standard output: not all lines could be written");
     exitCode = ExitFailure;
   }
   return exitCode;

@@ -257,8 +257,12 @@ class BadFilesTest(ToolTest):
                 self.expect_error(["standard output: No space left"], "cleave",
                                   *command, stdout=full)
         with open("/dev/full", "w") as full:
-            self.train_fails(["/dev/full: cannot write: No space left"],
-                             "--metrics", "/dev/full")
+            self.expect_error(["standard output: No space left"], "./train",
+                              "--help", stdout=full)
+            self.train_fails(["standard output: not all lines could be "
+                              "written"], stdout=full)
+        self.train_fails(["/dev/full: cannot write: No space left"],
+                         "--metrics", "/dev/full")
 
     def test_an_interrupted_command_leaves_nothing(self):
         before = self.list()
