@@ -5,12 +5,8 @@
 #include "runtime/checkpoint/Format.h"
 #include "runtime/io/OutputFile.h"
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <nlohmann/json.hpp>
-#include <sys/stat.h>
-#include <unistd.h>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
@@ -102,105 +98,39 @@ Status cleave::runtime::writeShard(const std::string &folder, int rank,
 // Reading
 //===----------------------------------------------------------------------===//
 
-static Status readAt(int fd, const std::string &path, uint64_t begin,
-                     uint64_t size, void *out) {
-  char *to = static_cast<char *>(out);
-  while (size > 0) {
-    ssize_t got = ::pread(fd, to, size, off_t(begin));
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0)
-      return Status::error(path + ": cannot read byte " +
-                           std::to_string(begin) + ": " + std::strerror(errno));
-    if (got == 0)
-      return Status::error(path + ": ends at byte " + std::to_string(begin));
-    to += got;
-    begin += uint64_t(got);
-    size -= uint64_t(got);
-  }
-  return {};
-}
-
-/// Opens a regular file; a pipe in its place is refused, not waited for.
-static Status openForReading(const std::string &path, int &fd, uint64_t &size) {
-  fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat info = {};
-  std::string why;
-  if (fd < 0 || ::fstat(fd, &info) != 0)
-    why = std::strerror(errno);
-  else if (!S_ISREG(info.st_mode))
-    why = "it is not a regular file";
-  if (why.empty()) {
-    size = uint64_t(info.st_size);
-    return {};
-  }
-  if (fd >= 0)
-    ::close(fd);
-  fd = -1;
-  return Status::error(path + ": cannot open: " + why);
-}
-
 Status cleave::runtime::readSmallFile(const std::string &path, uint64_t limit,
                                       std::string &text) {
-  int fd;
-  uint64_t size = 0;
-  CLEAVE_RETURN_IF_ERROR(openForReading(path, fd, size));
-  Status status;
-  std::string result;
-  if (size > limit) {
-    status = Status::error(path + ": has " + std::to_string(size) +
-                           " bytes, at most " + std::to_string(limit) +
-                           " are legal");
-  } else {
-    result.resize(size);
-    status = readAt(fd, path, 0, size, result.data());
-  }
-  ::close(fd);
-  if (status.ok())
-    text = std::move(result);
-  return status;
-}
-
-ShardFile::~ShardFile() {
-  if (fd >= 0)
-    ::close(fd);
-}
-
-void ShardFile::swap(ShardFile &other) noexcept {
-  std::swap(path, other.path);
-  std::swap(fd, other.fd);
-  std::swap(entries, other.entries);
-  std::swap(byName, other.byName);
-  std::swap(chunk, other.chunk);
-  std::swap(chunkEntry, other.chunkEntry);
-  std::swap(chunkIndex, other.chunkIndex);
-}
-
-Status ShardFile::readBytes(uint64_t begin, uint64_t size, void *out) const {
-  return readAt(fd, path, begin, size, out);
+  InputFile file;
+  CLEAVE_RETURN_IF_ERROR(InputFile::open(path, file));
+  if (file.getSize() > limit)
+    return Status::error(path + ": has " + std::to_string(file.getSize()) +
+                         " bytes, at most " + std::to_string(limit) +
+                         " are legal");
+  return file.readAll(text);
 }
 
 Status ShardFile::readIndex(const Manifest &manifest,
-                            const CheckpointFile &file) {
+                            const CheckpointFile &listed) {
   auto damaged = [&](const std::string &how) {
-    return Status::error(path + ": is damaged: " + how);
+    return Status::error(getPath() + ": is damaged: " + how);
   };
-  std::string text(file.bytes - file.indexBegin, '\0');
-  CLEAVE_RETURN_IF_ERROR(readBytes(file.indexBegin, text.size(), text.data()));
-  if (computeCrc32c(text.data(), text.size()) != file.crc)
+  std::string text(listed.bytes - listed.indexBegin, '\0');
+  CLEAVE_RETURN_IF_ERROR(
+      file.read(listed.indexBegin, text.size(), text.data()));
+  if (computeCrc32c(text.data(), text.size()) != listed.crc)
     return damaged("its index does not match the manifest");
   nlohmann::json root = nlohmann::json::parse(text, nullptr, false);
   // The checksum holds, so what follows is as some writer meant it.
   if (root.is_discarded() || root.value("run", "") != manifest.run ||
       root.value("step", int64_t(-1)) != manifest.progress.step ||
-      root.value("rank", -1) != file.rank || !root["states"].is_array())
+      root.value("rank", -1) != listed.rank || !root["states"].is_array())
     return damaged("it is of another checkpoint or rank");
   uint64_t end = 0;
   for (const nlohmann::json &state : root["states"]) {
     Entry entry{state.value("state", ""), state.value("begin", uint64_t(0)),
                 state.value("bytes", uint64_t(0)),
                 state.value("crc32c", std::vector<uint32_t>())};
-    if (entry.begin != end || entry.bytes > file.indexBegin - end ||
+    if (entry.begin != end || entry.bytes > listed.indexBegin - end ||
         entry.chunks.size() != (entry.bytes + chunkBytes - 1) / chunkBytes)
       return damaged("state " + quote(entry.name) +
                      " of its index is not where it must be");
@@ -208,22 +138,22 @@ Status ShardFile::readIndex(const Manifest &manifest,
     byName[entry.name] = entries.size();
     entries.push_back(std::move(entry));
   }
-  if (end != file.indexBegin)
+  if (end != listed.indexBegin)
     return damaged("its index leaves a gap");
   return {};
 }
 
 Status ShardFile::open(const std::string &folder, const Manifest &manifest,
-                       const CheckpointFile &file, ShardFile &shard) {
+                       const CheckpointFile &listed, ShardFile &shard) {
   ShardFile result;
-  result.path = folder + "/" + file.name;
-  uint64_t size = 0;
-  CLEAVE_RETURN_IF_ERROR(openForReading(result.path, result.fd, size));
-  if (size != file.bytes)
-    return Status::error(result.path + ": is damaged: has " +
-                         std::to_string(size) + " bytes, the manifest says " +
-                         std::to_string(file.bytes));
-  CLEAVE_RETURN_IF_ERROR(result.readIndex(manifest, file));
+  CLEAVE_RETURN_IF_ERROR(
+      InputFile::open(folder + "/" + listed.name, result.file));
+  if (result.file.getSize() != listed.bytes)
+    return Status::error(result.getPath() + ": is damaged: has " +
+                         std::to_string(result.file.getSize()) +
+                         " bytes, the manifest says " +
+                         std::to_string(listed.bytes));
+  CLEAVE_RETURN_IF_ERROR(result.readIndex(manifest, listed));
   shard = std::move(result);
   return {};
 }
@@ -240,13 +170,13 @@ Status ShardFile::loadChunk(const Entry &entry, uint64_t index) {
   uint64_t begin = index * chunkBytes;
   chunk.resize(std::min(chunkBytes, entry.bytes - begin));
   CLEAVE_RETURN_IF_ERROR(
-      readBytes(entry.begin + begin, chunk.size(), chunk.data()));
+      file.read(entry.begin + begin, chunk.size(), chunk.data()));
   if (computeCrc32c(chunk.data(), chunk.size()) != entry.chunks[index])
-    return Status::error(path + ": is damaged: chunk " + std::to_string(index) +
-                         " of " + quote(entry.name) + ", bytes " +
-                         std::to_string(entry.begin + begin) + " to " +
-                         std::to_string(entry.begin + begin + chunk.size()) +
-                         ", does not match its checksum");
+    return Status::error(
+        getPath() + ": is damaged: chunk " + std::to_string(index) + " of " +
+        quote(entry.name) + ", bytes " + std::to_string(entry.begin + begin) +
+        " to " + std::to_string(entry.begin + begin + chunk.size()) +
+        ", does not match its checksum");
   chunkEntry = &entry;
   chunkIndex = index;
   return {};

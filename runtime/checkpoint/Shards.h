@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_CHECKPOINT_SHARDS_H
 
 #include "runtime/checkpoint/Manifest.h"
+#include "runtime/io/InputFile.h"
 #include "runtime/program/Program.h"
 #include <map>
 #include <span>
@@ -35,22 +36,17 @@ public:
   /// Opens the file that the manifest of the checkpoint in `folder` lists, and
   /// checks its index.
   static Status open(const std::string &folder, const Manifest &manifest,
-                     const CheckpointFile &file, ShardFile &shard);
+                     const CheckpointFile &listed, ShardFile &shard);
 
   ShardFile() = default;
-  ShardFile(ShardFile &&other) noexcept { swap(other); }
-  ShardFile &operator=(ShardFile &&other) noexcept {
-    swap(other);
-    return *this;
-  }
-  ShardFile(const ShardFile &) = delete;
-  ShardFile &operator=(const ShardFile &) = delete;
-  ~ShardFile();
+  // Moved only: the chunk that is kept points at its entry.
+  ShardFile(ShardFile &&) = default;
+  ShardFile &operator=(ShardFile &&) = default;
 
   /// Null if the rank has no part of that state.
   const Entry *find(const program::State &state) const;
   const std::vector<Entry> &getEntries() const { return entries; }
-  const std::string &getPath() const { return path; }
+  const std::string &getPath() const { return file.getPath(); }
 
   /// Reads bytes [begin, begin + size) of a payload; they must exist. Keeps the
   /// last chunk, so that reads that go forward read each chunk once.
@@ -59,13 +55,10 @@ public:
   Status verify();
 
 private:
-  void swap(ShardFile &other) noexcept;
-  Status readBytes(uint64_t begin, uint64_t size, void *out) const;
   Status loadChunk(const Entry &entry, uint64_t index);
-  Status readIndex(const Manifest &manifest, const CheckpointFile &file);
+  Status readIndex(const Manifest &manifest, const CheckpointFile &listed);
 
-  std::string path;
-  int fd = -1;
+  InputFile file;
   std::vector<Entry> entries;
   std::map<std::string, size_t, std::less<>> byName;
   std::vector<char> chunk;
