@@ -202,14 +202,8 @@ Status cleave::runtime::restoreState(const Program &program,
     std::memset(local.data(), 0, local.size());
   if (box.getElements() == 0)
     return {};
-  std::vector<uint64_t> shape;
-  for (size_t d = 0; d < getSize(state.shape()); ++d) {
-    auto axes = toSpan(state.dims()->Get(flatbuffers::uoffset_t(d))->axes());
-    shape.push_back(toSpan(state.shape())[d] /
-                    uint64_t(program.getMesh().getShardCount(axes)));
-  }
-  BoxCopier copier(box, std::move(shape), getBytes(state.dtype()),
-                   local.data());
+  BoxCopier copier(box, getPaddedBox(state, program.getMesh(), rank).sizes,
+                   getBytes(state.dtype()), local.data());
   CLEAVE_RETURN_IF_ERROR(reader.forEachPart(
       *saved, [&](const ShardBox &part) { return copier.intersects(part); },
       [&](int, const ShardBox &part, ShardFile &shard,

@@ -15,16 +15,17 @@ static std::vector<uint64_t> getStrides(std::span<const uint64_t> shape) {
   return strides;
 }
 
-/// The shape of a rank's shard, padding included, and its first element.
-static void locateShard(const fb::State &state, const Mesh &mesh, int rank,
-                        std::vector<uint64_t> &local,
-                        std::vector<uint64_t> &starts) {
+ShardBox cleave::runtime::getPaddedBox(const fb::State &state, const Mesh &mesh,
+                                       int rank) {
+  ShardBox box;
   auto shape = toSpan(state.shape());
   for (size_t d = 0; d < shape.size(); ++d) {
     auto axes = toSpan(state.dims()->Get(flatbuffers::uoffset_t(d))->axes());
-    local.push_back(shape[d] / uint64_t(mesh.getShardCount(axes)));
-    starts.push_back(local[d] * uint64_t(mesh.getShardIndex(rank, axes)));
+    box.sizes.push_back(shape[d] / uint64_t(mesh.getShardCount(axes)));
+    box.starts.push_back(box.sizes[d] *
+                         uint64_t(mesh.getShardIndex(rank, axes)));
   }
+  return box;
 }
 
 /// Of `size` elements from `start`, how many are not padding.
@@ -33,9 +34,8 @@ static uint64_t getValid(uint64_t start, uint64_t size, uint64_t logical) {
 }
 
 StateBox::StateBox(const fb::State &state, const Mesh &mesh, int rank) {
-  std::vector<uint64_t> local, starts;
-  locateShard(state, mesh, rank, local, starts);
-  set(state, local, starts);
+  ShardBox box = getPaddedBox(state, mesh, rank);
+  set(state, box.sizes, box.starts);
 }
 
 uint64_t ShardBox::getElements() const {
@@ -47,8 +47,7 @@ uint64_t ShardBox::getElements() const {
 
 ShardBox cleave::runtime::getShardBox(const fb::State &state, const Mesh &mesh,
                                       int rank) {
-  ShardBox box;
-  locateShard(state, mesh, rank, box.sizes, box.starts);
+  ShardBox box = getPaddedBox(state, mesh, rank);
   auto logical = toSpan(state.logical());
   for (size_t d = 0; d < box.sizes.size(); ++d)
     box.sizes[d] = getValid(box.starts[d], box.sizes[d], logical[d]);

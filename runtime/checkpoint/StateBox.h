@@ -68,6 +68,8 @@ struct ShardBox {
 
   uint64_t getElements() const;
 };
+/// Likewise with padding: what the shard's bytes in memory are.
+ShardBox getPaddedBox(const program::State &state, const Mesh &mesh, int rank);
 ShardBox getShardBox(const program::State &state, const Mesh &mesh, int rank);
 
 /// Whether a state comes from HuggingFace's weights and goes back into them: it
