@@ -58,7 +58,8 @@ Status measure(const std::string &folder, uint64_t mib) {
   test::ProgramBuilder b({});
   for (uint64_t i = 0; i < states; ++i)
     b.state("w" + std::to_string(i), {rows, 1024}, {{}, {}},
-            b.allocate(rows * 1024 * 4));
+            b.allocate(rows * 1024 * 4))
+        .role = "parameter";
   Program program;
   CLEAVE_RETURN_IF_ERROR(b.load(program));
   return runRanks(program.getMesh(), {}, [&](Communicator &communicator) {

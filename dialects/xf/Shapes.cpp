@@ -138,8 +138,7 @@ LogicalResult EmbeddingGradOp::verify() {
   ArrayRef<int64_t> table = shapeOf(getResult());
   if (table.size() != 2)
     return emitOpError("expects a table of 2 dims, got ") << formatShape(table);
-  return expectShape(*this, "dy", getDy(),
-                     concat(shapeOf(getIds()), table[1]));
+  return expectShape(*this, "dy", getDy(), concat(shapeOf(getIds()), table[1]));
 }
 
 LogicalResult MaskRowsOp::verify() {

@@ -7,9 +7,9 @@
 
 namespace cleave {
 
-/// Reads a plan for the `@step` of `module`: by hand, or of `cleave plan`, which
-/// is one for a batch and a type of products; they are the step's. An error says
-/// what differs.
+/// Reads a plan for the `@step` of `module`: by hand, or of `cleave plan`,
+/// which is one for a batch and a type of products; they are the step's. An
+/// error says what differs.
 llvm::Expected<Plan> loadPlanForStep(llvm::StringRef path,
                                      mlir::ModuleOp module);
 

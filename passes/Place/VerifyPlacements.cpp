@@ -74,10 +74,9 @@ class VerifyPlacements
         return dist::getPlacement(dist::getPlacementAttr(type), mesh);
       });
     };
-    if (llvm::Error error =
-            checkRule(mesh, op.getShardingRule(),
-                      getPlacements(op->getOperandTypes()),
-                      getPlacements(op->getResultTypes())))
+    if (llvm::Error error = checkRule(mesh, op.getShardingRule(),
+                                      getPlacements(op->getOperandTypes()),
+                                      getPlacements(op->getResultTypes())))
       return op->emitOpError(llvm::toString(std::move(error)));
     return success();
   }

@@ -9,13 +9,13 @@ namespace cleave::runtime {
 /// try; a launcher may replace any of them by its own, for a signal by 128 and
 /// its number.
 enum ExitCode : int {
-  ExitDone = 0,      ///< all steps done, and all files written
-  ExitFailure = 1,   ///< an error; its message is on stderr
-  ExitUsage = 2,     ///< wrong usage; the same command fails again
-  ExitStopped = 3,   ///< a signal asked it to stop; saved where --save is
-  ExitHung = 4,      ///< the watchdog found a rank that hangs or has died
-  ExitBadSteps = 5,  ///< more steps were bad than --skip-budget allows
-  ExitGaveUp = 6,    ///< of `cleave run`: restarts that lead nowhere
+  ExitDone = 0,     ///< all steps done, and all files written
+  ExitFailure = 1,  ///< an error; its message is on stderr
+  ExitUsage = 2,    ///< wrong usage; the same command fails again
+  ExitStopped = 3,  ///< a signal asked it to stop; saved where --save is
+  ExitHung = 4,     ///< the watchdog found a rank that hangs or has died
+  ExitBadSteps = 5, ///< more steps were bad than --skip-budget allows
+  ExitGaveUp = 6,   ///< of `cleave run`: restarts that lead nowhere
 };
 
 } // namespace cleave::runtime

@@ -138,7 +138,8 @@ Status LocalCommunicator::describeMismatch(const Group &group,
 Status LocalCommunicator::doAllReduce(const Group &group, const void *in,
                                       void *out, uint64_t elements,
                                       ElementType type, Reduction reduction) {
-  Slot mine{in, out,
+  Slot mine{in,
+            out,
             {RequestAllReduce, elements, uint64_t(type), uint64_t(reduction)}};
   return meet(group, mine, [&](std::span<const Slot> slots) {
     auto [begin, end] =
@@ -161,10 +162,9 @@ Status LocalCommunicator::doAllGather(const Group &group, const void *in,
     auto *to = static_cast<char *>(out);
     for (uint64_t block = 0; block < output.blocks; ++block)
       for (const Slot &slot : slots) {
-        std::memcpy(to,
-                    static_cast<const char *>(slot.in) +
-                        block * output.blockBytes,
-                    output.blockBytes);
+        std::memcpy(
+            to, static_cast<const char *>(slot.in) + block * output.blockBytes,
+            output.blockBytes);
         to += output.blockBytes;
       }
   });
@@ -186,8 +186,8 @@ Status LocalCommunicator::doReduceScatter(const Group &group, const void *in,
         inputs[i] =
             static_cast<const char *>(slots[i].in) + from * input.blockBytes;
       void *to = static_cast<char *>(out) + block * input.blockBytes;
-      reduceInOrder(inputs, {&to, 1},
-                    input.blockBytes / getElementBytes(type), type, reduction);
+      reduceInOrder(inputs, {&to, 1}, input.blockBytes / getElementBytes(type),
+                    type, reduction);
     }
   });
 }

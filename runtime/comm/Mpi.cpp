@@ -36,8 +36,7 @@ Status MpiApi::open() {
 #undef CLEAVE_FIND
   world = static_cast<MPI_Comm>(find("ompi_mpi_comm_world"));
   byte = static_cast<MPI_Datatype>(find("ompi_mpi_byte"));
-  errorsReturn =
-      static_cast<MPI_Errhandler>(find("ompi_mpi_errors_return"));
+  errorsReturn = static_cast<MPI_Errhandler>(find("ompi_mpi_errors_return"));
   if (!missing.empty())
     return Status::error("the mpi backend finds no " + missing +
                          " in libmpi: it is not Open MPI's");

@@ -124,8 +124,8 @@ Status MpiCommunicator::allReduceSegment(const Group &group, const char *in,
     inputs.push_back(all + places[i]);
   void *result = out + offsets[group.getIndex()];
   reduceInOrder(inputs, {&result, 1}, mine / element, type, reduction);
-  CLEAVE_MPI(api, MPI_Allgatherv, MPI_IN_PLACE, 0, api.byte, out,
-             counts.data(), offsets.data(), api.byte, comm);
+  CLEAVE_MPI(api, MPI_Allgatherv, MPI_IN_PLACE, 0, api.byte, out, counts.data(),
+             offsets.data(), api.byte, comm);
   return {};
 }
 
@@ -137,10 +137,10 @@ Status MpiCommunicator::doAllReduce(const Group &group, const void *in,
     return allReduceSmall(group, in, out, elements, type, reduction);
   uint64_t step = segmentBytes / element;
   for (uint64_t begin = 0; begin < elements; begin += step)
-    CLEAVE_RETURN_IF_ERROR(allReduceSegment(
-        group, static_cast<const char *>(in) + begin * element,
-        static_cast<char *>(out) + begin * element,
-        std::min(step, elements - begin), type, reduction));
+    CLEAVE_RETURN_IF_ERROR(
+        allReduceSegment(group, static_cast<const char *>(in) + begin * element,
+                         static_cast<char *>(out) + begin * element,
+                         std::min(step, elements - begin), type, reduction));
   return {};
 }
 
@@ -168,8 +168,7 @@ Status MpiCommunicator::doAllGather(const Group &group, const void *in,
 
 Status MpiCommunicator::doReduceScatter(const Group &group, const void *in,
                                         void *out, Parts input,
-                                        ElementType type,
-                                        Reduction reduction) {
+                                        ElementType type, Reduction reduction) {
   MPI_Comm comm = static_cast<const MpiGroup &>(group).comm;
   uint64_t n = group.getSize(), bytes = input.getBytes();
   uint64_t step = getPartSegment(n);

@@ -91,8 +91,7 @@ void cleave::runtime::reduceInOrder(std::span<const void *const> inputs,
   }
 }
 
-Range cleave::runtime::getReduceChunk(uint64_t elements, int index,
-                                      int count) {
+Range cleave::runtime::getReduceChunk(uint64_t elements, int index, int count) {
   constexpr uint64_t unit = 16;
   uint64_t units = (elements + unit - 1) / unit;
   auto cut = [&](uint64_t i) {

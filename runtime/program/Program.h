@@ -53,7 +53,8 @@ toList(const flatbuffers::Vector<flatbuffers::Offset<T>> *vector) {
 }
 
 /// How many a vector of tables holds.
-template <typename T> size_t getSize(const flatbuffers::Vector<T> *vector) {
+template <typename T>
+size_t getSize(const flatbuffers::Vector<T> *vector) {
   return vector ? vector->size() : 0;
 }
 

@@ -1,4 +1,5 @@
-//===- VerifyDataflow.cpp - No instruction reads what nothing wrote -------===//
+//===- VerifyDataflow.cpp - What is read was written; state is updated once
+//===//
 //
 // Buffers share bytes of the arena, one after the other. So that a byte was
 // written is not enough: it must have been written as the buffer that the
@@ -8,8 +9,7 @@
 // first. State tensors, tokens and targets are there when a step starts.
 //
 //  1. In list order, an instruction reads bytes of the buffers that its
-//  operands
-//     name, then writes its own.
+//     operands name, then writes its own.
 //  2. The body of the loop is gone through for the first micro-batch, in which
 //     what accumulates after the first does not read, and for the second. The
 //     others start from the same state as the second: a byte that the body
@@ -18,7 +18,11 @@
 //     the end of the loop; until then, only the same operand may read them, in
 //     the same micro-batch. One that reads needs all of its places.
 //  4. At the end, outputs were written, and state tensors still hold
-//  themselves.
+//     themselves.
+//  5. Until the update begins, no byte of a state is written: a step may end
+//     there and leave all as it was. From there on each byte of a parameter and
+//     of a moment is written once, and none of a constant. A program without
+//     instructions says what a checkpoint holds: it has no step.
 //
 // Each instruction changes few runs of bytes, so this takes O(n log n).
 //
@@ -66,6 +70,12 @@ public:
     return std::min(at, range.end);
   }
 
+  /// Whether any byte of the range is somebody's.
+  bool touches(ByteRange range) const {
+    auto run = runs.lower_bound(range.end);
+    return run != runs.begin() && (--run)->second.end > range.begin;
+  }
+
   Owner getOwner(uint64_t byte) const {
     auto run = runs.upper_bound(byte);
     if (run == runs.begin() || (--run)->second.end <= byte)
@@ -90,6 +100,14 @@ private:
 
   std::map<uint64_t, Run> runs;
 };
+
+bool isConstant(const fb::State &state) {
+  return toView(state.role()) == "constant";
+}
+
+std::string toString(const fb::State &state) {
+  return std::string(toView(state.role())) + " " + quote(toView(state.name()));
+}
 
 /// Whether outputs are read, as the modes of the table and of kernels say.
 bool readsOutputs(int64_t mode, bool isFirst) {
@@ -116,6 +134,7 @@ private:
   Status verifyInstruction(size_t index, bool isFirst);
   Status read(size_t index, size_t operand, ByteRange part);
   Status write(size_t index, size_t operand, bool isDense);
+  Status update(size_t index, ByteRange places, uint32_t buffer);
   bool isDense(const Roles &roles, const fb::Instruction &instruction,
                size_t output) const;
 
@@ -152,6 +171,10 @@ private:
 
   const fb::Program &program;
   Owners owners;
+  /// Bytes of states that this step has updated, by buffer.
+  Owners updated;
+  /// States by the end of their bytes; no two share any.
+  std::map<uint64_t, const fb::State *> states;
   uint64_t repeats = 1; ///< micro-batches of the loop around
   /// Operands that move, written in this micro-batch; whose they are.
   std::map<std::tuple<uint64_t, uint64_t, uint64_t>, uint32_t> moving;
@@ -242,11 +265,31 @@ Status DataflowVerifier::read(size_t index, size_t i, ByteRange part) {
                         describeOwner(at));
 }
 
+/// Notes the write of `places` where these are a state's.
+Status DataflowVerifier::update(size_t index, ByteRange places,
+                                uint32_t buffer) {
+  auto found = states.upper_bound(places.begin);
+  if (found == states.end() || found->second->operand()->offset() >= places.end)
+    return {};
+  const fb::State &state = *found->second;
+  std::string label = toString(state);
+  if (isConstant(state))
+    return bad(index, "writes " + label + ", which no step changes");
+  if (index < program.update_begin())
+    return bad(index, "writes " + label + " before the update begins, at " +
+                          std::to_string(program.update_begin()));
+  if (updated.touches(places))
+    return bad(index, "updates " + label + " a second time");
+  updated.write(places, buffer);
+  return {};
+}
+
 Status DataflowVerifier::write(size_t index, size_t i, bool isDense) {
   const fb::Instruction &instruction = getInstruction(index);
   const fb::Operand &operand = toSpan(instruction.operands())[i];
   uint32_t buffer = toSpan(instruction.buffers())[i];
   ByteRange places = getPlaces(operand, {0, operand.bytes()});
+  CLEAVE_RETURN_IF_ERROR(update(index, places, buffer));
   bool hasGaps = moves(operand) && operand.stride() > operand.bytes();
   // What is left out must be the buffer's already.
   if (!isDense || hasGaps) {
@@ -307,6 +350,8 @@ Status DataflowVerifier::verify() {
   for (size_t i = 0; i < getSize(program.states()); ++i) {
     const fb::State *state = program.states()->Get(flatbuffers::uoffset_t(i));
     start(state->operand(), state->buffer());
+    const fb::Operand &operand = *state->operand();
+    states[operand.offset() + operand.bytes()] = state;
   }
 
   size_t count = getSize(program.instructions());
@@ -348,6 +393,12 @@ Status DataflowVerifier::verify() {
     const fb::State *state = program.states()->Get(flatbuffers::uoffset_t(i));
     CLEAVE_RETURN_IF_ERROR(expectOwn("state " + quote(toView(state->name())),
                                      *state->operand(), state->buffer()));
+    const fb::Operand &operand = *state->operand();
+    ByteRange range{operand.offset(), operand.offset() + operand.bytes()};
+    uint64_t at = updated.findOther(range, state->buffer());
+    if (count != 0 && !isConstant(*state) && at != range.end)
+      return Status::error("no instruction updates byte " + std::to_string(at) +
+                           " of the arena, of " + toString(*state));
   }
   for (size_t i = 0; i < getSize(program.outputs()); ++i) {
     const fb::Output *output =

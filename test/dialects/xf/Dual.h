@@ -34,8 +34,8 @@ struct Dual {
     return Dual(t, a.slope * (1 - t * t));
   }
   friend Dual erf(Dual a) {
-    return Dual(std::erf(a.value), a.slope * 2 / std::sqrt(M_PI) *
-                                       std::exp(-a.value * a.value));
+    return Dual(std::erf(a.value),
+                a.slope * 2 / std::sqrt(M_PI) * std::exp(-a.value * a.value));
   }
 };
 

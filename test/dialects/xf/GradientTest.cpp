@@ -50,16 +50,14 @@ TEST_P(Gradient, MatchesFiniteDifferences) {
     bool ids = type.getElementType().isInteger(32);
     inputs.value(argument) =
         ids ? random.fillIds(type, one.ids, one.ignore) : random.fill(type);
-    if (!ids &&
-        !function.getArgAttr(argument.getArgNumber(), "func.constant"))
+    if (!ids && !function.getArgAttr(argument.getArgNumber(), "func.constant"))
       leaves.push_back(argument);
   }
   ASSERT_FALSE(leaves.empty());
 
   Interpreter forward = inputs;
-  ASSERT_TRUE(succeeded(function.insertArgument(block.getNumArguments(),
-                                                result.getType(), {},
-                                                result.getLoc())));
+  ASSERT_TRUE(succeeded(function.insertArgument(
+      block.getNumArguments(), result.getType(), {}, result.getLoc())));
   Value seed = block.getArguments().back();
   Array weights = random.fill(typeOf(result));
   auto evaluate = [&] {
@@ -106,9 +104,8 @@ TEST(GradientCases, AreComplete) {
   llvm::StringMap<bool> seen;
   for (const Case &one : getDifferentiable()) {
     Program program(one.text);
-    program.module->walk([&](Operation *op) {
-      seen[op->getName().getStringRef()] = true;
-    });
+    program.module->walk(
+        [&](Operation *op) { seen[op->getName().getStringRef()] = true; });
   }
   MLIRContext context;
   context.loadDialect<XfDialect>();

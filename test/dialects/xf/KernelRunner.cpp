@@ -152,8 +152,7 @@ SmallVector<Array> cleave::xf::runKernel(KernelOpInterface op,
 
   for (int64_t row = 0; row < space.rows; ++row) {
     BodyRunner body(space.columns, shard);
-    for (auto [argument, input] :
-         llvm::zip(block.getArguments(), space.inputs))
+    for (auto [argument, input] : llvm::zip(block.getArguments(), space.inputs))
       for (int64_t c = 0; c < space.columns; ++c)
         body.at(argument).push_back(
             operands[input.tensor].data.at(getIndex(input.access, row, c)));

@@ -9,9 +9,8 @@ namespace cleave::xf {
 /// The results of the kernel that `op` describes, on these operands and on the
 /// given shard. Its output accesses must write each element of a result once,
 /// unless results start as zeros or as a copy.
-llvm::SmallVector<Array> runKernel(KernelOpInterface op,
-                                   llvm::ArrayRef<Array> operands,
-                                   int64_t shard);
+llvm::SmallVector<Array>
+runKernel(KernelOpInterface op, llvm::ArrayRef<Array> operands, int64_t shard);
 
 } // namespace cleave::xf
 

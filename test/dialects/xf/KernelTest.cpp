@@ -1,10 +1,10 @@
 //===- KernelTest.cpp - Generated kernels against what their ops mean -----===//
 //
 // Each op that becomes a generated kernel says which elements its kernel walks
-// and gives a scalar program. Here both are executed in f64, element by element,
-// on the values that the interpreter of the ops' descriptions has for the op's
-// operands; the results must be the interpreter's. What is left of them are the
-// constants, which a kernel has in f32.
+// and gives a scalar program. Here both are executed in f64, element by
+// element, on the values that the interpreter of the ops' descriptions has for
+// the op's operands; the results must be the interpreter's. What is left of
+// them are the constants, which a kernel has in f32.
 //
 //===----------------------------------------------------------------------===//
 #include "Cases.h"
@@ -45,8 +45,8 @@ TEST_P(Kernel, ComputesWhatTheOpMeans) {
   const Case &one = GetParam();
   Program program(one.text);
   ASSERT_TRUE(program.module);
-  program.context.loadDialect<arith::ArithDialect, math::MathDialect,
-                              exec::ExecDialect>();
+  program.context
+      .loadDialect<arith::ArithDialect, math::MathDialect, exec::ExecDialect>();
   Block &block = program.getFunction("f").getBody().front();
   Operation *terminator = block.getTerminator();
   Value result = terminator->getOperand(0);
@@ -108,8 +108,8 @@ TEST(KernelCases, AreComplete) {
   }
   for (const char *gradient :
        {"xf.rms_norm_grad", "xf.layer_norm_grad", "xf.norm_weight_grad",
-        "xf.reduce_leading", "xf.activation_grad", "xf.glu_grad",
-        "xf.pad_rows", "xf.cross_entropy_grad"})
+        "xf.reduce_leading", "xf.activation_grad", "xf.glu_grad", "xf.pad_rows",
+        "xf.cross_entropy_grad"})
     seen[gradient] = true;
   MLIRContext context;
   context.loadDialect<XfDialect>();
@@ -158,8 +158,8 @@ constexpr const char *halves = R"(
 TEST(KernelShards, AreThePartsOfTheWhole) {
   Program program(halves);
   ASSERT_TRUE(program.module);
-  program.context.loadDialect<arith::ArithDialect, math::MathDialect,
-                              exec::ExecDialect>();
+  program.context
+      .loadDialect<arith::ArithDialect, math::MathDialect, exec::ExecDialect>();
   Block &block = program.getFunction("f").getBody().front();
   Random random;
   Interpreter whole;
@@ -199,8 +199,7 @@ TEST(KernelShards, AreThePartsOfTheWhole) {
     const Array &low = results[0][i], &high = results[1][i];
     for (int64_t j = 0; j < expected.size(); ++j) {
       double value = isa<RowMaxOp>(op) ? std::max(low.data[j], high.data[j])
-                     : !isa<CrossEntropyGradOp>(op)
-                         ? low.data[j] + high.data[j]
+                     : !isa<CrossEntropyGradOp>(op) ? low.data[j] + high.data[j]
                      : j % 6 < 3 ? low.data[j / 6 * 3 + j % 6]
                                  : high.data[j / 6 * 3 + j % 6 - 3];
       EXPECT_NEAR(value, expected.data[j], 1e-7)

@@ -23,8 +23,8 @@ constexpr double lr = 0.01, beta1 = 0.8, beta2 = 0.9, eps = 1e-6, decay = 0.3,
 class Step : public testing::TestWithParam<const char *> {
 protected:
   void SetUp() override {
-    auto buffer = llvm::MemoryBuffer::getFile(
-        std::string(CLEAVE_TEST_MODELS) + "/" + GetParam() + ".mlir");
+    auto buffer = llvm::MemoryBuffer::getFile(std::string(CLEAVE_TEST_MODELS) +
+                                              "/" + GetParam() + ".mlir");
     ASSERT_TRUE(bool(buffer));
     text = (*buffer)->getBuffer().str();
     forward.emplace(text);
@@ -50,8 +50,8 @@ protected:
       for (double &x : array.data)
         x *= 0.7;
     }
-    auto tokens = RankedTensorType::get(
-        {microBatches, 4, 8}, IntegerType::get(&step->context, 32));
+    auto tokens = RankedTensorType::get({microBatches, 4, 8},
+                                        IntegerType::get(&step->context, 32));
     ids = random.fillIds(tokens, 30, false);
     targets = random.fillIds(tokens, 30, true);
     for (auto op : step->module->getOps<StateOp>()) {
@@ -66,7 +66,8 @@ protected:
   }
 
   double countTargets() const {
-    return double(llvm::count_if(targets.data, [](double t) { return t >= 0; }));
+    return double(
+        llvm::count_if(targets.data, [](double t) { return t >= 0; }));
   }
 
   /// The mean loss of all micro-batches, by the forward graph.
@@ -177,10 +178,10 @@ TEST_P(Step, UpdatesByAdamW) {
     const Array &grad = run.outputs.at("grad." + name);
     for (int64_t i = 0; i < grad.size(); ++i) {
       double g = grad.data[i] * bound / (norm + 1e-6);
-      double m = beta1 * moments.at(name + "/moment1").data[i] +
-                 (1 - beta1) * g;
-      double v = beta2 * moments.at(name + "/moment2").data[i] +
-                 (1 - beta2) * g * g;
+      double m =
+          beta1 * moments.at(name + "/moment1").data[i] + (1 - beta1) * g;
+      double v =
+          beta2 * moments.at(name + "/moment2").data[i] + (1 - beta2) * g * g;
       double w = state.at(name).data[i];
       w -= lr * (isMatrix ? decay : 0) * w;
       w -= lr * (m * 1.7) / (std::sqrt(v * 2.3) + eps);

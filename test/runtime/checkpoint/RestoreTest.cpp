@@ -98,7 +98,9 @@ TEST(Restore, ReadsLargeStatesInChunks) {
       dims = {{0}, {1}};
       bytes /= tp;
     }
-    b.state("w", {rows, 1024}, dims, b.allocate(bytes)).logical = logical;
+    fb::StateT &state = b.state("w", {rows, 1024}, dims, b.allocate(bytes));
+    state.role = "parameter";
+    state.logical = logical;
     Program program;
     EXPECT_OK(b.load(program));
     return program;

@@ -48,10 +48,12 @@ public:
   }
 
 private:
-  template <typename T> void store(uint64_t i, T value) {
+  template <typename T>
+  void store(uint64_t i, T value) {
     std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
   }
-  template <typename T> T load(uint64_t i) const {
+  template <typename T>
+  T load(uint64_t i) const {
     T value;
     std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
     return value;
@@ -110,9 +112,8 @@ void listGroups(int axes, AxisList &prefix, std::vector<AxisList> &lists) {
 class Checker {
 public:
   Checker(Communicator &communicator, const AxisList &axes)
-      : comm(communicator), axes(axes),
-        sizes(comm.getMesh().getSizes().begin(),
-              comm.getMesh().getSizes().end()),
+      : comm(communicator), axes(axes), sizes(comm.getMesh().getSizes().begin(),
+                                              comm.getMesh().getSizes().end()),
         members(findGroup(sizes, comm.getRank(), axes)) {
     me = int(std::find(members.begin(), members.end(), comm.getRank()) -
              members.begin());
@@ -145,8 +146,8 @@ private:
     double result = getInput(members[0], index);
     for (size_t i = 1; i < members.size(); ++i) {
       double next = getInput(members[i], index);
-      result = reduction == Reduction::Sum ? result + next
-                                           : std::max(result, next);
+      result =
+          reduction == Reduction::Sum ? result + next : std::max(result, next);
     }
     return result;
   }
@@ -199,7 +200,8 @@ Status Checker::checkReduceScatter(uint64_t outer, uint64_t inner,
   CLEAVE_RETURN_IF_ERROR(comm.reduceScatter(*group, in.data(), out.data(),
                                             outer, inner, type, reduction));
   return compare("reduceScatter", out, [&](uint64_t i) {
-    return reduce(reduction, (i / inner * n + uint64_t(me)) * inner + i % inner);
+    return reduce(reduction,
+                  (i / inner * n + uint64_t(me)) * inner + i % inner);
   });
 }
 
@@ -234,10 +236,9 @@ Status Checker::checkAllToAll(bool concatFirst, ElementType type, uint64_t a,
       fromB = ob % b;
       fromA = uint64_t(me) * a + oa;
     }
-    return double(getInput(members[from],
-                           (((o * inA + fromA) * mid + m) * inB + fromB) *
-                                   inner +
-                               i));
+    return double(
+        getInput(members[from],
+                 (((o * inA + fromA) * mid + m) * inB + fromB) * inner + i));
   });
 }
 
@@ -327,8 +328,8 @@ Status cleave::test::computeDigest(Communicator &comm, uint64_t elements,
     else
       std::memcpy(in.data() + i * 4, &value, 4);
   }
-  CLEAVE_RETURN_IF_ERROR(comm.allReduce(*world, in.data(), out.data(),
-                                        elements, type, Reduction::Sum));
+  CLEAVE_RETURN_IF_ERROR(comm.allReduce(*world, in.data(), out.data(), elements,
+                                        type, Reduction::Sum));
   uint32_t crc = computeCrc32c(out.data(), out.size());
   uint64_t inner = elements / uint64_t(world->getSize());
   CLEAVE_RETURN_IF_ERROR(comm.reduceScatter(*world, in.data(), out.data(), 1,

@@ -31,8 +31,8 @@ TEST(Local, EveryCollectiveOnEveryGroupOfEveryMesh) {
     });
     ASSERT_TRUE(status.ok()) << status.message();
   }
-  std::printf("%zu meshes, %lld collectives checked on a rank\n",
-              meshes.size(), static_cast<long long>(checks.load()));
+  std::printf("%zu meshes, %lld collectives checked on a rank\n", meshes.size(),
+              static_cast<long long>(checks.load()));
   EXPECT_GT(checks.load(), 50000);
 }
 
@@ -110,9 +110,9 @@ TEST(Local, NoBufferIsReadAfterItsRankStopped) {
       for (int i = 0; i < 10; ++i) {
         if (i == when && comm.getRank() == failing)
           return Status::error("stop");
-        CLEAVE_RETURN_IF_ERROR(
-            comm.allReduce(*world, in.data(), out.data(), in.size(),
-                           ElementType::F32, Reduction::Sum));
+        CLEAVE_RETURN_IF_ERROR(comm.allReduce(*world, in.data(), out.data(),
+                                              in.size(), ElementType::F32,
+                                              Reduction::Sum));
         if (out[i] != 8 || out.back() != 8)
           return Status::error("wrong sum");
       }
@@ -126,8 +126,8 @@ TEST(Local, AgreedFailuresAreSaidOnce) {
   Status status = run({4}, [](Communicator &comm) {
     Status failure = comm.agree(Status::error("data.bin: does not exist"));
     EXPECT_TRUE(comm.hasAgreedToFail());
-    EXPECT_EQ(failure.getCode(), comm.getRank() == 0 ? StatusCode::Failed
-                                                     : StatusCode::Aborted);
+    EXPECT_EQ(failure.getCode(),
+              comm.getRank() == 0 ? StatusCode::Failed : StatusCode::Aborted);
     return failure;
   });
   EXPECT_EQ(status.message(), "data.bin: does not exist");

@@ -14,10 +14,12 @@ struct Result {
 /// Runs MpiRanks on `ranks` processes; the system ends it if it hangs.
 Result runRanks(int ranks, const std::string &arguments,
                 const std::string &environment = "") {
-  std::string command = environment + " timeout 120 " CLEAVE_MPIRUN
+  std::string command = environment +
+                        " timeout 120 " CLEAVE_MPIRUN
                         " --allow-run-as-root --oversubscribe --bind-to none"
-                        " -np " + std::to_string(ranks) +
-                        " " CLEAVE_MPI_RANKS " " + arguments + " 2>&1";
+                        " -np " +
+                        std::to_string(ranks) + " " CLEAVE_MPI_RANKS " " +
+                        arguments + " 2>&1";
   Result result{-1, ""};
   FILE *pipe = ::popen(command.c_str(), "r");
   if (!pipe)
@@ -54,9 +56,8 @@ TEST(Mpi, OneRanksFailureStopsAll) {
     Result result = runRanks(4, "fail " + std::to_string(failing));
     EXPECT_NE(result.exitCode, 0);
     EXPECT_NE(result.exitCode, timedOut) << result.output;
-    EXPECT_EQ(count(result.output,
-                    "error: rank " + std::to_string(failing) +
-                        ": disk on fire"),
+    EXPECT_EQ(count(result.output, "error: rank " + std::to_string(failing) +
+                                       ": disk on fire"),
               1)
         << result.output;
     EXPECT_EQ(count(result.output, "error: "), 1) << result.output;

@@ -27,12 +27,10 @@ TEST(Reduce, AddsInTheOrderOfTheInputs) {
   // ((2^24 + 1) + 1) + -2^24 is 0 in f32: each 1 is lost. In any order that
   // adds the ones first it is 2.
   float big = 16777216;
-  EXPECT_EQ(reduceOne<float>({big, 1, 1, -big}, ElementType::F32,
-                             Reduction::Sum),
-            0);
-  EXPECT_EQ(reduceOne<float>({1, 1, big, -big}, ElementType::F32,
-                             Reduction::Sum),
-            2);
+  EXPECT_EQ(
+      reduceOne<float>({big, 1, 1, -big}, ElementType::F32, Reduction::Sum), 0);
+  EXPECT_EQ(
+      reduceOne<float>({1, 1, big, -big}, ElementType::F32, Reduction::Sum), 2);
 }
 
 TEST(Reduce, RoundsBf16Once) {
@@ -63,8 +61,8 @@ TEST(Reduce, MaximaKeepInfinitiesAndNans) {
   EXPECT_EQ(reduceOne<float>({1, infinity}, ElementType::F32, Reduction::Max),
             infinity);
   for (auto values : {std::vector<float>{nan, 1, 2}, {1, nan, 2}, {1, 2, nan}})
-    EXPECT_TRUE(std::isnan(
-        reduceOne<float>(values, ElementType::F32, Reduction::Max)));
+    EXPECT_TRUE(
+        std::isnan(reduceOne<float>(values, ElementType::F32, Reduction::Max)));
 }
 
 TEST(Reduce, ChunksCoverEverythingOnce) {
@@ -75,8 +73,7 @@ TEST(Reduce, ChunksCoverEverythingOnce) {
         Range chunk = getReduceChunk(elements, i, count);
         EXPECT_EQ(chunk.begin, next);
         EXPECT_LE(chunk.begin, chunk.end);
-        EXPECT_LE(chunk.end - chunk.begin,
-                  (elements / 16 / count + 2) * 16);
+        EXPECT_LE(chunk.end - chunk.begin, (elements / 16 / count + 2) * 16);
         if (chunk.end != elements) {
           EXPECT_EQ(chunk.end % 16, 0u);
         }

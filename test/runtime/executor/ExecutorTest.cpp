@@ -1,6 +1,6 @@
 //===- ExecutorTest.cpp - Small programs on 1 to 8 ranks ------------------===//
-#include "runtime/cpu/Features.h"
 #include "runtime/executor/Executor.h"
+#include "runtime/cpu/Features.h"
 #include "runtime/executor/Gather.h"
 #include "test/runtime/executor/RunProgram.h"
 #include <atomic>
@@ -15,9 +15,9 @@ namespace {
 struct Layout {
   uint64_t dp, tp;
 };
-const Layout layouts[] = {{1, 1}, {2, 1}, {1, 2}, {3, 1}, {1, 3}, {2, 2},
-                          {4, 1}, {1, 5}, {3, 2}, {7, 1}, {1, 8}, {8, 1},
-                          {4, 2}, {2, 4}};
+const Layout layouts[] = {{1, 1}, {2, 1}, {1, 2}, {3, 1}, {1, 3},
+                          {2, 2}, {4, 1}, {1, 5}, {3, 2}, {7, 1},
+                          {1, 8}, {8, 1}, {4, 2}, {2, 4}};
 
 float xAt(const std::vector<uint64_t> &i) { // micro-batch, row, k
   return float(int((i[0] * 5 + i[1] * 3 + i[2] * 2) % 7) - 3);
@@ -79,10 +79,10 @@ TEST(Executor, SplitProductIsTheWholeProduct) {
           for (int64_t step = 0; step < 2; ++step)
             CLEAVE_RETURN_IF_ERROR(executor.runStep(step));
           GlobalTensor partial, reduced, out;
-          CLEAVE_RETURN_IF_ERROR(gatherOutput(
-              executor, *program.findOutput("partial"), partial));
-          CLEAVE_RETURN_IF_ERROR(gatherOutput(
-              executor, *program.findOutput("reduced"), reduced));
+          CLEAVE_RETURN_IF_ERROR(
+              gatherOutput(executor, *program.findOutput("partial"), partial));
+          CLEAVE_RETURN_IF_ERROR(
+              gatherOutput(executor, *program.findOutput("reduced"), reduced));
           CLEAVE_RETURN_IF_ERROR(
               gatherOutput(executor, *program.findOutput("twice"), out));
           EXPECT_EQ(toFloats(partial), expected);
@@ -111,8 +111,8 @@ TEST(Executor, SplitEmbeddingIsTheWholeEmbedding) {
     fb::StateT &idState = b.state("ids", {rows}, {{}}, ids);
     idState.dtype = fb::DType::I32;
     idState.role = "constant";
-    b.add(Opcode::Embedding, {ids, table, out},
-          {rows, width, tableRows, 0, 0}, {}, {0});
+    b.add(Opcode::Embedding, {ids, table, out}, {rows, width, tableRows, 0, 0},
+          {}, {0});
     b.add(Opcode::AllReduce, {out, out}, {int64_t(rows * width), 0, 0}, {},
           {0});
     b.add(Opcode::EmbeddingGrad, {ids, out, grad},
@@ -136,8 +136,7 @@ TEST(Executor, SplitEmbeddingIsTheWholeEmbedding) {
           const Program &program = executor.getProgram();
           fillShard(executor, *program.findState("table"),
                     [&](const auto &i) { return value(i[0], i[1]); });
-          auto bytes =
-              executor.getBytes(*program.findState("ids", "constant"));
+          auto bytes = executor.getBytes(*program.findState("ids", "constant"));
           for (uint64_t r = 0; r < rows; ++r)
             reinterpret_cast<int32_t *>(bytes.data())[r] = idAt(r);
           CLEAVE_RETURN_IF_ERROR(executor.runStep(0));
@@ -174,8 +173,8 @@ TEST(Executor, MovesKeepTheTensor) {
     b.add(Opcode::Slice, {full, sliced}, {4, 8 / tp * 6, 0}, {}, {0});
     // [{}, {tp}, {}] -> [{tp}, {}, {}] and back. The dims are outer, a, mid,
     // b, inner: a is dim 0 or its part, b dim 1 or its part.
-    b.add(Opcode::AllToAll, {split, moved}, {1, 4 / tp, 1, 8 / tp, 6, 0, 0},
-          {}, {0});
+    b.add(Opcode::AllToAll, {split, moved}, {1, 4 / tp, 1, 8 / tp, 6, 0, 0}, {},
+          {0});
     b.add(Opcode::AllToAll, {moved, back}, {1, 4 / tp, 1, 8 / tp, 6, 0, 1}, {},
           {0});
     // A sum over the ranks of what each has whole: tp times the tensor.
@@ -229,8 +228,8 @@ TEST(Executor, ScheduleIsWrittenEachStep) {
                                       {1, 8.0f / 7, 64.0f / 37, 0}};
         for (int64_t step = 0; step < 3; ++step) {
           CLEAVE_RETURN_IF_ERROR(executor.runStep(step));
-          auto values = toFloatSpan(executor.getBytes(
-              *executor.getProgram().findOutput("schedule")));
+          auto values = toFloatSpan(
+              executor.getBytes(*executor.getProgram().findOutput("schedule")));
           for (int i = 0; i < 4; ++i)
             EXPECT_FLOAT_EQ(values[i], expected[step][i]) << step << " " << i;
         }
@@ -285,8 +284,7 @@ TEST(Executor, ObserverSeesEveryInstruction) {
 TEST(Executor, TokensAreWhereTheProgramSays) {
   ProgramBuilder b({}, 2);
   fb::Operand tokens = b.allocate(16, 2);
-  b.program.tokens =
-      std::make_unique<fb::Operand>(tokens.offset(), 32, 16);
+  b.program.tokens = std::make_unique<fb::Operand>(tokens.offset(), 32, 16);
   b.add(Opcode::Fill, {b.allocate(64)});
   Status status = runProgram(b, [](Executor &executor) -> Status {
     EXPECT_EQ(executor.getTokens().size(), 8u);
@@ -302,13 +300,11 @@ TEST(Executor, RefusesWhatItCannotRun) {
   b.state("x", {16}, {{}}, x);
   b.launch("missing", 4, {x, y});
   auto nothing = [](Executor &) { return Status(); };
-  EXPECT_NE(runProgram(b, nothing, kernels)
-                .message()
-                .find("no kernel \"missing\""),
-            std::string::npos);
+  EXPECT_NE(
+      runProgram(b, nothing, kernels).message().find("no kernel \"missing\""),
+      std::string::npos);
   b.program.kernels[0]->symbol = "twice";
-  EXPECT_NE(runProgram(b, nothing, kernels,
-                       {.threads = 3, .schedule = {}})
+  EXPECT_NE(runProgram(b, nothing, kernels, {.threads = 3, .schedule = {}})
                 .message()
                 .find("cannot have 3 threads: the program was compiled for 1 "
                       "to 2"),
@@ -361,8 +357,7 @@ TEST(Executor, AFailingRankIsNamedOnce) {
     }
     return {};
   });
-  EXPECT_EQ(status.message(),
-            "rank 2: cannot write: No space left on device");
+  EXPECT_EQ(status.message(), "rank 2: cannot write: No space left on device");
 }
 
 } // namespace

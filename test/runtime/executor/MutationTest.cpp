@@ -35,9 +35,9 @@ TEST(Mutation, AcceptedProgramsRun) {
     Status status = runRanks(
         program.getMesh(), {}, [&](Communicator &communicator) -> Status {
           std::unique_ptr<Executor> executor;
-          CLEAVE_RETURN_IF_ERROR(Executor::create(program, communicator,
-                                                  {&entry, 1}, {.threads = 1, .schedule = {}},
-                                                  executor));
+          CLEAVE_RETURN_IF_ERROR(
+              Executor::create(program, communicator, {&entry, 1},
+                               {.threads = 1, .schedule = {}}, executor));
           CLEAVE_RETURN_IF_ERROR(executor->runStep(0));
           EXPECT_LE(executor->getHighWaterBytes(), program->arena_bytes());
           return {};

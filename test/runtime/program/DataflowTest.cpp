@@ -24,9 +24,8 @@ Status load(const ProgramBuilder &builder) {
 /// Without an instruction that writes what a later one reads, the sample is
 /// refused.
 TEST(Dataflow, ADroppedInstructionIsMissed) {
-  for (SampleIndex dropped :
-       {SampleFill, SampleEmbedding, SampleAttention, SampleAttentionGrad,
-        SampleAllGather}) {
+  for (SampleIndex dropped : {SampleFill, SampleEmbedding, SampleAttention,
+                              SampleAttentionGrad, SampleAllGather}) {
     ProgramBuilder b = makeSample();
     b.program.instructions.erase(b.program.instructions.begin() + dropped);
     EXPECT_REFUSED(b, "which nothing wrote") << " without " << dropped;
@@ -64,12 +63,55 @@ TEST(Dataflow, APartlyOverwrittenBufferIsNotRead) {
 TEST(Dataflow, StateIsNotOverwrittenByAnotherBuffer) {
   ProgramBuilder b({});
   fb::Operand x = b.allocate(64);
-  b.state("x", {16}, {{}}, x);
-  b.add(Opcode::Fill, {x});
+  b.state("x", {16}, {{}}, x).role = "parameter";
+  b.addUpdate();
   EXPECT_ACCEPTED(b);
   b.program.instructions[0]->buffers = {7};
   EXPECT_REFUSED(b, "state \"x\" (buffer 1) has byte 0 of the arena at the end "
                     "of a step, which buffer 7 has written");
+}
+
+/// y = x; then z, the parameter, is filled.
+ProgramBuilder makeUpdate() {
+  ProgramBuilder b({});
+  fb::Operand x = b.allocate(64), y = b.allocate(64), z = b.allocate(64);
+  b.state("x", {16}, {{}}, x);
+  b.state("z", {16}, {{}}, z).role = "parameter";
+  b.add(Opcode::Copy, {x, y});
+  b.addUpdate();
+  return b;
+}
+
+TEST(Dataflow, EachTrainedStateIsUpdatedOnce) {
+  EXPECT_ACCEPTED(makeUpdate());
+  ProgramBuilder dropped = makeUpdate();
+  dropped.program.instructions.pop_back();
+  EXPECT_REFUSED(dropped, "no instruction updates byte 128 of the arena, of "
+                          "parameter \"z\"");
+  ProgramBuilder part = makeUpdate();
+  part.program.instructions.back()->operands = {{128, 32, 0}};
+  EXPECT_REFUSED(part, "no instruction updates byte 160 of the arena");
+  ProgramBuilder twice = makeUpdate();
+  twice.add(Opcode::Fill, {{128, 32, 0}});
+  EXPECT_REFUSED(twice, "instruction 2 (Fill \"test Fill\") updates parameter "
+                        "\"z\" a second time");
+  ProgramBuilder constant = makeUpdate();
+  constant.add(Opcode::Fill, {{0, 64, 0}});
+  EXPECT_REFUSED(constant, "writes constant \"x\", which no step changes");
+}
+
+TEST(Dataflow, StatesWithoutAStepAreUpdatedByNothing) {
+  ProgramBuilder b = makeUpdate();
+  b.program.instructions.clear();
+  b.program.update_begin = 0;
+  EXPECT_ACCEPTED(b);
+}
+
+TEST(Dataflow, NoStateIsWrittenBeforeTheUpdate) {
+  ProgramBuilder b = makeUpdate();
+  b.program.update_begin = 2;
+  EXPECT_REFUSED(b, "instruction 1 (Fill \"test Fill\") writes parameter \"z\" "
+                    "before the update begins, at 2");
 }
 
 TEST(Dataflow, OutputsAreWritten) {

@@ -74,8 +74,9 @@ TEST(Elf, FindsASectionOfARealExecutable) {
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_GE(contents.size(), sizeof(marker)); // sanitizers pad
   EXPECT_EQ(std::memcmp(contents.data(), marker, sizeof(marker)), 0);
-  EXPECT_NE(findElfSection(file, ".cleave.tes", contents).message().find(
-                "has no section \".cleave.tes\""),
+  EXPECT_NE(findElfSection(file, ".cleave.tes", contents)
+                .message()
+                .find("has no section \".cleave.tes\""),
             std::string::npos);
 }
 
@@ -119,47 +120,37 @@ TEST(Elf, NamesDamage) {
     EXPECT_NE(status.message().find(words), std::string::npos)
         << status.message();
   };
-  expect("64-bit", [](Elf64_Ehdr &h, Elf64_Shdr *) {
-    h.e_ident[EI_CLASS] = ELFCLASS32;
-  });
-  expect("little-endian", [](Elf64_Ehdr &h, Elf64_Shdr *) {
-    h.e_ident[EI_DATA] = ELFDATA2MSB;
-  });
-  expect("no section table", [](Elf64_Ehdr &h, Elf64_Shdr *) {
-    h.e_shoff = 0;
-  });
-  expect("table is outside the file", [](Elf64_Ehdr &h, Elf64_Shdr *) {
-    h.e_shoff = ~Elf64_Off(0) - 8;
-  });
-  expect("section headers have 40 bytes", [](Elf64_Ehdr &h, Elf64_Shdr *) {
-    h.e_shentsize = 40;
-  });
-  expect("table of 5 entries", [](Elf64_Ehdr &h, Elf64_Shdr *) {
-    h.e_shnum = 5;
-  });
+  expect("64-bit",
+         [](Elf64_Ehdr &h, Elf64_Shdr *) { h.e_ident[EI_CLASS] = ELFCLASS32; });
+  expect("little-endian",
+         [](Elf64_Ehdr &h, Elf64_Shdr *) { h.e_ident[EI_DATA] = ELFDATA2MSB; });
+  expect("no section table",
+         [](Elf64_Ehdr &h, Elf64_Shdr *) { h.e_shoff = 0; });
+  expect("table is outside the file",
+         [](Elf64_Ehdr &h, Elf64_Shdr *) { h.e_shoff = ~Elf64_Off(0) - 8; });
+  expect("section headers have 40 bytes",
+         [](Elf64_Ehdr &h, Elf64_Shdr *) { h.e_shentsize = 40; });
+  expect("table of 5 entries",
+         [](Elf64_Ehdr &h, Elf64_Shdr *) { h.e_shnum = 5; });
   expect("table of 18446744073709551615 entries",
          [](Elf64_Ehdr &h, Elf64_Shdr *s) {
            h.e_shnum = 0;
            s[0].sh_size = ~Elf64_Xword(0);
          });
-  expect("names has index 4 of 4", [](Elf64_Ehdr &h, Elf64_Shdr *) {
-    h.e_shstrndx = 4;
-  });
+  expect("names has index 4 of 4",
+         [](Elf64_Ehdr &h, Elf64_Shdr *) { h.e_shstrndx = 4; });
   expect("names has index 77", [](Elf64_Ehdr &h, Elf64_Shdr *s) {
     h.e_shstrndx = SHN_XINDEX;
     s[0].sh_link = 77;
   });
-  expect("section names at offset", [](Elf64_Ehdr &, Elf64_Shdr *s) {
-    s[1].sh_offset = ~Elf64_Off(0);
-  });
+  expect("section names at offset",
+         [](Elf64_Ehdr &, Elf64_Shdr *s) { s[1].sh_offset = ~Elf64_Off(0); });
   expect("section \".cleave.program\" at offset",
          [](Elf64_Ehdr &, Elf64_Shdr *s) { s[3].sh_size += 4096; });
-  expect("no contents in the file", [](Elf64_Ehdr &, Elf64_Shdr *s) {
-    s[3].sh_type = SHT_NOBITS;
-  });
-  expect("has no section", [](Elf64_Ehdr &, Elf64_Shdr *s) {
-    s[3].sh_name = 1 << 30;
-  });
+  expect("no contents in the file",
+         [](Elf64_Ehdr &, Elf64_Shdr *s) { s[3].sh_type = SHT_NOBITS; });
+  expect("has no section",
+         [](Elf64_Ehdr &, Elf64_Shdr *s) { s[3].sh_name = 1 << 30; });
 }
 
 TEST(Elf, NoFileCrashesTheReader) {

@@ -84,9 +84,9 @@ TEST(Envelope, EveryTruncationIsFound) {
 TEST(Mutation, NoProgramCrashesTheVerifier) {
   std::mt19937 random(20240501);
   const std::vector<uint8_t> good = makeSample().pack();
-  const uint64_t values[] = {0,          1,          2,     0x7f,      0xff,
-                             0x7fffffff, 0xffffffff, 1u << 31, ~uint64_t(0),
-                             uint64_t(1) << 63};
+  const uint64_t values[] = {
+      0,          1,          2,        0x7f,         0xff,
+      0x7fffffff, 0xffffffff, 1u << 31, ~uint64_t(0), uint64_t(1) << 63};
   int refused = 0, accepted = 0;
   for (int round = 0; round < 30000; ++round) {
     std::vector<uint8_t> bytes = good;

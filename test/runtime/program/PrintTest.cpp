@@ -22,9 +22,9 @@ TEST_F(Print, InstructionsNameTheirFields) {
     std::string line = printInstruction(program, index);
     // Offsets depend on the sizes of the workspaces.
     size_t open = line.find(" ("), close = line.find(')');
-    return open == std::string::npos ? line
-                                     : line.substr(0, open) +
-                                           line.substr(close + 1);
+    return open == std::string::npos
+               ? line
+               : line.substr(0, open) + line.substr(close + 1);
   };
   EXPECT_EQ(print(SampleSchedule),
             "forward Schedule \"test Schedule\" kind=cosine, warmupSteps=2, "

@@ -110,12 +110,13 @@ public:
     return result;
   }
 
+  /// A state that no step changes, until its role says another.
   fb::StateT &state(const std::string &name, std::vector<uint64_t> shape,
                     const std::vector<std::vector<uint8_t>> &dims,
                     fb::Operand operand) {
     auto state = std::make_unique<fb::StateT>();
     state->name = name;
-    state->role = "parameter";
+    state->role = "constant";
     state->shape = shape;
     state->logical = shape;
     state->dims = placement(dims);
@@ -124,10 +125,18 @@ public:
     return *program.states.back();
   }
 
+  /// An update, so that the program may be loaded: all parameters and moments
+  /// become zeros.
+  void addUpdate() {
+    program.update_begin = program.instructions.size();
+    for (const auto &state : program.states)
+      if (state->role != "constant")
+        add(Opcode::Fill, {*state->operand});
+  }
+
   fb::OutputT &output(const std::string &name, std::vector<uint64_t> shape,
                       const std::vector<std::vector<uint8_t>> &dims,
-                      fb::Operand operand,
-                      std::vector<uint8_t> partial = {}) {
+                      fb::Operand operand, std::vector<uint8_t> partial = {}) {
     auto output = std::make_unique<fb::OutputT>();
     output->name = name;
     output->shape = shape;
@@ -139,8 +148,8 @@ public:
     return *program.outputs.back();
   }
 
-  /// The number of the buffer that starts at `offset`: here no two of them share
-  /// bytes.
+  /// The number of the buffer that starts at `offset`: here no two of them
+  /// share bytes.
   static uint32_t getBuffer(uint64_t offset) {
     return uint32_t(offset / 64 % (uint32_t(1) << 31)) + 1;
   }

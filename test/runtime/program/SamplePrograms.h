@@ -25,6 +25,7 @@ enum SampleIndex {
   SampleSlice,
   SampleCopy,
   SampleLaunch,
+  SampleUpdate,
 };
 
 /// On the mesh dp=2, tp=2, with 2 micro-batches; legal in every way.
@@ -44,6 +45,7 @@ inline ProgramBuilder makeSample() {
 
   fb::Operand weight = b.allocate(table * width * 4);
   fb::StateT &state = b.state("embedding.weight", {16, 8}, {{1}, {}}, weight);
+  state.role = "parameter";
   state.logical = {15, 8};
   state.source = "model.embed.weight";
   state.source_shape = {15, 3, 8};
@@ -55,7 +57,6 @@ inline ProgramBuilder makeSample() {
   state.tied = {"head.weight"};
   fb::Operand table2 = b.allocate(4 * 4 * 4);
   fb::StateT &rope = b.state("rope.cos", {4, 4}, {{}, {}}, table2);
-  rope.role = "constant";
   rope.init = fb::InitKind::RopeCos;
   rope.init_scale = 1;
   rope.init_table = {1, 0.1f, 0.01f, 0.001f};
@@ -69,8 +70,10 @@ inline ProgramBuilder makeSample() {
   fb::Operand lse = b.allocate(2 * 2 * 4 * 4);
   fb::Operand out = b.allocate(rows * width * 4);
   fb::Operand dq = b.allocate(rows * width * 4);
-  fb::Operand dk = b.allocate(rows * width * 2), dv = b.allocate(rows * width * 2);
-  fb::Operand k = b.allocate(rows * width * 2), v = b.allocate(rows * width * 2);
+  fb::Operand dk = b.allocate(rows * width * 2),
+              dv = b.allocate(rows * width * 2);
+  fb::Operand k = b.allocate(rows * width * 2),
+              v = b.allocate(rows * width * 2);
   fb::Operand wide = b.allocate(2 * rows * width * 4);
   b.state("projection.weight", {8, 8}, {{}, {}}, projection);
   b.state("projection.bias", {8}, {{}}, bias);
@@ -88,12 +91,12 @@ inline ProgramBuilder makeSample() {
   b.add(Opcode::Gemm, {hidden, projection, bias, projected, workspace},
         {rows, width, width, 0, 1, 0, 0, 0, 2, 1});
   // batch 2, seq 4, heads 2, kvHeads 1, headDim 4.
-  fb::Operand scratch = b.allocate(
-      cpu::attentionWorkspaceBytes(2, 4, 2, 1, 4, 0, p.threads));
+  fb::Operand scratch =
+      b.allocate(cpu::attentionWorkspaceBytes(2, 4, 2, 1, 4, 0, p.threads));
   b.add(Opcode::Attention, {projected, k, v, out, lse, scratch},
         {2, 4, 2, 1, 4, 0, 0}, {0.5, 0});
-  fb::Operand gradScratch = b.allocate(
-      cpu::attentionGradWorkspaceBytes(2, 4, 2, 1, 4, 0, p.threads));
+  fb::Operand gradScratch =
+      b.allocate(cpu::attentionGradWorkspaceBytes(2, 4, 2, 1, 4, 0, p.threads));
   b.add(Opcode::AttentionGrad,
         {projected, k, v, out, lse, hidden, dq, dk, dv, gradScratch},
         {2, 4, 2, 1, 4, 0, 0}, {0.5, 0});
@@ -108,6 +111,7 @@ inline ProgramBuilder makeSample() {
   b.add(Opcode::Slice, {wide, hidden}, {rows, width, 0}, {}, {1});
   b.add(Opcode::Copy, {hidden, projected});
   b.launch("square", rows, {projected, out}, {1});
+  b.addUpdate();
   b.output("hidden", {32, 8}, {{0, 1}, {}}, hidden);
   b.output("grad.embedding.weight", {16, 8}, {{1}, {}}, grad, {0}).state =
       "embedding.weight";

@@ -16,7 +16,7 @@ TEST(Verify, AcceptsEveryOpcode) {
   Status status = builder.load(program);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(program.getWorldSize(), 4);
-  EXPECT_EQ(program.getInstructionCount(), 17u);
+  EXPECT_EQ(program.getInstructionCount(), 18u);
   EXPECT_EQ(program->instructions()->Get(SampleLaunch)->kernel(), 0);
   EXPECT_NE(program.findState("rope.cos", "constant"), nullptr);
   EXPECT_EQ(program.findState("rope.cos"), nullptr);
@@ -70,17 +70,19 @@ const Broken programs[] = {
     BREAK("mesh axis 0 is \"\"", p.axes[0]->name = ""),
     BREAK("mesh axis \"dp\" is 0", p.axes[0]->size = 0),
     BREAK("mesh axis \"tp\"", p.axes[1]->size = uint64_t(1) << 63),
-    BREAK("number of mesh axes is 17", for (int n = 0; n < 15; ++n) {
-      p.axes.push_back(std::make_unique<fb::AxisT>());
-      p.axes.back()->name = "a" + std::to_string(n);
-      p.axes.back()->size = 1;
-    }),
+    BREAK(
+        "number of mesh axes is 17",
+        for (int n = 0; n < 15; ++n) {
+          p.axes.push_back(std::make_unique<fb::AxisT>());
+          p.axes.back()->name = "a" + std::to_string(n);
+          p.axes.back()->size = 1;
+        }),
     BREAK("arena_bytes is 0", p.arena_bytes = 0),
     BREAK("arena_bytes", p.arena_bytes = ~uint64_t(0)),
     BREAK("lower_bound_bytes", p.lower_bound_bytes = p.arena_bytes + 1),
     BREAK("sum is", p.memory[0]->bytes -= 1),
-    BREAK("\"everything\"", p.memory.push_back(
-              std::make_unique<fb::CategoryT>(*p.memory[0]));
+    BREAK("\"everything\"",
+          p.memory.push_back(std::make_unique<fb::CategoryT>(*p.memory[0]));
           p.memory[0]->bytes = ~uint64_t(0);
           p.memory[0]->name = "more", p.memory[1]->bytes = 10),
     BREAK("vocab is 0", p.vocab = 0),
@@ -103,19 +105,23 @@ const Broken programs[] = {
     BREAK("of an inner loop of 0", p.kernels[0]->serial = 0),
     BREAK("of 3 inputs, expects at most its 2 accesses",
           p.kernels[0]->inputs = 3),
-    BREAK("of 0 inputs", p.kernels[0]->inputs = 0,
-          p.kernels[0]->accesses = {}),
+    BREAK("of 0 inputs", p.kernels[0]->inputs = 0, p.kernels[0]->accesses = {}),
     BREAK("accumulate 3", p.kernels[0]->accumulate = fb::Accumulate(3)),
-    BREAK("row_div 0", p.kernels[0]->accesses[0] = {0, 0, 0, 8, 1, fb::DType::F32}),
-    BREAK("col_stride 2", p.kernels[0]->accesses[0] = {0, 1, 0, 8, 2, fb::DType::F32}),
+    BREAK("row_div 0",
+          p.kernels[0]->accesses[0] = {0, 0, 0, 8, 1, fb::DType::F32}),
+    BREAK("col_stride 2",
+          p.kernels[0]->accesses[0] = {0, 1, 0, 8, 2, fb::DType::F32}),
     BREAK("type 3", p.kernels[0]->accesses[0] = {0, 1, 0, 8, 1, fb::DType(3)}),
     // Nothing would bound them.
     BREAK("of 8 rows and 8 columns, expects an access to another element",
-          p.kernels[0]->accesses.assign(2, fb::Access(0, 2, 0, 8, 1, fb::DType::F32))),
+          p.kernels[0]->accesses.assign(
+              2, fb::Access(0, 2, 0, 8, 1, fb::DType::F32))),
     BREAK("of 8 rows and 8 columns, expects an access to another element",
-          p.kernels[0]->accesses.assign(2, fb::Access(0, 1, 8, 8, 1, fb::DType::F32))),
+          p.kernels[0]->accesses.assign(
+              2, fb::Access(0, 1, 8, 8, 1, fb::DType::F32))),
     BREAK("of 8 rows and 8 columns, expects an access to another element",
-          p.kernels[0]->accesses.assign(2, fb::Access(0, 1, 0, 8, 0, fb::DType::F32))),
+          p.kernels[0]->accesses.assign(
+              2, fb::Access(0, 1, 0, 8, 0, fb::DType::F32))),
 };
 
 const Broken states[] = {
@@ -135,13 +141,15 @@ const Broken states[] = {
     BREAK("fewer than 2^64", p.states[0]->shape = {uint64_t(1) << 63, 8},
           p.states[0]->logical = p.states[0]->shape),
     BREAK("has no operand", p.states[0]->operand = nullptr),
-    BREAK("inside the arena", *p.states[0]->operand =
-              at(*p.states[0]->operand, p.arena_bytes - 64)),
+    BREAK("inside the arena", *p.states[0]->operand = at(*p.states[0]->operand,
+                                                         p.arena_bytes - 64)),
     BREAK("offset 36", *p.states[0]->operand = at(*p.states[0]->operand, 36)),
-    BREAK("stride over micro-batches", *p.states[0]->operand = fb::Operand(
-              p.states[0]->operand->offset(), 256, 256)),
-    BREAK("overlap in the arena", *p.states[1]->operand = at(
-              *p.states[1]->operand, p.states[0]->operand->offset() + 64)),
+    BREAK("stride over micro-batches",
+          *p.states[0]->operand =
+              fb::Operand(p.states[0]->operand->offset(), 256, 256)),
+    BREAK("overlap in the arena",
+          *p.states[1]->operand =
+              at(*p.states[1]->operand, p.states[0]->operand->offset() + 64)),
     BREAK("is a second \"embedding.weight\"",
           p.states[1]->name = "embedding.weight",
           p.states[1]->role = "parameter"),
@@ -165,8 +173,7 @@ const Broken states[] = {
     BREAK("output 1 is named \"hidden\"", p.outputs[1]->name = "hidden"),
     BREAK("partial over axis 1", p.outputs[1]->partial = {1}),
     BREAK("partial over axis 2", p.outputs[1]->partial = {2}),
-    BREAK("element type that is a float",
-          p.outputs[1]->dtype = fb::DType::I32),
+    BREAK("element type that is a float", p.outputs[1]->dtype = fb::DType::I32),
     BREAK("state \"nowhere\"", p.outputs[1]->state = "nowhere"),
     BREAK("has 256 bytes on a rank", p.outputs[0]->shape = {64, 8}),
 };
@@ -200,14 +207,17 @@ const Broken instructions[] = {
     BREAK("256 bytes of operand 0, expects at least 288 for the 9 rows and 8 "
           "columns of kernel \"square\"",
           p.kernels[0]->rows = 9),
-    BREAK("expects at least 35184372088832 for", p.kernels[0]->rows =
-                                                     uint64_t(1) << 40),
+    BREAK("expects at least 35184372088832 for",
+          p.kernels[0]->rows = uint64_t(1) << 40),
     BREAK("expects at least 260", p.kernels[0]->serial = 9),
-    BREAK("expects at least 260", p.kernels[0]->accesses[1] = {1, 1, 0, 8, 1, fb::DType::F32}),
-    BREAK("expects at least 2^64",
-          p.kernels[0]->accesses[1] = {~uint64_t(0), 1, 0, 8, 1, fb::DType::F32}),
-    BREAK("expects at least 2^64",
-          p.kernels[0]->accesses[1] = {0, 1, 0, ~uint64_t(0), 1, fb::DType::F32}),
+    BREAK("expects at least 260",
+          p.kernels[0]->accesses[1] = {1, 1, 0, 8, 1, fb::DType::F32}),
+    BREAK(
+        "expects at least 2^64",
+        p.kernels[0]->accesses[1] = {~uint64_t(0), 1, 0, 8, 1, fb::DType::F32}),
+    BREAK(
+        "expects at least 2^64",
+        p.kernels[0]->accesses[1] = {0, 1, 0, ~uint64_t(0), 1, fb::DType::F32}),
     BREAK("has 1 buffers for 2 operands", i(SampleLaunch).buffers = {1}),
     BREAK("has operand 1 in buffer 0", i(SampleLaunch).buffers = {1, 0}),
 
@@ -223,14 +233,14 @@ const Broken instructions[] = {
     BREAK("bytes of A, expects 512", i(SampleGemm).ints[0] = 16),
     BREAK("bytes of B, expects 512", i(SampleGemm).ints[1] = 16),
     BREAK("bytes of bias, expects 32", i(SampleBiasGemm).operands[2] = sized(
-                                     i(SampleBiasGemm).operands[2], 64)),
+                                           i(SampleBiasGemm).operands[2], 64)),
     BREAK("bytes of A, expects 128", i(SampleGemm).ints[5] = 1),
     BREAK("typeA 2", i(SampleGemm).ints[5] = 2),
     BREAK("typeC 3", i(SampleGemm).ints[7] = 3),
     BREAK("transA 2", i(SampleGemm).ints[3] = 2),
     BREAK("mode 3", i(SampleGemm).ints[8] = 3),
-    BREAK("bytes of workspace", i(SampleGemm).operands[3] = sized(
-                                    i(SampleGemm).operands[3], 64)),
+    BREAK("bytes of workspace",
+          i(SampleGemm).operands[3] = sized(i(SampleGemm).operands[3], 64)),
     BREAK("bytes of workspace", p.threads = 3),
     BREAK("operands 0 and 2 that overlap",
           i(SampleGemm).operands[2] = i(SampleGemm).operands[0]),
@@ -245,9 +255,9 @@ const Broken instructions[] = {
           i(SampleGemm).operands[0] =
               fb::Operand(i(SampleGemm).operands[0].offset(), 256, 64)),
 
-    BREAK("has 7 operands, expects 6",
-          i(SampleAttention)
-              .operands.push_back(i(SampleAttention).operands[0])),
+    BREAK(
+        "has 7 operands, expects 6",
+        i(SampleAttention).operands.push_back(i(SampleAttention).operands[0])),
     BREAK("has 2 ints, expects 7", i(SampleAttention).ints = {1, 2}),
     BREAK("has 0 floats, expects 2", i(SampleAttention).floats = {}),
     BREAK("batch 0", i(SampleAttention).ints[0] = 0),
@@ -265,17 +275,16 @@ const Broken instructions[] = {
                               sized(i(SampleAttention).operands[4], 32)),
     BREAK("bytes of workspace", i(SampleAttention).operands[5] =
                                     sized(i(SampleAttention).operands[5], 32)),
-    BREAK("overlap", i(SampleAttention).operands[3] =
-                         i(SampleAttention).operands[0]),
+    BREAK("overlap",
+          i(SampleAttention).operands[3] = i(SampleAttention).operands[0]),
     BREAK("overlap", i(SampleAttentionGrad).operands[8] =
                          i(SampleAttentionGrad).operands[7]),
     BREAK("overlap", i(SampleAttentionGrad).operands[6] =
                          i(SampleAttentionGrad).operands[5]),
     BREAK("bytes of dk", i(SampleAttentionGrad).operands[7] =
                              i(SampleAttentionGrad).operands[6]),
-    BREAK("bytes of workspace",
-          i(SampleAttentionGrad).operands[9] =
-              sized(i(SampleAttentionGrad).operands[9], 64)),
+    BREAK("bytes of workspace", i(SampleAttentionGrad).operands[9] = sized(
+                                    i(SampleAttentionGrad).operands[9], 64)),
 
     BREAK("has 6 ints, expects 5", i(SampleEmbedding).ints.push_back(0)),
     BREAK("rows 0", i(SampleEmbedding).ints[0] = 0),
@@ -291,12 +300,11 @@ const Broken instructions[] = {
 
     BREAK("has 2 operands, expects 1",
           i(SampleFill).operands.push_back(i(SampleFill).operands[0])),
-    BREAK("bytes of output", i(SampleCopy).operands[1] =
-                                 sized(i(SampleCopy).operands[1], 64)),
-    BREAK("overlap",
-          i(SampleCopy).operands[1] =
-              at(i(SampleCopy).operands[1],
-                 i(SampleCopy).operands[0].offset() + 64)),
+    BREAK("bytes of output",
+          i(SampleCopy).operands[1] = sized(i(SampleCopy).operands[1], 64)),
+    BREAK("overlap", i(SampleCopy).operands[1] =
+                         at(i(SampleCopy).operands[1],
+                            i(SampleCopy).operands[0].offset() + 64)),
 
     BREAK("elements 0", i(SampleAllReduce).ints[0] = 0),
     BREAK("elements -1", i(SampleAllReduce).ints[0] = -1),
@@ -324,8 +332,8 @@ const Broken instructions[] = {
     BREAK("mid 0", i(SampleAllToAll).ints[2] = 0),
     BREAK("b -4", i(SampleAllToAll).ints[3] = -4),
     BREAK("bytes of input, expects 1024", i(SampleAllToAll).ints[4] = 4),
-    BREAK("overlap", i(SampleAllToAll).operands[1] =
-                         i(SampleAllToAll).operands[0]),
+    BREAK("overlap",
+          i(SampleAllToAll).operands[1] = i(SampleAllToAll).operands[0]),
     BREAK("bytes of input", i(SampleSlice).group = {}),
     BREAK("has 4 ints, expects 3", i(SampleSlice).ints.push_back(0)),
 

@@ -121,6 +121,7 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   };
   addThird("first", 0, 0, 1);
   fb::Operand table = addThird("table", 1, 1, tp);
+  p.states.back()->role = "parameter";
   addThird("last", 2, 0, dp);
 
   // Sizes that the kernels read: constants of value 1 times a frequency.

@@ -107,7 +107,6 @@ TEST(Weights, FillsEveryKind) {
   ProgramBuilder b({{"a", 2}});
   auto add = [&](const char *name, fb::InitKind kind, double scale) -> auto & {
     fb::StateT &state = b.state(name, {4, 4}, {{0}, {}}, b.allocate(32));
-    state.role = "constant";
     state.init = kind;
     state.init_scale = scale;
     return state;
