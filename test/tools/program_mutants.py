@@ -158,7 +158,9 @@ def run_batch(victim, text, seeds, folder, keep):
                  "--peak-gflops", "1"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, timeout=LIMIT, preexec_fn=limit_child)
-            what = {0: "trained", 1: "refused"}.get(done.returncode)
+            # 5: the numbers that it now computes are none.
+            what = {0: "trained", 1: "refused", 5: "trained"}.get(
+                done.returncode)
             if what is None:
                 what = f"ended with {done.returncode}"
             if b"checksum" in done.stderr:
