@@ -199,7 +199,9 @@ void Page::printHeader(llvm::StringRef title) {
       Scale seconds = Scale::ofSeconds(estimate.step);
       double tokens = context.getTokensPerSecond(plan);
       tile("step", seconds.format(estimate.step), seconds.name,
-           llvm::formatv("{0:N} devices", plan.layout.getDevices()).str());
+           llvm::formatv("{0:N} device{1}", plan.layout.getDevices(),
+                         plan.layout.getDevices() == 1 ? "" : "s")
+               .str());
       tile(
           "tokens/s/device", llvm::formatv("{0:N}", std::llround(tokens)).str(),
           "",
@@ -344,9 +346,10 @@ void Page::printTimeline() {
     double played =
         report.simulation->step + context.request.profile.hostPerStep;
     note(llvm::formatv(
-        "{0} micro-batches, numbered from 0, played event by event: {1}, {2} "
-        "from the price{3}{4}.{5}",
-        report.shape.microBatches, formatSeconds(played),
+        "{0}, numbered from 0, played event by event: {1}, {2} from the "
+        "price{3}{4}.{5}",
+        formatNumber(report.shape.microBatches, "micro-batch"),
+        formatSeconds(played),
         formatShare(std::abs(played - plan.estimate.step), plan.estimate.step),
         left.empty() ? "" : "; ", left,
         report.shape.splitsBackward()

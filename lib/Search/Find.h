@@ -11,9 +11,6 @@ namespace cleave {
 SearchResult find(const Architecture &model, const Machine &machine,
                   const SearchRequest &request);
 
-/// The machine with another number of devices.
-Machine resize(const Machine &machine, int64_t devices);
-
 /// Why there is no legal layout, or none that fits: a constraint, the batch or
 /// the memory, and what would change that.
 std::string explainIllegal(const Architecture &model, const Machine &machine,

@@ -207,9 +207,14 @@ void cleave::printCandidates(llvm::raw_ostream &os, const PlanContext &context,
 std::string cleave::getProof(const PlanContext &context,
                              const SearchResult &result) {
   Objective objective = context.request.objective;
-  return llvm::formatv("none of {0:N} layouts is better: {1:N} priced, bounds "
-                       "exclude the others; bound {2} = {3}",
-                       result.space, result.evaluated,
+  std::string all =
+      result.space == 1
+          ? "the only layout"
+          : llvm::formatv("none of {0:N} layouts is better", result.space)
+                .str();
+  return llvm::formatv("{0}: {1:N} priced, bounds exclude the others; bound "
+                       "{2} = {3}",
+                       all, result.evaluated,
                        formatValue(objective, result.bound),
                        getName(objective));
 }

@@ -4,10 +4,12 @@
 #include "cleave/Json/Json.h"
 #include "cleave/Search/Format.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 #include <limits>
+#include <map>
 
 using namespace cleave;
 namespace json = llvm::json;
@@ -174,6 +176,18 @@ llvm::Error cleave::checkDevices(const SavedPlan &plan,
   return llvm::Error::success();
 }
 
+llvm::Error cleave::checkWork(const SavedPlan &plan, const Workload &work) {
+  if (plan.work.dtype != work.dtype)
+    return differ(plan, "--dtype", getName(plan.work.dtype),
+                  getName(work.dtype));
+  for (auto [flag, theirs, ours] :
+       {std::tuple("--seq-len", plan.work.seqLen, work.seqLen),
+        {"--global-batch", plan.work.globalBatch, work.globalBatch}})
+    if (theirs != ours)
+      return differ(plan, flag, llvm::Twine(theirs), llvm::Twine(ours));
+  return llvm::Error::success();
+}
+
 static bool dividesDevices(const TrainLayout &layout, const Machine &machine) {
   double devices =
       double(layout.tp) * layout.cp * double(layout.dp) * layout.pp;
@@ -193,6 +207,8 @@ llvm::Expected<Candidate> cleave::priceAgain(const SavedPlan &plan,
   if (plan.profile != request.profile.name)
     return differ(plan, "profile", "\"" + plan.profile + "\"",
                   "\"" + request.profile.name + "\"");
+  if (llvm::Error error = checkWork(plan, request.work))
+    return error;
   // The cheapest may use a part of the devices.
   Machine used = context.machine;
   if (plan.objective == Objective::Cost && dividesDevices(plan.layout, used))
@@ -247,17 +263,12 @@ llvm::Expected<Plan> cleave::getRunnablePlan(const SavedPlan &plan,
         plan.file + ": the plan is for devices \"" + plan.device +
         "\"; programs are compiled for CPUs so far: expects a plan for "
         "--cluster local:N or a cluster.json of CPUs");
-  if (plan.work.dtype != dtype)
-    return differ(plan, "--dtype", getName(plan.work.dtype), getName(dtype));
-  auto differ = [&](llvm::StringRef flag, int64_t theirs, int64_t ours) {
-    return ::differ(plan, flag, llvm::Twine(theirs), llvm::Twine(ours));
-  };
-  if (plan.work.seqLen != batch.seqLen)
-    return differ("--seq-len", plan.work.seqLen, batch.seqLen);
-  if (plan.work.globalBatch != batch.globalBatch)
-    return differ("--global-batch", plan.work.globalBatch, batch.globalBatch);
+  if (llvm::Error error =
+          checkWork(plan, {batch.seqLen, batch.globalBatch, dtype}))
+    return error;
   if (batch.microBatch > 0 && batch.microBatch != from.microBatch)
-    return differ("--micro-batch", from.microBatch, batch.microBatch);
+    return differ(plan, "--micro-batch", llvm::Twine(from.microBatch),
+                  llvm::Twine(batch.microBatch));
   for (const Constraint &constraint : getRunnable())
     if (!constraint.allows(getField(from, constraint.field)))
       return llvm::createStringError(
@@ -274,18 +285,88 @@ llvm::Expected<Plan> cleave::getRunnablePlan(const SavedPlan &plan,
                   shape);
 }
 
-llvm::Expected<Plan> cleave::loadAnyPlan(llvm::StringRef path,
-                                         llvm::StringRef model,
-                                         const BatchShape &batch, DType dtype) {
-  llvm::Expected<json::Value> root = loadJson(path);
+llvm::Expected<AnyPlan> cleave::readAnyPlan(llvm::StringRef text,
+                                            llvm::StringRef file) {
+  llvm::Expected<json::Value> root = parseJson(text, file);
   if (!root)
     return root.takeError();
   const json::Object *object = root->getAsObject();
-  std::string text = llvm::formatv("{0}", *root);
-  if (!object || !object->get("search"))
-    return parsePlan(text, path);
-  llvm::Expected<SavedPlan> saved = readPlan(text, path);
-  if (!saved)
-    return saved.takeError();
-  return getRunnablePlan(*saved, model, batch, dtype);
+  if (object && object->get("search"))
+    return readPlan(text, file);
+  return parsePlan(text, file);
+}
+
+llvm::Expected<Plan> cleave::loadAnyPlan(llvm::StringRef path,
+                                         llvm::StringRef model,
+                                         const BatchShape &batch, DType dtype) {
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> text = loadText(path);
+  if (!text)
+    return text.takeError();
+  llvm::Expected<AnyPlan> any = readAnyPlan((*text)->getBuffer(), path);
+  if (!any)
+    return any.takeError();
+  if (Plan *plan = std::get_if<Plan>(&*any))
+    return std::move(*plan);
+  return getRunnablePlan(std::get<SavedPlan>(*any), model, batch, dtype);
+}
+
+//===----------------------------------------------------------------------===//
+// What compiles, as the planner knows it
+//===----------------------------------------------------------------------===//
+
+/// How many ways dims are cut, by name, and what is kept: over the data axes,
+/// which are those of the batch, and over all others.
+static std::map<std::string, std::pair<int64_t, int64_t>>
+getCuts(const Plan &plan) {
+  std::map<std::string, std::pair<int64_t, int64_t>> cuts;
+  AxisList data = plan.getAxes("batch");
+  auto add = [&](const std::string &what, const AxisList &axes) {
+    AxisList both, other;
+    for (Axis axis : axes)
+      (llvm::is_contained(data, axis) ? both : other).push_back(axis);
+    if (plan.mesh.getSize(axes) > 1)
+      cuts[what] = {plan.mesh.getSize(both), plan.mesh.getSize(other)};
+  };
+  for (const auto &[dim, axes] : plan.dims)
+    add(dim, axes);
+  add("kept optimizer", plan.optimizerAxes);
+  add("kept gradients", plan.gradientAxes);
+  add("kept parameters", plan.parameterAxes);
+  return cuts;
+}
+
+llvm::Expected<TrainLayout> cleave::getPricedLayout(const Plan &plan,
+                                                    llvm::StringRef file,
+                                                    const Workload &work) {
+  AxisList data = plan.getAxes("batch");
+  int64_t dp = plan.mesh.getSize(data), tp = plan.mesh.getNumRanks() / dp;
+  if (work.globalBatch % (dp * plan.microBatches) != 0)
+    return llvm::createStringError(llvm::formatv(
+        "{0}: the global batch {1} is not divisible by its {2} of {3}", file,
+        work.globalBatch, formatNumber(plan.microBatches, "micro-batch"),
+        formatNumber(dp, "rank")));
+  int64_t microBatch = work.globalBatch / (dp * plan.microBatches);
+  BatchShape batch{work.seqLen, work.globalBatch, microBatch};
+  // As in makePlan, the ranks of a tp group are neighbours.
+  bool isOuter = llvm::equal(data, llvm::seq<Axis>(0, Axis(data.size())));
+  for (int zero = 0; zero <= 3 && isOuter; ++zero)
+    for (bool sequenceParallel : {false, true}) {
+      llvm::Expected<Plan> made =
+          makePlan({dp, tp, zero, sequenceParallel}, batch);
+      if (!made)
+        return made.takeError();
+      if (getCuts(*made) != getCuts(plan))
+        continue;
+      TrainLayout layout;
+      layout.dp = dp;
+      layout.tp = tp;
+      layout.zero = zero;
+      layout.sequenceParallel = sequenceParallel;
+      layout.microBatch = microBatch;
+      return layout;
+    }
+  return llvm::createStringError(
+      file + ": keys \"mesh\", \"dims\" and \"keep\": only what --dp, --tp, "
+             "--zero and --sequence-parallel of cleave compile give has a "
+             "price");
 }

@@ -46,9 +46,8 @@ static bool checkTensor(const Architecture &model, int64_t tp,
   for (const auto &[block, count] : model.blocks) {
     if (!cutsHeads(block, tp))
       return refuse(
-          why,
-          llvm::formatv("tp {0} does not divide {1} heads with {2} of keys", tp,
-                        block.heads, block.kvHeads));
+          why, llvm::formatv("tp {0} does not divide {1} with {2} of keys", tp,
+                             formatNumber(block.heads, "head"), block.kvHeads));
     for (int64_t width : {block.ffn, block.sharedFfn})
       if (width % tp != 0)
         return refuse(
@@ -62,8 +61,8 @@ static bool checkTensor(const Architecture &model, int64_t tp,
 static bool checkNode(const Machine &machine, int64_t tp, std::string *why) {
   return machine.getDevicesPerNode() % tp == 0 ||
          refuse(why, llvm::formatv(
-                         "tp {0} does not divide the {1} devices of a node", tp,
-                         machine.getDevicesPerNode()));
+                         "tp {0} does not divide the {1} of a node", tp,
+                         formatNumber(machine.getDevicesPerNode(), "device")));
 }
 
 static bool checkContext(const Architecture &model, int64_t seqLen, int64_t tp,
@@ -74,15 +73,16 @@ static bool checkContext(const Architecture &model, int64_t seqLen, int64_t tp,
   // Each rank has a piece from the front and one from the back, so that the
   // causal mask leaves all of them the same work.
   if (seqLen % (2 * cp) != 0)
-    return refuse(
-        why, llvm::formatv("cp {0} does not cut {1} tokens into 2 cp pieces",
-                           cp, seqLen));
+    return refuse(why, llvm::formatv("cp {0} does not cut {1} into 2 cp pieces",
+                                     cp, formatNumber(seqLen, "token")));
   if (kind == ContextKind::Ulysses)
     for (const auto &[block, count] : model.blocks)
       if (!cutsHeads(block, tp * cp))
-        return refuse(why, llvm::formatv("ulysses: tp x cp = {0} does not "
-                                         "divide {1} heads with {2} of keys",
-                                         tp * cp, block.heads, block.kvHeads));
+        return refuse(why,
+                      llvm::formatv("ulysses: tp x cp = {0} does not "
+                                    "divide {1} with {2} of keys",
+                                    tp * cp, formatNumber(block.heads, "head"),
+                                    block.kvHeads));
   return true;
 }
 
@@ -93,8 +93,9 @@ static bool checkExperts(const Architecture &model, int64_t tp, int64_t ranks,
     if (block.isSparse()) {
       sparse = true;
       if (block.experts % ep != 0)
-        return refuse(why, llvm::formatv("ep {0} does not divide {1} experts",
-                                         ep, block.experts));
+        return refuse(why,
+                      llvm::formatv("ep {0} does not divide {1}", ep,
+                                    formatNumber(block.experts, "expert")));
       if (block.expertFfn % expertTp != 0)
         return refuse(why,
                       llvm::formatv("expert-tp {0} does not divide an expert's "
@@ -108,9 +109,9 @@ static bool checkExperts(const Architecture &model, int64_t tp, int64_t ranks,
                                      expertTp, tp));
   if (ranks % (ep * expertTp) != 0)
     return refuse(
-        why, llvm::formatv("ep x expert-tp = {0} does not divide the {1} ranks "
-                           "of tp x cp x dp",
-                           ep * expertTp, ranks));
+        why, llvm::formatv("ep x expert-tp = {0} does not divide the {1} of tp "
+                           "x cp x dp",
+                           ep * expertTp, formatNumber(ranks, "rank")));
   return true;
 }
 
@@ -131,13 +132,13 @@ static bool checkSchedule(const TrainLayout &layout, int64_t blocks,
                                      getName(layout.schedule),
                                      formatNumber(chunks, "virtual stage")));
   if (layout.pp * chunks > blocks + empty)
-    return refuse(
-        why, llvm::formatv("{0} stages of {1} chunks are more than {2} blocks",
-                           layout.pp, chunks, blocks));
+    return refuse(why, llvm::formatv("{0} stages of {1} are more than {2}",
+                                     layout.pp, formatNumber(chunks, "chunk"),
+                                     formatNumber(blocks, "block")));
   if (layout.schedule == Schedule::Interleaved && microBatches % layout.pp)
-    return refuse(why, llvm::formatv("interleaved: pp {0} does not divide {1} "
-                                     "micro-batches",
-                                     layout.pp, microBatches));
+    return refuse(
+        why, llvm::formatv("interleaved: pp {0} does not divide {1}", layout.pp,
+                           formatNumber(microBatches, "micro-batch")));
   return true;
 }
 
@@ -154,10 +155,11 @@ static bool checkStages(const TrainLayout &layout, int64_t blocks,
     if (all == 1)
       return refuse(why, llvm::formatv("one stage has all blocks"));
     if (all == 2 ? inner != 0 : inner < all - 2)
-      return refuse(why,
-                    llvm::formatv("first-blocks {0} and last-blocks {1} leave "
-                                  "{2} of {3} blocks for {4} virtual stages",
-                                  first, last, inner, blocks, all - 2));
+      return refuse(
+          why, llvm::formatv("first-blocks {0} and last-blocks {1} leave "
+                             "{2} of {3} for {4}",
+                             first, last, inner, formatNumber(blocks, "block"),
+                             formatNumber(all - 2, "virtual stage")));
   }
   if (layout.recompute == Recompute::None)
     return layout.recomputeBlocks == 0 ||
@@ -166,8 +168,9 @@ static bool checkStages(const TrainLayout &layout, int64_t blocks,
   int64_t most = layout.getMostBlocks(blocks);
   return layout.recomputeBlocks < std::max<int64_t>(most, 1) ||
          refuse(why, llvm::formatv("recompute-blocks {0}: a virtual stage has "
-                                   "{1} blocks; 0 recomputes all",
-                                   layout.recomputeBlocks, most));
+                                   "{1}; 0 recomputes all",
+                                   layout.recomputeBlocks,
+                                   formatNumber(most, "block")));
 }
 
 static bool checkZero(const TrainLayout &layout, std::string *why) {
@@ -206,8 +209,8 @@ static bool checkCuts(const Architecture &model, const Workload &work,
                       int64_t emptyStages = 0) {
   int64_t blocks = model.getNumBlocks(), ranks = layout.dp * layout.microBatch;
   if (layout.pp > blocks)
-    return refuse(why, llvm::formatv("pp {0} is more than {1} blocks",
-                                     layout.pp, blocks));
+    return refuse(why, llvm::formatv("pp {0} is more than {1}", layout.pp,
+                                     formatNumber(blocks, "block")));
   if (!checkTensor(model, layout.tp, why) ||
       !checkContext(model, work.seqLen, layout.tp, layout.cp,
                     layout.contextKind, why))
@@ -215,8 +218,9 @@ static bool checkCuts(const Architecture &model, const Workload &work,
   if (layout.sequenceParallel &&
       (layout.tp == 1 || work.seqLen / layout.cp % layout.tp != 0))
     return refuse(
-        why, llvm::formatv("sp: tp {0} does not cut the {1} tokens of a rank",
-                           layout.tp, work.seqLen / layout.cp));
+        why,
+        llvm::formatv("sp: tp {0} does not cut the {1} of a rank", layout.tp,
+                      formatNumber(work.seqLen / layout.cp, "token")));
   if (work.globalBatch % ranks != 0)
     return refuse(why, llvm::formatv("dp x micro-batch = {0} does not divide "
                                      "the global batch {1}",
@@ -255,8 +259,9 @@ static bool checkDegree(const Architecture &model, const Machine &machine,
            checkContext(model, work.seqLen, 1, degree, ContextKind::Ring, why);
   if (field == "pp")
     return degree <= model.getNumBlocks() ||
-           refuse(why, llvm::formatv("pp {0} is more than {1} blocks", degree,
-                                     model.getNumBlocks()));
+           refuse(why,
+                  llvm::formatv("pp {0} is more than {1}", degree,
+                                formatNumber(model.getNumBlocks(), "block")));
   assert(field == "dp" && "a degree that devices are cut by");
   return work.globalBatch % degree == 0 ||
          refuse(why,

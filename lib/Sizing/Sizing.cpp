@@ -195,11 +195,12 @@ llvm::Expected<RunEstimate> cleave::estimateRun(const Goal &goal,
   // Below, the run would take ages, and soon more seconds than there are.
   if (!(run.shares.goodput >= 1e-6))
     return llvm::createStringError(llvm::formatv(
-        "{0} devices get nowhere: one failure every {1:f1} s (--mtbf-hours {2} "
-        "/ "
-        "devices), a checkpoint every {3:f1} s that takes {4:f1} s, a restart "
-        "of {5:f1} s",
-        fleet.devices, run.failures.mtbf, llvm::format("%g", fleet.mtbfHours),
+        "{0} nowhere: one failure every {1:f1} s (--mtbf-hours {2} / devices), "
+        "a checkpoint every {3:f1} s that takes {4:f1} s, a restart of {5:f1} "
+        "s",
+        fleet.devices == 1 ? "1 device gets"
+                           : llvm::Twine(fleet.devices).str() + " devices get",
+        run.failures.mtbf, llvm::format("%g", fleet.mtbfHours),
         run.intervalSeconds, run.failures.checkpoint, run.failures.restart));
   run.wallSeconds = run.computeSeconds / run.shares.goodput;
   run.wallFailures = run.wallSeconds / run.failures.mtbf;

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Place/LoadPlan.h"
+#include "cleave/Search/Format.h"
 #include "cleave/Search/ReadPlan.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -39,8 +40,9 @@ llvm::Expected<Plan> cleave::loadPlanForStep(llvm::StringRef path,
       path, /*model=*/"", batch, isBF16(step) ? DType::BF16 : DType::F32);
   if (plan && plan->microBatches != ids.getDimSize(0))
     return llvm::createStringError(
-        llvm::formatv("{0}: the plan has {1} micro-batches, the step {2}: "
-                      "expects --cleave-build-step=micro-batches={1}",
-                      path, plan->microBatches, ids.getDimSize(0)));
+        llvm::formatv("{0}: the plan has {1}, the step {2}: expects "
+                      "--cleave-build-step=micro-batches={3}",
+                      path, formatNumber(plan->microBatches, "micro-batch"),
+                      ids.getDimSize(0), plan->microBatches));
   return plan;
 }

@@ -1,5 +1,4 @@
-//===- Version.h - Which build this is
-//-------------------------------------===//
+//===- Version.h - Which build this is ------------------------------------===//
 #ifndef CLEAVE_RUNTIME_BASE_VERSION_H
 #define CLEAVE_RUNTIME_BASE_VERSION_H
 
@@ -10,6 +9,10 @@ namespace cleave {
 /// was changed since, and is "unknown" for a tree that git does not know; a
 /// runtime that was built alone has "no LLVM".
 const char *getVersion();
+
+/// The section of an executable that getVersion's text lies in, with a zero
+/// byte at its end: what linked it can be read without running it.
+#define CLEAVE_VERSION_SECTION ".cleave.version"
 
 } // namespace cleave
 

@@ -1,8 +1,10 @@
 //===- Elf.cpp ------------------------------------------------------------===//
 #include "runtime/program/Elf.h"
 #include "runtime/base/Quote.h"
+#include "runtime/base/Version.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/Verify.h"
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <elf.h>
@@ -116,7 +118,8 @@ Status cleave::runtime::findElfSection(std::span<const uint8_t> file,
 }
 
 Status cleave::runtime::readProgramBytes(const std::string &path,
-                                         std::vector<uint8_t> &bytes) {
+                                         std::vector<uint8_t> &bytes,
+                                         std::string &version) {
   auto system = [&](const char *what) {
     return Status::error(path + ": cannot " + what + ": " +
                          std::strerror(errno));
@@ -149,6 +152,7 @@ Status cleave::runtime::readProgramBytes(const std::string &path,
   if (file.size() >= programMagic.size() &&
       std::memcmp(file.data(), programMagic.data(), programMagic.size()) == 0) {
     bytes = std::move(file);
+    version.clear();
     return {};
   }
   std::span<const uint8_t> section;
@@ -156,5 +160,9 @@ Status cleave::runtime::readProgramBytes(const std::string &path,
       !status.ok())
     return Status::error(path + ": " + status.message());
   bytes.assign(section.begin(), section.end());
+  // Programs are read without it all the same.
+  if (!findElfSection(file, CLEAVE_VERSION_SECTION, section).ok())
+    section = {};
+  version.assign(section.begin(), std::find(section.begin(), section.end(), 0));
   return {};
 }

@@ -17,8 +17,10 @@ Status findElfSection(std::span<const uint8_t> file, std::string_view name,
                       std::span<const uint8_t> &contents);
 
 /// Reads the sealed program of an executable, or of a file that is nothing but
-/// a sealed program. Errors name the file.
-Status readProgramBytes(const std::string &path, std::vector<uint8_t> &bytes);
+/// a sealed program. `version`: that of the runtime that the executable was
+/// linked with; empty if the file does not say. Errors name the file.
+Status readProgramBytes(const std::string &path, std::vector<uint8_t> &bytes,
+                        std::string &version);
 
 } // namespace cleave::runtime
 

@@ -161,6 +161,9 @@ std::string Printer::describeShape(std::span<const uint64_t> shape,
 
 void Printer::printSummary() {
   add("program of format version %u\n", program->version());
+  if (!program.getCleaveVersion().empty())
+    add("made by       cleave %s\n",
+        showName(program.getCleaveVersion()).c_str());
   add("mesh          ");
   for (size_t i = 0; i < getSize(program->axes()); ++i) {
     const fb::Axis *axis = program->axes()->Get(flatbuffers::uoffset_t(i));
@@ -172,10 +175,12 @@ void Printer::printSummary() {
       program->threads(), program->threads() == 1 ? "" : "s");
   add("CPU           %s, with %s\n", showName(toView(program->cpu())).c_str(),
       fb::EnumNameIsa(program->isa()));
-  add("batch         %llu sequences of %llu tokens, %llu micro-batch%s, split "
-      "over %s\n",
+  add("batch         %llu sequence%s of %llu token%s, %llu micro-batch%s, "
+      "split over %s\n",
       static_cast<unsigned long long>(program->global_batch()),
+      program->global_batch() == 1 ? "" : "s",
       static_cast<unsigned long long>(program->seq_len()),
+      program->seq_len() == 1 ? "" : "s",
       static_cast<unsigned long long>(program->micro_batches()),
       program->micro_batches() == 1 ? "" : "es",
       describeAxes(toSpan(program->batch_axes())).c_str());

@@ -76,8 +76,11 @@ Status Program::load(const void *data, size_t size, const std::string &where,
 
 Status Program::loadFile(const std::string &path, Program &program) {
   std::vector<uint8_t> bytes;
-  CLEAVE_RETURN_IF_ERROR(readProgramBytes(path, bytes));
-  return load(bytes.data(), bytes.size(), path, program);
+  std::string version;
+  CLEAVE_RETURN_IF_ERROR(readProgramBytes(path, bytes, version));
+  CLEAVE_RETURN_IF_ERROR(load(bytes.data(), bytes.size(), path, program));
+  program.cleaveVersion = std::move(version);
+  return {};
 }
 
 const cleave::program::State *Program::findState(std::string_view name,

@@ -78,6 +78,10 @@ public:
   /// checksums differ.
   uint32_t getChecksum() const { return checksum; }
 
+  /// Of the Cleave and LLVM that made the executable which was loaded
+  /// (Version.h); empty of a program that was in no file, or does not say.
+  const std::string &getCleaveVersion() const { return cleaveVersion; }
+
   const program::Program *operator->() const { return root; }
   const program::Program &get() const { return *root; }
   const Mesh &getMesh() const { return mesh; }
@@ -98,6 +102,7 @@ private:
   const program::Program *root = nullptr;
   Mesh mesh;
   uint32_t checksum = 0;
+  std::string cleaveVersion;
 };
 
 } // namespace cleave::runtime

@@ -7,13 +7,25 @@
 
 using namespace cleave::runtime;
 
+static bool readFinite(const std::string &text, double &value) {
+  return CLI::detail::lexical_cast(text, value) && std::isfinite(value);
+}
+
 /// A finite number of at least 0.
 static std::string checkRate(const std::string &text) {
   double value;
-  if (CLI::detail::lexical_cast(text, value) && std::isfinite(value) &&
-      value >= 0)
+  if (readFinite(text, value) && value >= 0)
     return "";
   return "\"" + text + "\" is not a finite number of at least 0";
+}
+
+/// Ranks of a busy machine may be held up for less than a second.
+static std::string checkWatchdog(const std::string &text) {
+  double value;
+  if (readFinite(text, value) && (value == 0 || value >= 1))
+    return "";
+  return "\"" + text +
+         "\" is not 0, or a finite number of seconds of at least 1";
 }
 
 ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
@@ -160,8 +172,9 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
       ->type_name("X");
   app.add_option("--watchdog", result.watchdogSeconds,
                  "a rank that hangs is found in X seconds, or 3 steps if that "
-                 "is longer, and ends the run; 0: never; default 10")
-      ->check(rate)
+                 "is longer, and ends the run; 1 or more, or 0: never; "
+                 "default 10")
+      ->check(CLI::Validator(checkWatchdog, "FLOAT", "watchdog"))
       ->type_name("X");
   app.footer(
       "The learning rate, its minimum and its warm-up and decay steps "

@@ -91,8 +91,11 @@ Status cleave::runtime::resumeRun(Executor &executor, const Options &options,
   }
   if (resumed.path.empty())
     return communicator.agree(Status::error(
-        options.resumeFrom + ": none of its " +
-        std::to_string(candidates.size()) + " checkpoints is whole"));
+        options.resumeFrom + ": " +
+        (candidates.size() == 1
+             ? std::string("its only checkpoint is not whole")
+             : "none of its " + std::to_string(candidates.size()) +
+                   " checkpoints is whole")));
   // Later steps of another run would be taken for this one's.
   for (const std::string &path : there) {
     bool isOurs = false;

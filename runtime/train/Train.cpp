@@ -31,6 +31,10 @@ double getSeconds(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+std::string countSteps(int64_t number) {
+  return std::to_string(number) + (number == 1 ? " step" : " steps");
+}
+
 /// One rank's run, from opening files to saving.
 class Run {
 public:
@@ -198,8 +202,7 @@ void Run::printHeader() const {
       formatBytes(executor->getArenaBytes()) + " a rank");
   if (!resumed.path.empty())
     say("goes on from " + resumed.path + ", after " +
-        std::to_string(progress.step) + " of " + std::to_string(steps) +
-        " steps");
+        std::to_string(progress.step) + " of " + countSteps(steps));
   constexpr size_t most = 3;
   for (size_t i = 0; i < std::min(notes.size(), most); ++i)
     say("note: " + notes[i]);
@@ -223,8 +226,8 @@ Status Run::prepare(KernelTable kernels) {
     steps = int64_t(most);
   if (uint64_t(steps) > most || steps == 0)
     return communicator.agree(Status::error(
-        options.tokens + ": has batches for " + std::to_string(most) +
-        " steps, but --steps asks for " + std::to_string(steps)));
+        options.tokens + ": has batches for " + countSteps(int64_t(most)) +
+        ", but --steps asks for " + std::to_string(steps)));
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openOutputs()));
 
   ExecutorOptions settings;
@@ -470,7 +473,7 @@ Status Run::train() {
     exitCode = ExitStopped;
     if (isFirst)
       say("stopped by a signal after " + std::to_string(progress.step) +
-          " of " + std::to_string(steps) + " steps" +
+          " of " + countSteps(steps) +
           (saver ? "; --resume goes on"
                  : "; nothing was saved without --save"));
   }
@@ -496,7 +499,8 @@ Status Run::finish() {
   if (!isFirst)
     return {};
   if (losses.empty()) {
-    say("all " + std::to_string(steps) + " steps were done before");
+    say(steps == 1 ? std::string("the only step was done before")
+                   : "all " + countSteps(steps) + " were done before");
   } else {
     printSummary(seconds, stepsPerSecond);
   }
@@ -508,9 +512,9 @@ Status Run::finish() {
 void Run::printSummary(double seconds, double stepsPerSecond) const {
   char text[256];
   std::snprintf(text, sizeof(text),
-                "%lld steps in %.2f s: loss %.4f -> %.4f, %.0f tokens/s",
-                (long long)losses.size(), seconds, losses.front(),
-                losses.back(),
+                "%s in %.2f s: loss %.4f -> %.4f, %.0f tokens/s",
+                countSteps(int64_t(losses.size())).c_str(), seconds,
+                losses.front(), losses.back(),
                 stepsPerSecond * double(program->global_batch()) *
                     double(program->seq_len()));
   std::string summary = text;

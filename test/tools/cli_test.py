@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-from support import DATA, LLAMA, SHAPE, TOOLS, ToolTest
+from support import DATA, LLAMA, SHAPE, TOOLS, ToolTest, find_section
 
 COMMANDS = ["import", "compile", "train", "export", "parity", "inspect",
             "ledger", "size", "plan", "estimate", "explain", "calibrate"]
@@ -38,6 +38,32 @@ class CommandLineTest(ToolTest):
             self.assertEqual(name, "cleave" if tool == "./train" else tool)
             shown.add(version)
         self.assertEqual(len(shown), 1, shown)
+
+    def test_inspect_names_the_version_of_an_executable(self):
+        self.compile("train")
+        version = self.run_tool("./train", "--version").partition(" ")[2][:-1]
+
+        def inspect():
+            shown = json.loads(self.run_tool("cleave", "inspect", "train",
+                                             "--json"))
+            text = self.run_tool("cleave", "inspect", "train")
+            return shown.get("cleave"), text.partition("\nmesh ")[0]
+
+        self.assertEqual(inspect(), (version, "program of format version 2\n"
+                                     f"made by       cleave {version}"))
+        # Of what made it, not of what reads it; and it is data from a file.
+        executable = bytearray(self.read("train"))
+        offset, size = find_section(executable, ".cleave.version")
+        self.assertGreater(size, len(version))
+        executable[offset:offset + 5] = b"9\n9\x1b\0"
+        self.write("train", bytes(executable))
+        self.assertEqual(inspect(), ("9\n9\x1b", "program of format version 2\n"
+                                     "made by       cleave 9\\x0a9\\x1b"))
+        # Executables without it are read all the same.
+        at = executable.rindex(b".cleave.version\0")
+        executable[at:at + 2] = b".x"
+        self.write("train", bytes(executable))
+        self.assertEqual(inspect(), (None, "program of format version 2"))
 
     def test_plans_name_the_version(self):
         self.run_tool("cleave", *PLANNED, "-o", "plan.json")
@@ -128,6 +154,30 @@ class CommandLineTest(ToolTest):
             done = self.start("cleave", *command)
             self.assertEqual(done.returncode, 1, f"{command}: {done.stderr}")
         self.assertEqual(self.list(), ["rows"])
+
+    def test_wrong_usage_of_passes_is_exit_code_2(self):
+        """What LLVM's parser of options does not take; other failures are 1."""
+        self.write("bad.mlir", "what")
+        self.write("good.mlir", "module {}")
+        for tool in PASS_TOOLS:
+            done = self.start(tool, "--frobnicate")
+            self.assertEqual(done.returncode, 2, f"{tool}: {done.stderr}")
+            self.assertIn("--frobnicate", done.stderr)
+            self.assertEqual(self.start(tool, "--help").returncode, 0, tool)
+        for command, code in [
+                (["cleave-opt", "--verify-each=perhaps"], 2),
+                (["cleave-opt", "good.mlir", "more.mlir"], 2),
+                (["cleave-opt", "none"], 1), (["cleave-opt", "bad.mlir"], 1),
+                (["cleave-opt", "good.mlir", "-o", "/dev/full"], 1),
+                (["cleave-opt", "good.mlir"], 0),
+                (["cleave-translate", "good.mlir"], 2),
+                (["cleave-translate", "--kernels-to-ptx", "none"], 1),
+                (["cleave-translate", "--kernels-to-ptx", "bad.mlir"], 1),
+                (["cleave-translate", "--kernels-to-ptx", "good.mlir", "-o",
+                  "/dev/full"], 1),
+                (["cleave-lsp-server", "--log", "loud"], 2)]:
+            done = self.start(*command)
+            self.assertEqual(done.returncode, code, f"{command}: {done.stderr}")
 
     def test_what_programs_do_not_run_yet_is_named(self):
         compiles = ["cleave", "compile", LLAMA, *SHAPE, "-q", "-o", "out"]
@@ -395,9 +445,12 @@ class RecipeTest(ToolTest):
         self.write("recipe.json", planned)
         self.assertIn('["tp"=4], 1', self.run_tool(*compiles))
         self.assertIn('["dp"=2, "tp"=1]', self.run_tool(*compiles, "--dp", "2"))
-        self.expect_error(['key "plan"', "cleave explain --plan"], "cleave",
-                          "estimate", LLAMA, "--recipe", "recipe.json",
-                          "--cluster", "h100-sxm:4")
+        # Not all of a price's dims are split by this one.
+        estimate = ["cleave", "estimate", LLAMA, "--recipe", "recipe.json",
+                    "--cluster", "h100-sxm:4"]
+        self.expect_error(['plan.json: keys "mesh"'], *estimate)
+        self.assertIn("tp 4, ", self.run_tool(*estimate, "--tp", "4"))
+        self.run_tool(*estimate, "--batch", "rows")
         self.write("recipe.json", dict(planned, tp=4))
         self.expect_error(['key "tp": excludes "plan"'], *compiles)
         self.write("recipe.json", dict(self.RUN, pp=2))

@@ -23,10 +23,17 @@ class PlannerTest(ToolTest):
             self.expect_error(["--front", "excludes", flags[0]], *PLAN,
                               "--front", "3", *flags, code=2)
         self.write("rows", "{}\n")
-        for flags in [["--tp", "8"], ["--schedule", "1f1b"],
-                      ["--sequence-parallel"], ["--trace", "t.json"]]:
+        self.run_tool(*PLAN, "-o", "plan.json")
+        for flags in [["--tp", "8"], ["--pipeline-schedule", "1f1b"],
+                      ["--sp", "false"], ["--sequence-parallel"]]:
+            for file in [["--batch", "rows"], ["--plan", "plan.json"]]:
+                self.expect_error([file[0], "excludes", flags[0]], *ESTIMATE,
+                                  *file, *flags, code=2)
+        for flags in [["--trace", "t.json"], ["--plan", "plan.json"]]:
             self.expect_error(["--batch", "excludes", flags[0]], *ESTIMATE,
                               "--batch", "rows", *flags, code=2)
+        self.expect_error("unknown option --schedule; ", *ESTIMATE,
+                          "--schedule", "1f1b", code=2)
         self.expect_error(["-o and --report", "-"], *PLAN, "-o", "-",
                           "--report", "-", code=2)
         self.expect_error(["--memory-headroom", "--memory"], *PLAN,
@@ -74,7 +81,7 @@ class PlannerTest(ToolTest):
         layout = price("--tp", "2", "--sequence-parallel")["layout"]
         self.assertTrue(layout["sp"])
         self.assertEqual(
-            price("--pp", "2", "--schedule", "zb-v")["layout"]
+            price("--pp", "2", "--pipeline-schedule", "zb-v")["layout"]
             ["virtual_stages"], 2)
         self.write_local()
         plan = json.loads(self.run_tool(
@@ -197,6 +204,108 @@ class PlannerTest(ToolTest):
         self.expect_error("--why-not", *explain, "h100-sxm:16", "--why-not",
                           "tq=1", code=2)
 
+    def test_estimate_prices_a_plan(self):
+        """One of plan -o says again what plan said; of another model, cluster,
+        software or batch it is refused."""
+        cost = ["--objective", "cost", "--pin", "tp>=2"]
+        for flags in [[], ["--pin", "pp=2"], cost]:
+            plan = json.loads(self.run_tool(*PLAN, *flags, "-o", "plan.json",
+                                            "--json"))
+            priced = json.loads(self.run_tool(*ESTIMATE, "--plan", "plan.json",
+                                              "--json"))
+            for key in priced:
+                self.assertEqual(priced[key], plan[key], key)
+        self.run_tool(*PLAN, "--pin", "pp=2", "-o", "plan.json")
+        self.run_tool(*ESTIMATE, "--plan", "plan.json", "--trace", "t.json")
+        self.assertIn("traceEvents", json.loads(self.read("t.json")))
+        text = self.read("plan.json").decode()
+        self.assertEqual(
+            self.run_tool(*ESTIMATE, "--plan", "plan.json"),
+            self.start(*ESTIMATE, "--plan", "-", stdin=None,
+                       input=text).stdout)
+        other = os.path.join(DATA, "configs", "mixtral-8x7b.json")
+        larger = os.path.join(DATA, "configs", "llama-3.1-70b.json")
+        for model, cluster, work, flags, part in [
+                (other, "h100-sxm:16", WORK, [], 'for a model of type "llama", '
+                 'not "mixtral"'),
+                (larger, "h100-sxm:16", WORK, [], "it is of other sizes"),
+                (LLAMA, "a100-80:16", WORK, [], 'for devices "h100-sxm", not '
+                 '"a100-80"'),
+                (LLAMA, "h100-sxm:8", WORK, [], "for 16 devices, not 8"),
+                (LLAMA, "h100-sxm:16", WORK, ["--profile", "nemo"],
+                 'for profile "cleave", not "nemo"'),
+                (LLAMA, "h100-sxm:16", WORK, ["--dtype", "fp8"],
+                 "for --dtype bf16, not fp8"),
+                (LLAMA, "h100-sxm:16", ["--seq-len", "2048", *WORK[2:]], [],
+                 "for --seq-len 4096, not 2048"),
+                (LLAMA, "h100-sxm:16", [*WORK[:2], "--global-batch", "32"], [],
+                 "for --global-batch 64, not 32")]:
+            self.expect_error(["plan.json: ", part], "cleave", "estimate",
+                              model, "--cluster", cluster, *work, *flags,
+                              "--plan", "plan.json")
+        self.expect_error(["none", "No such file"], *ESTIMATE, "--plan", "none")
+
+    def test_estimate_prices_what_compile_takes(self):
+        self.write_local()
+        shape = ["--seq-len", "16", "--global-batch", "4"]
+        layout = ["--dp", "2", "--tp", "2", "--zero", "1",
+                  "--sequence-parallel", "--micro-batch", "1"]
+        shown = json.loads(self.run_tool(
+            "cleave", "compile", GOLDEN_LLAMA, *shape, *layout, "--json", "-o",
+            "train"))
+        self.write("plan.json", shown["plan"])
+        estimate = ["cleave", "estimate", GOLDEN_LLAMA, *shape, "--cluster"]
+        self.assertEqual(
+            self.run_tool(*estimate, "local:4", "--plan", "plan.json", "--json",
+                          env=self.env),
+            self.run_tool(*estimate, "local:4", *layout, "--json",
+                          env=self.env))
+        self.expect_error(["plan.json: tp 2", "there are 8 devices"], *estimate,
+                          "local:8", "--plan", "plan.json", env=self.env)
+        del shown["plan"]["dims"]["vocab"]
+        self.write("plan.json", shown["plan"])
+        self.expect_error(['plan.json: keys "mesh", "dims"'], *estimate,
+                          "local:4", "--plan", "plan.json", env=self.env)
+
+    def test_a_recipe_is_held_against_the_explained_plan(self):
+        self.run_tool(*PLAN, "-o", "plan.json")
+        run = {"version": 1, "seq_len": 4096, "global_batch": 64,
+               "dtype": "bf16", "plan": "plan.json"}
+        commands = [["cleave", "explain", LLAMA, "--cluster", "h100-sxm:16",
+                     "--recipe", "run.json"]]
+        commands.append(["cleave", "estimate", *commands[0][2:]])
+        for command in commands:
+            self.write("run.json", run)
+            self.run_tool(*command)
+            for key, value in [("seq_len", 2048), ("global_batch", 128),
+                               ("dtype", "fp8")]:
+                self.write("run.json", dict(run, **{key: value}))
+                flag = "--" + key.replace("_", "-")
+                self.expect_error(
+                    [f"plan.json: the plan is for {flag} {run[key]}, not "
+                     f"{value}"], *command)
+                # Flags go before the file.
+                self.run_tool(*command, flag, str(run[key]))
+
+    def test_one_and_many(self):
+        self.write("nodes.json", {
+            "version": 1, "device": "h100-sxm", "nodes": 4,
+            "devices_per_node": 1,
+            "levels": [{"size": 1, "link": "nvlink4"},
+                       {"size": 0, "link": "ib-ndr400"}]})
+        self.expect_error("tp 2 does not divide the 1 device of a node;",
+                          "cleave", "estimate", LLAMA, "--cluster",
+                          "nodes.json", *WORK, "--tp", "2")
+        with open(LLAMA) as file:
+            config = json.load(file)
+        self.write("config.json", dict(config, num_hidden_layers=1))
+        self.expect_error("pp 2 is more than 1 block;", "cleave", "estimate",
+                          "config.json", *PLAN[3:], "--pp", "2")
+        text = self.run_tool("cleave", "plan", GOLDEN_LLAMA, "--cluster",
+                             "h100-sxm:1", "--seq-len", "16", "--global-batch",
+                             "1", "--report", "-")
+        self.assertIn("1 device<", text)
+
     def write_local(self):
         """This machine, as if it was measured, in a cache of the test's."""
         with open(os.path.join(DEVICES, "h100-sxm.json")) as file:
@@ -279,7 +388,7 @@ class PlannerTest(ToolTest):
 
     def test_an_empty_value_is_not_the_default(self):
         for flag, legal in [("--tp", "a whole number"), ("--zero", "0 to 3"),
-                            ("--schedule", "one of gpipe")]:
+                            ("--pipeline-schedule", "one of gpipe")]:
             self.expect_error([flag, 'value ""', legal], *ESTIMATE, flag, "",
                               code=2)
 

@@ -3,6 +3,7 @@
 #include "passes/Pipelines/Pipelines.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/base/Version.h"
+#include "tools/UsageCode.h"
 #include "llvm/Support/CommandLine.h"
 
 static void printVersion(llvm::raw_ostream &os) {
@@ -14,5 +15,11 @@ int main(int argc, char **argv) {
   llvm::cl::SetVersionPrinter(printVersion);
   mlir::DialectRegistry registry;
   cleave::registerAllDialects(registry);
-  return failed(mlir::MlirLspServerMain(argc, argv, registry));
+  cleave::tool::UsageCode usage;
+  // It is asked for the dialects of a file, so once all options are read.
+  auto getRegistry = [&](const llvm::lsp::URIForFile &) -> auto & {
+    usage.end();
+    return registry;
+  };
+  return failed(mlir::MlirLspServerMain(argc, argv, getRegistry));
 }

@@ -4,6 +4,7 @@
 #include "passes/Pipelines/Pipelines.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/base/Version.h"
+#include "tools/UsageCode.h"
 #include "llvm/Support/CommandLine.h"
 
 static void printVersion(llvm::raw_ostream &os) {
@@ -17,6 +18,10 @@ int main(int argc, char **argv) {
   cleave::registerAllDialects(registry);
   mlir::registerTransformsPasses();
   cleave::registerAllPasses();
+  cleave::tool::UsageCode usage;
+  auto [input, output] = mlir::registerAndParseCLIOptions(
+      argc, argv, "Cleave optimizer driver\n", registry);
+  usage.end();
   return mlir::asMainReturnCode(
-      mlir::MlirOptMain(argc, argv, "Cleave optimizer driver\n", registry));
+      mlir::MlirOptMain(argc, argv, input, output, registry));
 }

@@ -8,6 +8,7 @@
 #include "passes/Emit/EmitPtx.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/base/Version.h"
+#include "tools/UsageCode.h"
 #include "llvm/Support/CommandLine.h"
 
 using namespace mlir;
@@ -17,7 +18,9 @@ static llvm::cl::opt<std::string>
     cpu("cpu", llvm::cl::init("native"),
         llvm::cl::desc("x86-64 CPU to compile for; native: this one"));
 
+/// Before a file is parsed, so once all options are.
 static void registerDialects(DialectRegistry &registry) {
+  tool::UsageCode::end();
   registry.insert<exec::ExecDialect, arith::ArithDialect, math::MathDialect>();
 }
 
@@ -94,6 +97,7 @@ int main(int argc, char **argv) {
         return success();
       },
       registerDialects);
+  tool::UsageCode usage;
   return failed(
       mlirTranslateMain(argc, argv, "Cleave kernels to target code\n"));
 }

@@ -3,6 +3,7 @@
 #include "Files.h"
 #include "PlanFlags.h"
 #include "cleave/Json/Json.h"
+#include "cleave/Search/ReadPlan.h"
 #include "cleave/Simulate/Simulate.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/LineIterator.h"
@@ -17,7 +18,7 @@ struct EstimateFlags {
   tool::PlanFlags common;
   std::map<std::string, std::optional<std::string>> layout; ///< by field
   bool sequenceParallel = false;
-  std::string batch, trace;
+  std::string plan, batch, trace;
   bool json = false;
 };
 } // namespace
@@ -42,8 +43,9 @@ static llvm::Expected<TrainLayout> readBatchLine(llvm::StringRef line,
 }
 
 /// Prices each line; what is wrong with a line is in its place.
-static int runBatch(const EstimateFlags &flags, const PlanContext &context,
-                    CostModel &costs) {
+static int runBatch(const EstimateFlags &flags, const PlanContext &context) {
+  CostModel costs(context.model, context.machine, context.request.work,
+                  context.request.profile);
   auto buffer =
       llvm::MemoryBuffer::getFileOrSTDIN(flags.batch, /*IsText=*/true);
   if (!buffer)
@@ -65,66 +67,130 @@ static int runBatch(const EstimateFlags &flags, const PlanContext &context,
   return failed > 0 ? 1 : 0;
 }
 
-static int runEstimate(const EstimateFlags &flags) {
-  auto failBatch = [](llvm::StringRef flag) {
-    return tool::failUsage("--" + flag +
-                           " excludes --batch, whose lines are the layouts");
-  };
-  for (const auto &[field, text] : flags.layout)
-    if (text && !flags.batch.empty())
-      return failBatch(field);
-  if (flags.sequenceParallel && !flags.batch.empty())
-    return failBatch("sequence-parallel");
-  llvm::Expected<tool::Planned> planned = flags.common.load();
-  if (!planned)
-    return tool::failPlan(planned.takeError());
-  PlanContext context{planned->model, planned->machine, planned->request};
-  CostModel costs(planned->model, planned->machine, planned->request.work,
-                  planned->request.profile);
-  if (!flags.batch.empty())
-    return runBatch(flags, context, costs);
+/// The flag of a field of a layout.
+static std::string getFlag(llvm::StringRef field) {
+  return field == "sp" ? "--sp" : tool::makeFlag(tool::getLayoutKey(field));
+}
+
+/// The layout that the flags say.
+static llvm::Expected<TrainLayout> readFlags(const EstimateFlags &flags,
+                                             const PlanContext &context) {
   json::Object fields;
   for (const auto &[field, text] : flags.layout)
     if (text) {
       TrainLayout any;
       if (!setField(any, field, *text))
-        return tool::failUsage(
-            llvm::formatv("--{0}: value \"{1}\": expects {2}", field, *text,
-                          getLegalValues(field))
+        return llvm::make_error<tool::UsageError>(
+            llvm::formatv("{0}: value \"{1}\": expects {2}", getFlag(field),
+                          *text, getLegalValues(field))
                 .str());
       fields[field] = *text;
     }
   if (flags.sequenceParallel)
     fields["sp"] = "true";
   llvm::Expected<TrainLayout> layout =
-      readLayout(fields, planned->machine, planned->request.work);
+      readLayout(fields, context.machine, context.request.work);
   if (!layout)
-    return tool::failUsage(llvm::toString(layout.takeError()));
-  std::string wrong = checkLayout(planned->model, planned->machine,
-                                  planned->request.work, *layout);
+    return llvm::make_error<tool::UsageError>(
+        llvm::toString(layout.takeError()));
+  return layout;
+}
+
+/// Prices the layout of the flags or of the plan file.
+static llvm::Expected<Candidate> priceOne(const EstimateFlags &flags,
+                                          const PlanContext &context) {
+  llvm::Expected<TrainLayout> layout = TrainLayout();
+  std::string where;
+  if (flags.plan.empty()) {
+    layout = readFlags(flags, context);
+  } else {
+    auto text = tool::loadPlanText(flags.plan);
+    if (!text)
+      return text.takeError();
+    llvm::Expected<AnyPlan> plan =
+        readAnyPlan((*text)->getBuffer(), flags.plan);
+    if (!plan)
+      return plan.takeError();
+    if (const SavedPlan *saved = std::get_if<SavedPlan>(&*plan))
+      return priceAgain(*saved, context);
+    layout = getPricedLayout(std::get<Plan>(*plan), flags.plan,
+                             context.request.work);
+    where = flags.plan + ": ";
+  }
+  if (!layout)
+    return layout.takeError();
+  const SearchRequest &request = context.request;
+  std::string wrong =
+      checkLayout(context.model, context.machine, request.work, *layout);
   if (!wrong.empty())
-    return tool::fail(wrong);
-  std::string lacks = checkAbilities(planned->request.profile, *layout);
+    return llvm::createStringError(where + wrong);
+  CostModel costs(context.model, context.machine, request.work,
+                  request.profile);
+  return Candidate{*layout, costs.price(*layout), 0};
+}
+
+static llvm::Error writeTrace(const std::string &path,
+                              const PlanContext &context,
+                              const TrainLayout &layout) {
+  constexpr int64_t mostOps = 1 << 20;
+  const SearchRequest &request = context.request;
+  int64_t ops = request.work.globalBatch / (layout.dp * layout.microBatch) *
+                layout.pp * layout.virtualStages;
+  if (ops > mostOps)
+    return llvm::createStringError(llvm::formatv(
+        "--trace: {0} forward passes of stages are too many, at most {1}; "
+        "expects a smaller --global-batch or a larger --micro-batch",
+        ops, mostOps));
+  // A plan of the least cost may use a part of the devices.
+  Machine used = resize(context.machine, layout.getDevices());
+  CostModel costs(context.model, used, request.work, request.profile);
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  PipelineStep step = costs.getPipelineStep(layout);
+  printTrace(os, step, simulate(step));
+  return tool::writeFile(path, text);
+}
+
+/// Where else than in flags the layouts are; the help would name that with each
+/// of these if CLI11 knew.
+static llvm::Error checkExcluded(const EstimateFlags &flags) {
+  std::string what = !flags.batch.empty()
+                         ? "--batch, whose lines are the layouts"
+                     : !flags.plan.empty() ? "--plan, which is the layout"
+                                           : "";
+  if (what.empty())
+    return llvm::Error::success();
+  auto fail = [&](const std::string &flag) {
+    return llvm::make_error<tool::UsageError>(flag + " excludes " + what);
+  };
+  for (const auto &[field, text] : flags.layout)
+    if (text)
+      return fail(getFlag(field));
+  if (flags.sequenceParallel)
+    return fail("--sequence-parallel");
+  return llvm::Error::success();
+}
+
+static int runEstimate(const EstimateFlags &flags) {
+  if (llvm::Error error = checkExcluded(flags))
+    return tool::failPlan(std::move(error));
+  llvm::Expected<tool::Planned> planned = flags.common.load();
+  if (!planned)
+    return tool::failPlan(planned.takeError());
+  PlanContext context{planned->model, planned->machine, planned->request};
+  if (!flags.batch.empty())
+    return runBatch(flags, context);
+  llvm::Expected<Candidate> priced = priceOne(flags, context);
+  if (!priced)
+    return tool::failPlan(priced.takeError());
+  const Candidate &candidate = *priced;
+  std::string lacks =
+      checkAbilities(planned->request.profile, candidate.layout);
   if (!lacks.empty())
     llvm::errs() << "cleave: note: " << lacks << '\n';
-  Candidate candidate{*layout, costs.price(*layout), 0};
-  if (!flags.trace.empty()) {
-    constexpr int64_t mostOps = 1 << 20;
-    const SearchRequest &request = planned->request;
-    int64_t ops = request.work.globalBatch / (layout->dp * layout->microBatch) *
-                  layout->pp * layout->virtualStages;
-    if (ops > mostOps)
-      return tool::fail(llvm::formatv(
-          "--trace: {0} forward passes of stages are too many, at most {1}; "
-          "expects a smaller --global-batch or a larger --micro-batch",
-          ops, mostOps));
-    std::string text;
-    llvm::raw_string_ostream os(text);
-    PipelineStep step = costs.getPipelineStep(*layout);
-    printTrace(os, step, simulate(step));
-    if (llvm::Error error = tool::writeFile(flags.trace, text))
+  if (!flags.trace.empty())
+    if (llvm::Error error = writeTrace(flags.trace, context, candidate.layout))
       return tool::fail(std::move(error));
-  }
   if (flags.json)
     llvm::outs() << llvm::formatv("{0:2}\n",
                                   json::Value(toJSON(context, candidate)));
@@ -141,12 +207,18 @@ void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
   auto *batch = command->add_option(
       "--batch", flags->batch,
       "a layout a line, as JSON with these keys; prints a line for each");
+  command
+      ->add_option("--plan", flags->plan,
+                   "a layout as a file, of cleave plan -o or for cleave "
+                   "compile --plan; - is stdin")
+      ->type_name("FILE")
+      ->excludes(batch);
   const char *group = "Layout (defaults: 1, 1f1b, even, none; of the "
                       "micro-batch the largest that leaves as many "
                       "micro-batches as stages)";
   for (llvm::StringRef field : getLayoutFields())
     command
-        ->add_option("--" + field.str(), flags->layout[field.str()],
+        ->add_option(getFlag(field), flags->layout[field.str()],
                      getMeaning(field))
         ->group(group);
   command

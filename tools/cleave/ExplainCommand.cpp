@@ -9,7 +9,8 @@ using namespace cleave;
 
 namespace {
 struct ExplainFlags {
-  std::string model, cluster, plan, profile;
+  tool::PlanFlags common; ///< what of the plan's is empty or 0
+  std::string plan;
   std::vector<std::string> whyNot;
   bool json = false;
 };
@@ -40,22 +41,27 @@ static int runExplain(const ExplainFlags &flags) {
   auto questions = readQuestions(flags.whyNot);
   if (!questions)
     return tool::failPlan(questions.takeError());
-  llvm::Expected<SavedPlan> plan = tool::loadSavedPlan(flags.plan);
+  auto text = tool::loadPlanText(flags.plan);
+  if (!text)
+    return tool::fail(text.takeError());
+  llvm::Expected<SavedPlan> plan = readPlan((*text)->getBuffer(), flags.plan);
   if (!plan)
     return tool::fail(plan.takeError());
+  tool::PlanFlags common = flags.common;
   // Before what other devices have not is the error.
-  llvm::Expected<Machine> machine = getMachine(flags.cluster);
+  llvm::Expected<Machine> machine = getMachine(common.cluster);
   if (!machine)
     return tool::fail(machine.takeError());
   if (llvm::Error error = checkDevices(*plan, *machine))
     return tool::fail(std::move(error));
-  tool::PlanFlags common;
-  common.model = flags.model;
-  common.cluster = flags.cluster;
-  common.dtype = getName(plan->work.dtype).str();
-  common.seqLen = plan->work.seqLen;
-  common.globalBatch = plan->work.globalBatch;
-  common.profile = flags.profile.empty() ? plan->profile : flags.profile;
+  if (common.dtype.empty())
+    common.dtype = getName(plan->work.dtype).str();
+  if (common.seqLen == 0)
+    common.seqLen = plan->work.seqLen;
+  if (common.globalBatch == 0)
+    common.globalBatch = plan->work.globalBatch;
+  if (common.profile.empty())
+    common.profile = plan->profile;
   llvm::Expected<tool::Planned> planned = common.load();
   if (!planned)
     return tool::failPlan(planned.takeError());
@@ -89,7 +95,7 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
       "explain", "Say what binds a plan, what a slower link does to it, and "
                  "why another layout is not the best");
   command
-      ->add_option("model", flags->model,
+      ->add_option("model", flags->common.model,
                    "folder with a config.json, or that file")
       ->required();
   addRecipeFlag(*command);
@@ -99,11 +105,23 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
       ->type_name("FILE")
       ->required();
   command
-      ->add_option("--cluster", flags->cluster,
+      ->add_option("--cluster", flags->common.cluster,
                    "the plan's: hardware preset and number of devices "
                    "(h100-sxm:512), local, local:N, or a cluster.json")
       ->required();
-  command->add_option("--profile", flags->profile,
+  command
+      ->add_option("--seq-len", flags->common.seqLen,
+                   "tokens of a sequence; another number than the plan's is "
+                   "refused, as are others of the next two (default: the "
+                   "plan's)")
+      ->check(makePositiveCheck());
+  command
+      ->add_option("--global-batch", flags->common.globalBatch,
+                   "sequences of a step")
+      ->check(makePositiveCheck());
+  command->add_option("--dtype", flags->common.dtype, "of matrix products")
+      ->check(CLI::IsMember(dtypeNames));
+  command->add_option("--profile", flags->common.profile,
                       "the plan's, if that was a .json file");
   command
       ->add_option("--why-not", flags->whyNot,

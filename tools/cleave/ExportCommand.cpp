@@ -37,8 +37,11 @@ static int runExport(const ExportFlags &flags) {
     llvm::errs() << "cleave: warning: " << status.message()
                  << "; the checkpoint " << checkpoint.path << " is not used\n";
   }
-  return tool::fail(flags.checkpoint + ": none of its " +
-                    llvm::Twine(found.size()) + " checkpoints is whole");
+  return tool::fail(flags.checkpoint + ": " +
+                    (found.size() == 1
+                         ? std::string("its only checkpoint is not whole")
+                         : "none of its " + std::to_string(found.size()) +
+                               " checkpoints is whole"));
 }
 
 void tool::addExportCommand(CLI::App &app, std::function<int()> &run) {

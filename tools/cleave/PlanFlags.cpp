@@ -5,7 +5,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Process.h"
 
 using namespace cleave;
@@ -113,14 +112,15 @@ CLI::Option *tool::describe(CLI::Option *option, llvm::StringRef unit,
       [range](std::string &text) { return readNumber(text, range); }, ""));
 }
 
-llvm::Expected<SavedPlan> tool::loadSavedPlan(llvm::StringRef path) {
+llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
+tool::loadPlanText(llvm::StringRef path) {
   constexpr uint64_t mostBytes = 16 << 20;
   auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
   if (!buffer)
     return llvm::createStringError(path + ": " + buffer.getError().message());
   if ((*buffer)->getBufferSize() > mostBytes)
     return llvm::createStringError(path + ": is too large to be a plan");
-  return readPlan((*buffer)->getBuffer(), path);
+  return std::move(*buffer);
 }
 
 llvm::Expected<DType> tool::getDType(llvm::StringRef name,

@@ -5,6 +5,7 @@
 #include "CommandLine.h"
 #include "cleave/Search/ReadPlan.h"
 #include "cleave/Sizing/Sizing.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include <chrono>
 
 namespace cleave::tool {
@@ -35,8 +36,9 @@ std::string readNumber(std::string &text, const LegalRange &range);
 CLI::Option *describe(CLI::Option *option, llvm::StringRef unit,
                       const LegalRange &range);
 
-/// What `cleave plan -o` wrote; "-" is stdin.
-llvm::Expected<SavedPlan> loadSavedPlan(llvm::StringRef path);
+/// The text of a plan file; "-" is stdin.
+llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
+loadPlanText(llvm::StringRef path);
 
 /// The type of that name, or what such devices usually compute in: bf16, and
 /// on CPUs f32. A UsageError if the device has no unit for it.

@@ -139,7 +139,7 @@ json::Object tool::toJSON(const runtime::Program &program) {
   });
   for (size_t i = 0; i != program.getInstructionCount(); ++i)
     instructions.push_back(writer.writeInstruction(program.getInstruction(i)));
-  return json::Object{
+  json::Object object{
       {"version", 1},
       {"format_version", program->version()},
       {"ranks", program.getWorldSize()},
@@ -162,4 +162,7 @@ json::Object tool::toJSON(const runtime::Program &program) {
       {"outputs", std::move(outputs)},
       {"kernels", std::move(kernels)},
       {"instructions", std::move(instructions)}};
+  if (!program.getCleaveVersion().empty())
+    object["cleave"] = json::fixUTF8(program.getCleaveVersion());
+  return object;
 }

@@ -202,16 +202,7 @@ readRecipe(const std::string &path) {
   return values;
 }
 
-/// The flag of a key; null if the command has none.
-static CLI::Option *findOption(const CLI::App &app, const RecipeKey &key) {
-  CLI::Option *option =
-      const_cast<CLI::App &>(app).get_option_no_throw(key.getFlag());
-  if (!option && !key.field.empty())
-    option = const_cast<CLI::App &>(app).get_option_no_throw("--" + key.field);
-  return option;
-}
-
-static bool isGiven(const CLI::App &app, const char *flag) {
+static bool isGiven(const CLI::App &app, const std::string &flag) {
   const CLI::Option *option =
       const_cast<CLI::App &>(app).get_option_no_throw(flag);
   return option && option->count() > 0;
@@ -228,8 +219,8 @@ static void applyRecipe(CLI::App &app, const std::string &path,
   // before all degrees of the file, a degree before the file's plan.
   bool hasPlan = isGiven(app, "--plan") || isGiven(app, "--batch");
   bool hasLayout = llvm::any_of(getKeys(), [&](const RecipeKey &key) {
-    const CLI::Option *option = findOption(app, key);
-    return key.reads == Reads::Layout && option && option->count() > 0;
+    return key.reads == Reads::Layout &&
+           (isGiven(app, key.getFlag()) || isGiven(app, "--" + key.field));
   });
   for (const auto &[key, texts] : *values) {
     if (key->reads == Reads::Executable) {
@@ -238,17 +229,12 @@ static void applyRecipe(CLI::App &app, const std::string &path,
           run->push_back(key->getFlag() + (text.empty() ? "" : "=" + text));
       continue;
     }
-    // A command that prices the layout it is given must not price another.
-    if (key->name == "plan" && app.get_name() == "estimate" && !hasLayout)
-      throw CLI::FileError(path + ": key \"plan\": cleave estimate takes a "
-                                  "layout by its degrees; cleave explain "
-                                  "--plan shows a plan");
-    CLI::Option *option = findOption(app, *key);
+    CLI::Option *option = app.get_option_no_throw(key->getFlag());
     // A search has no learning rate and no layout; and flags go before the
     // file.
     if (!option || option->count() > 0 ||
         (key->reads == Reads::Layout && hasPlan) ||
-        (key->name == "plan" && hasLayout))
+        (key->name == "plan" && (hasPlan || hasLayout)))
       continue;
     for (const std::string &text : texts)
       option->add_result(text);

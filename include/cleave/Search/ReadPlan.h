@@ -4,6 +4,7 @@
 
 #include "cleave/Plan/Plan.h"
 #include "cleave/Search/Print.h"
+#include <variant>
 
 namespace cleave {
 
@@ -26,8 +27,16 @@ struct SavedPlan {
 /// Reads a plan of version 1. Errors name the file and the key.
 llvm::Expected<SavedPlan> readPlan(llvm::StringRef text, llvm::StringRef file);
 
+/// A plan of either kind: one that a person wrote for `cleave compile`, or one
+/// of `cleave plan -o`, which says what it found.
+using AnyPlan = std::variant<Plan, SavedPlan>;
+llvm::Expected<AnyPlan> readAnyPlan(llvm::StringRef text, llvm::StringRef file);
+
 /// Fails if the plan is for other devices, or another number of them.
 llvm::Error checkDevices(const SavedPlan &plan, const Machine &machine);
+
+/// Fails if the plan is for another type, length or batch; says which.
+llvm::Error checkWork(const SavedPlan &plan, const Workload &work);
 
 /// Prices the layout of a plan again. An error says what differs if the plan is
 /// not of this model, machine and request, or if its step time or the value of
@@ -45,10 +54,15 @@ llvm::Expected<Plan> getRunnablePlan(const SavedPlan &plan,
                                      llvm::StringRef model,
                                      const BatchShape &batch, DType dtype);
 
-/// Reads a plan of either kind, for such a compilation: one that a person wrote
-/// for it, or one of `cleave plan -o`, which says what it found.
+/// Reads a plan of either kind, for such a compilation.
 llvm::Expected<Plan> loadAnyPlan(llvm::StringRef path, llvm::StringRef model,
                                  const BatchShape &batch, DType dtype);
+
+/// The degrees of a plan for `cleave compile`, if it is one that the flags of
+/// `cleave compile` give as well (makePlan): those are the ones that have a
+/// price. Errors name `file`.
+llvm::Expected<TrainLayout>
+getPricedLayout(const Plan &plan, llvm::StringRef file, const Workload &work);
 
 } // namespace cleave
 

@@ -116,6 +116,9 @@ llvm::Expected<SearchResult> search(const Architecture &model,
                                     const Machine &machine,
                                     const SearchRequest &request);
 
+/// The machine with another number of devices.
+Machine resize(const Machine &machine, int64_t devices);
+
 /// Calls `visit` with every layout of the space, in a fixed order.
 void enumerateLayouts(const Architecture &model, const Machine &machine,
                       const SearchRequest &request,

@@ -301,6 +301,18 @@ TEST(ReadPlan, RefusesWhatDiffers) {
                              "not \"a100-80\"");
   Problem fewer("h100-sxm:8", 8, 2048, 64);
   EXPECT_EQ(getError(fewer), "plan.json: the plan is for 16 devices, not 8");
+  Problem longer = problem;
+  longer.request.work.seqLen = 2048;
+  EXPECT_EQ(getError(longer),
+            "plan.json: the plan is for --seq-len 4096, not 2048");
+  Problem larger = problem;
+  larger.request.work.globalBatch = 128;
+  EXPECT_EQ(getError(larger),
+            "plan.json: the plan is for --global-batch 64, not 128");
+  Problem exact = problem;
+  exact.request.work.dtype = DType::F32;
+  EXPECT_EQ(getError(exact),
+            "plan.json: the plan is for --dtype bf16, not f32");
   Problem deeper("h100-sxm:16", 12, 2048, 64);
   EXPECT_NE(getError(deeper).find("of other sizes"), std::string::npos);
 }
@@ -332,6 +344,56 @@ TEST(ReadPlan, RefusesOtherFiles) {
     EXPECT_NE(getError(changed).find(says), std::string::npos)
         << getError(changed);
   }
+}
+
+/// Every recipe's plan gives back its degrees, written with other names and
+/// without the axes of one rank as well.
+TEST(ReadPlan, WhatCompilesHasAPrice) {
+  const Workload work{64, 24, DType::F32};
+  for (int64_t dp : {1, 2, 3})
+    for (int64_t tp : {1, 2, 4})
+      for (int zero = 0; zero <= 3; ++zero)
+        for (bool sp : {false, true}) {
+          Plan plan = llvm::cantFail(
+              makePlan({dp, tp, zero, sp}, {work.seqLen, work.globalBatch, 2}));
+          TrainLayout expected;
+          expected.dp = dp;
+          expected.tp = tp;
+          expected.zero = dp > 1 ? zero : 0;
+          expected.sequenceParallel = tp > 1 && sp;
+          expected.microBatch = 2;
+          EXPECT_EQ(llvm::cantFail(getPricedLayout(plan, "p", work)), expected);
+          plan.mesh = Mesh({{"x", dp}, {"y", tp}});
+          EXPECT_EQ(llvm::cantFail(getPricedLayout(plan, "p", work)), expected);
+        }
+  auto getError = [&](const Plan &plan) {
+    llvm::Expected<TrainLayout> layout = getPricedLayout(plan, "p", work);
+    return layout ? "" : llvm::toString(layout.takeError());
+  };
+  const Plan plan =
+      llvm::cantFail(makePlan({2, 2, 1, true}, {work.seqLen, 24, 2}));
+  Plan other = plan;
+  other.dims["hidden"] = {1};
+  EXPECT_EQ(getError(other),
+            "p: keys \"mesh\", \"dims\" and \"keep\": only what --dp, --tp, "
+            "--zero and --sequence-parallel of cleave compile give has a "
+            "price");
+  other = plan;
+  other.dims.erase("vocab");
+  EXPECT_NE(getError(other), "");
+  other = plan;
+  other.gradientAxes = {1};
+  EXPECT_NE(getError(other), "");
+  // tp outside of dp.
+  other = plan;
+  for (auto &[dim, axes] : other.dims)
+    axes = {1 - axes.front()};
+  other.optimizerAxes = {1};
+  EXPECT_NE(getError(other), "");
+  other = plan;
+  other.microBatches = 5;
+  EXPECT_EQ(getError(other), "p: the global batch 24 is not divisible by its 5 "
+                             "micro-batches of 2 ranks");
 }
 
 TEST(ReadPlan, WhatRunsBecomesAPlan) {

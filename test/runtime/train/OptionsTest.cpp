@@ -82,6 +82,14 @@ TEST(Options, HasDefaults) {
             Backend::Mpi);
 }
 
+TEST(Options, TheWatchdogIsOffOrHasASecond) {
+  for (auto [text, seconds] : {std::pair("0", 0.), {"1", 1.}, {"1.5", 1.5}}) {
+    Parsed p = parse(std::string("--tokens t --watchdog ") + text);
+    ASSERT_EQ(p.result, ParseResult::Run) << p.message;
+    EXPECT_EQ(p.options.watchdogSeconds, seconds);
+  }
+}
+
 TEST(Options, NamesWrongUsage) {
   const std::pair<const char *, const char *> cases[] = {
       {"", "expects --data or --tokens"},
@@ -110,6 +118,9 @@ TEST(Options, NamesWrongUsage) {
       {"--data a --steps 1 --export d --max-shard-size 0", "--max-shard-size"},
       {"--data a --steps 1 --skip-budget -1", "--skip-budget"},
       {"--data a --steps 1 --spike-sigmas -1", "--spike-sigmas"},
+      {"--data a --steps 1 --watchdog 0.999",
+       "--watchdog: \"0.999\" is not 0, or a finite number of seconds of at "
+       "least 1"},
   };
   for (auto [line, word] : cases) {
     Parsed p = parse(line);

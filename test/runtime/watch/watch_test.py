@@ -172,7 +172,7 @@ class TrainTest(unittest.TestCase):
             return [int(child) for child in file.read().split()]
 
     def test_what_it_does_not_take(self):
-        for bad in "-1", "nan", "inf", "soon":
+        for bad in "-1", "nan", "inf", "soon", "0.5":
             process = self.run_toy(bad)
             self.assertEqual(process.wait(30), 2)
             self.assertIn("--watchdog", process.stderr.read())
