@@ -1,6 +1,6 @@
 //===- OptionItems.cpp ----------------------------------------------------===//
 #include "runtime/train/OptionItems.h"
-#include "runtime/io/Checkpoint.h"
+#include "runtime/io/HuggingFaceWeights.h"
 #include "runtime/program/Envelope.h"
 #include <cstdio>
 
@@ -135,9 +135,9 @@ Status cleave::runtime::agreeOnRun(Communicator &communicator,
     append(read, describeFiles(files));
     if (options.init.empty())
       return {};
-    Checkpoint checkpoint;
-    CLEAVE_RETURN_IF_ERROR(Checkpoint::open(options.init, checkpoint));
-    CLEAVE_RETURN_IF_ERROR(checkpoint.describe(files));
+    HuggingFaceWeights weights;
+    CLEAVE_RETURN_IF_ERROR(HuggingFaceWeights::open(options.init, weights));
+    CLEAVE_RETURN_IF_ERROR(weights.describe(files));
     append(read, describeFiles(files));
     return {};
   };

@@ -145,11 +145,10 @@ Status Run::openMetrics() {
 }
 
 Status Run::fillStates() {
-  Checkpoint checkpoint;
+  HuggingFaceWeights weights;
   if (!options.init.empty())
-    CLEAVE_RETURN_IF_ERROR(Checkpoint::open(options.init, checkpoint));
-  return initializeStates(*executor,
-                          options.init.empty() ? nullptr : &checkpoint,
+    CLEAVE_RETURN_IF_ERROR(HuggingFaceWeights::open(options.init, weights));
+  return initializeStates(*executor, options.init.empty() ? nullptr : &weights,
                           options.seed, notes);
 }
 
