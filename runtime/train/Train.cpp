@@ -51,7 +51,7 @@ private:
   Status openOutputs();
   Status openMetrics();
   Status fillStates();
-  Status beginOrResume();
+  Status beginOrResume(const std::string &data);
   void printHeader() const;
   double readLocal(const fb::Output &output);
   Status readScalar(const fb::Output &output, double &value);
@@ -152,11 +152,9 @@ Status Run::fillStates() {
                           options.seed, notes);
 }
 
-/// State and progress, as the run begins or as a checkpoint has them.
-Status Run::beginOrResume() {
-  std::string data;
-  CLEAVE_RETURN_IF_ERROR(
-      communicator.agree(describeData(*source, program->seq_len(), data)));
+/// State and progress, as the run begins or as a checkpoint has them. `data`:
+/// what it trains on.
+Status Run::beginOrResume(const std::string &data) {
   CLEAVE_RETURN_IF_ERROR(resumeRun(*executor, options, resumed));
   if (resumed.path.empty()) {
     CLEAVE_RETURN_IF_ERROR(communicator.agree(fillStates()));
@@ -215,7 +213,9 @@ Status Run::prepare(KernelTable kernels) {
         "the program is not one that trains: it has no " +
         std::string(loss ? "tokens or targets" : "output \"loss\"")));
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openData()));
-  CLEAVE_RETURN_IF_ERROR(agreeOnRun(communicator, program, options, *source));
+  std::vector<DataIdentity> files;
+  CLEAVE_RETURN_IF_ERROR(
+      agreeOnRun(communicator, program, options, *source, files));
   steps = options.steps;
   uint64_t most = source->getMaxSteps();
   if (steps == 0)
@@ -232,7 +232,8 @@ Status Run::prepare(KernelTable kernels) {
   settings.schedule.totalSteps = steps;
   CLEAVE_RETURN_IF_ERROR(
       Executor::create(program, communicator, kernels, settings, executor));
-  CLEAVE_RETURN_IF_ERROR(beginOrResume());
+  CLEAVE_RETURN_IF_ERROR(
+      beginOrResume(describeData(files, program->seq_len())));
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openMetrics()));
   if (isFirst)
     printHeader();
