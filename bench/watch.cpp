@@ -89,7 +89,7 @@ Status measure(double &instructionNs, double &collectiveNs) {
     constexpr int meetings = 10'000'000;
     double start = getSeconds();
     for (int i = 0; i < meetings; ++i) {
-      position->enterCollective(CollectiveKind::AllReduce, uint64_t(i));
+      position->enterCollective(CollectiveCall::AllReduce, uint64_t(i));
       position->leaveCollective();
     }
     collectiveNs = (getSeconds() - start) / meetings * 1e9;

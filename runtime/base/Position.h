@@ -25,7 +25,8 @@ enum class Phase : uint8_t {
   Left,      ///< its work has ended, well or not
 };
 
-enum class CollectiveKind : uint8_t {
+/// Which of the communicator's collectives a rank is in.
+enum class CollectiveCall : uint8_t {
   None,
   AllReduce,
   AllGather,
@@ -43,7 +44,7 @@ struct PositionRecord {
   int64_t step = -1;              ///< -1 before the first
   uint64_t place = noInstruction; ///< phase, passes of the loop, instruction
   uint64_t axes = 0;    ///< those of the collective's group, a bit each
-  uint64_t meeting = 0; ///< kind and number of the collective; 0 in none
+  uint64_t meeting = 0; ///< call and number of the collective; 0 in none
 
   Phase getPhase() const { return Phase(place >> 56); }
   void setPhase(Phase phase) {
@@ -53,7 +54,7 @@ struct PositionRecord {
   uint32_t getPass() const { return uint32_t(place >> 32) & 0xffffff; }
   /// In the program; noInstruction between steps.
   uint32_t getInstruction() const { return uint32_t(place); }
-  CollectiveKind getCollective() const { return CollectiveKind(meeting >> 56); }
+  CollectiveCall getCollective() const { return CollectiveCall(meeting >> 56); }
   bool isWaiting() const { return meeting != 0; }
 
   bool operator==(const PositionRecord &) const = default;
@@ -87,10 +88,10 @@ public:
     store(Phase::Training, 0xffffff, PositionRecord::noInstruction);
   }
 
-  void enterCollective(CollectiveKind kind, uint64_t groupAxes) {
+  void enterCollective(CollectiveCall call, uint64_t groupAxes) {
     ++meetings;
     axes.store(groupAxes, std::memory_order_relaxed);
-    meeting.store(uint64_t(kind) << 56 | meetings, std::memory_order_relaxed);
+    meeting.store(uint64_t(call) << 56 | meetings, std::memory_order_relaxed);
   }
   void leaveCollective() { meeting.store(0, std::memory_order_relaxed); }
 

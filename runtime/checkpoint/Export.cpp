@@ -18,7 +18,7 @@ cleave::runtime::getExportedStates(const Program &program) {
   std::vector<const fb::State *> saved;
   for (size_t i = 0; i < getSize(program->states()); ++i) {
     const fb::State *state = program->states()->Get(flatbuffers::uoffset_t(i));
-    if (!isFromCheckpoint(*state))
+    if (!isWeight(*state))
       continue;
     auto isSameBox = [&](const fb::State *other) {
       return toView(other->source()) == toView(state->source()) &&

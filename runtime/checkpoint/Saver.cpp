@@ -1,5 +1,6 @@
 //===- Saver.cpp ----------------------------------------------------------===//
 #include "runtime/checkpoint/Saver.h"
+#include "runtime/base/Catch.h"
 #include "runtime/base/Crc32c.h"
 #include "runtime/base/Log.h"
 #include "runtime/checkpoint/Format.h"
@@ -9,6 +10,7 @@
 #include "runtime/program/Envelope.h"
 #include <cstring>
 #include <random>
+#include <system_error>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
@@ -140,14 +142,20 @@ Status Saver::create(Executor &executor, const std::string &folder,
   return {};
 }
 
-void Saver::run(std::function<void()> work) {
+void Saver::run(std::function<Status()> work) {
   if (thread.joinable())
     thread.join();
   threadDone.store(false);
-  thread = std::thread([this, work = std::move(work)] {
-    work();
+  try {
+    thread = std::thread([this, work = std::move(work)] {
+      result = catchExceptions(work);
+      threadDone.store(true);
+    });
+  } catch (const std::system_error &error) {
+    result = Status::error("cannot start the thread that saves: " +
+                           std::string(error.what()));
     threadDone.store(true);
-  });
+  }
 }
 
 void Saver::begin(const RunProgress &newProgress) {
@@ -179,17 +187,16 @@ void Saver::begin(const RunProgress &newProgress) {
                    });
   }
   phase = Phase::Writing;
-  run([this] { write(); });
+  run([this] { return write(); });
 }
 
-void Saver::write() {
+Status Saver::write() {
   if (parts.empty())
-    return;
+    return {};
   std::string temporary =
       CheckpointStore::getTemporaryPath(folder, progress.step);
-  result = createFolder(temporary);
-  if (result.ok())
-    result = writeShard(temporary, rank, run_, progress.step, parts, file);
+  CLEAVE_RETURN_IF_ERROR(createFolder(temporary));
+  return writeShard(temporary, rank, run_, progress.step, parts, file);
 }
 
 SaveVote Saver::getVote() const {
@@ -232,7 +239,7 @@ bool Saver::hear(std::span<const SaveVote> votes) {
       if (vote.file.bytes > 0)
         shards.push_back(vote.file);
     run([this, shards = std::move(shards)]() mutable {
-      commit(std::move(shards));
+      return commit(std::move(shards));
     });
   }
   return false;
@@ -243,18 +250,19 @@ void Saver::finish(bool isCommitted) {
   committed = isCommitted;
 }
 
-void Saver::commit(std::vector<CheckpointFile> shards) {
+Status Saver::commit(std::vector<CheckpointFile> shards) {
   Manifest manifest;
   manifest.run = run_;
   manifest.progress = progress;
   manifest.shards = std::move(shards);
-  result = writeManifest(CheckpointStore::getTemporaryPath(folder, getStep()),
-                         executor.getProgram(), std::move(manifest));
-  if (result.ok())
-    result = store.commit(getStep());
-  if (!result.ok())
-    return;
+  CLEAVE_RETURN_IF_ERROR(
+      writeManifest(CheckpointStore::getTemporaryPath(folder, getStep()),
+                    executor.getProgram(), std::move(manifest)));
+  CLEAVE_RETURN_IF_ERROR(store.commit(getStep()));
   // The new one is safe; what goes wrong with the old ones is only said.
-  if (Status status = store.prune(keep, verifyCheckpoint); !status.ok())
-    logWarning("no old checkpoint is removed: " + status.message());
+  Status pruned =
+      catchExceptions([&] { return store.prune(keep, verifyCheckpoint); });
+  if (!pruned.ok())
+    logWarning("no old checkpoint is removed: " + pruned.message());
+  return {};
 }

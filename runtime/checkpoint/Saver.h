@@ -73,10 +73,11 @@ private:
   enum class Phase { Idle, Writing, Committing };
 
   Saver(Executor &executor, std::string folder, int64_t keep);
-  void write();
-  void commit(std::vector<CheckpointFile> shards);
+  Status write();
+  Status commit(std::vector<CheckpointFile> shards);
   void finish(bool isCommitted);
-  void run(std::function<void()> work);
+  /// Does `work` on the thread; what it returns, or fails with, is the result.
+  void run(std::function<Status()> work);
 
   Executor &executor;
   std::string folder, run_; ///< the run's random name

@@ -47,6 +47,30 @@ static std::string getKey(const fb::State &state) {
          std::string(toView(state.name()));
 }
 
+/// The index of a shard; `chunks`: the checksums of each part's. By itself, as
+/// a JSON value needs memory to be destroyed, and must find it: it is gone
+/// before the file is written on.
+static std::string
+formatIndex(int rank, const std::string &run, int64_t step,
+            std::span<const ShardPart> parts,
+            const std::vector<std::vector<uint32_t>> &chunks) {
+  nlohmann::ordered_json index;
+  index["run"] = run;
+  index["step"] = step;
+  index["rank"] = rank;
+  index["states"] = nlohmann::ordered_json::array();
+  uint64_t begin = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    index["states"].push_back({{"state", getKey(*parts[i].state)},
+                               {"begin", begin},
+                               {"bytes", parts[i].data.size()},
+                               {"crc32c", chunks[i]}});
+    begin += parts[i].data.size();
+  }
+  return index.dump(-1, ' ', false,
+                    nlohmann::ordered_json::error_handler_t::replace);
+}
+
 Status cleave::runtime::writeShard(const std::string &folder, int rank,
                                    const std::string &run, int64_t step,
                                    std::span<const ShardPart> parts,
@@ -57,33 +81,24 @@ Status cleave::runtime::writeShard(const std::string &folder, int rank,
   std::string name = getShardName(rank);
   OutputFile out;
   CLEAVE_RETURN_IF_ERROR(OutputFile::create(folder + "/" + name, payload, out));
-  nlohmann::ordered_json index;
-  index["run"] = run;
-  index["step"] = step;
-  index["rank"] = rank;
-  index["states"] = nlohmann::ordered_json::array();
+  std::vector<std::vector<uint32_t>> chunks;
   uint64_t begin = 0;
   for (const ShardPart &part : parts) {
-    std::vector<uint32_t> chunks;
+    chunks.emplace_back();
     for (uint64_t i = 0; i < part.data.size(); i += chunkBytes) {
       uint64_t size = std::min<uint64_t>(chunkBytes, part.data.size() - i);
       const std::byte *data = part.data.data() + i;
       if (hasNonFinite(part.state->dtype(), data, size))
         return Status::error("state " + quote(toView(part.state->name())) +
                              " has a value that is not a finite number");
-      chunks.push_back(computeCrc32c(data, size));
+      chunks.back().push_back(computeCrc32c(data, size));
       CLEAVE_RETURN_IF_ERROR(out.write(begin + i, data, size));
       // The disk is to be busy while checksums are computed.
       out.startSync(begin + i, size);
     }
-    index["states"].push_back({{"state", getKey(*part.state)},
-                               {"begin", begin},
-                               {"bytes", part.data.size()},
-                               {"crc32c", chunks}});
     begin += part.data.size();
   }
-  std::string text = index.dump(
-      -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  std::string text = formatIndex(rank, run, step, parts, chunks);
   CLEAVE_RETURN_IF_ERROR(out.write(begin, text.data(), text.size()));
   CLEAVE_RETURN_IF_ERROR(out.commit());
   file.name = std::move(name);

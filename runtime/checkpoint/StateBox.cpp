@@ -54,7 +54,7 @@ ShardBox cleave::runtime::getShardBox(const fb::State &state, const Mesh &mesh,
   return box;
 }
 
-bool cleave::runtime::isFromCheckpoint(const fb::State &state) {
+bool cleave::runtime::isWeight(const fb::State &state) {
   std::string_view role = toView(state.role());
   return !toView(state.source()).empty() &&
          (role == "parameter" || role == "constant");

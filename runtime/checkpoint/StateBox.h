@@ -74,12 +74,12 @@ ShardBox getShardBox(const program::State &state, const Mesh &mesh, int rank);
 
 /// Whether a state comes from HuggingFace's weights and goes back into them: it
 /// has a source and is no moment.
-bool isFromCheckpoint(const program::State &state);
+bool isWeight(const program::State &state);
 
 /// Whether a run cannot go on without a state: all but what is a pure function
 /// of the program, such as tables of rotary embeddings.
 inline bool isSaved(const program::State &state) {
-  return isFromCheckpoint(state) || toView(state.role()) != "constant";
+  return isWeight(state) || toView(state.role()) != "constant";
 }
 
 /// Whether `rank` is the one of its replicas that writes: its coordinate is 0

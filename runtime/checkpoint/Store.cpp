@@ -47,6 +47,24 @@ cleave::runtime::listCheckpoints(const std::string &folder) {
   return found;
 }
 
+std::string cleave::runtime::describePassedOver(const Status &damage,
+                                                const std::string &path) {
+  return damage.message() + "; the checkpoint " + path + " is not used";
+}
+
+Status cleave::runtime::failWithoutCheckpoint(const std::string &folder) {
+  return Status::error(folder + ": has no checkpoint, neither manifest.json "
+                                "nor step-N/manifest.json");
+}
+
+Status cleave::runtime::failWithoutWhole(const std::string &folder,
+                                         size_t count) {
+  if (count == 1)
+    return Status::error(folder + ": its only checkpoint is not whole");
+  return Status::error(folder + ": none of its " + std::to_string(count) +
+                       " checkpoints is whole");
+}
+
 static Status fail(const std::string &path, const std::string &what, int code) {
   return Status::error(path + ": cannot " + what + ": " + std::strerror(code));
 }

@@ -19,6 +19,12 @@ struct CheckpointPath {
 /// A folder that is a checkpoint itself is the only one.
 std::vector<CheckpointPath> listCheckpoints(const std::string &folder);
 
+/// What to say where a whole checkpoint was looked for in `folder`: one of them
+/// is damaged and passed over, there is none, none of `count` is whole.
+std::string describePassedOver(const Status &damage, const std::string &path);
+Status failWithoutCheckpoint(const std::string &folder);
+Status failWithoutWhole(const std::string &folder, size_t count);
+
 /// The folder that a run saves into. One process at a time, rank 0's, holds it.
 class CheckpointStore {
 public:

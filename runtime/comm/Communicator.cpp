@@ -24,10 +24,10 @@ static uint64_t getAxes(const Mesh &mesh, std::span<const int> ranks) {
 }
 
 Communicator::Meeting::Meeting(const Communicator &communicator,
-                               CollectiveKind kind, std::span<const int> ranks)
+                               CollectiveCall call, std::span<const int> ranks)
     : position(communicator.position) {
   if (position)
-    position->enterCollective(kind, getAxes(communicator.mesh, ranks));
+    position->enterCollective(call, getAxes(communicator.mesh, ranks));
 }
 
 Status Communicator::getWorldGroup(const Group *&group) {
@@ -45,7 +45,7 @@ Status Communicator::allReduce(const Group &group, const void *in, void *out,
                                Reduction reduction) {
   if (group.getSize() == 1)
     return copy(in, out, elements * getElementBytes(type));
-  Meeting meeting(*this, CollectiveKind::AllReduce, group.getRanks());
+  Meeting meeting(*this, CollectiveCall::AllReduce, group.getRanks());
   return doAllReduce(group, in, out, elements, type, reduction);
 }
 
@@ -53,7 +53,7 @@ Status Communicator::allGather(const Group &group, const void *in, void *out,
                                uint64_t outer, uint64_t innerBytes) {
   if (group.getSize() == 1)
     return copy(in, out, outer * innerBytes);
-  Meeting meeting(*this, CollectiveKind::AllGather, group.getRanks());
+  Meeting meeting(*this, CollectiveCall::AllGather, group.getRanks());
   return doAllGather(group, in, out, {outer, innerBytes});
 }
 
@@ -63,7 +63,7 @@ Status Communicator::reduceScatter(const Group &group, const void *in,
   Parts input{outer, inner * getElementBytes(type)};
   if (group.getSize() == 1)
     return copy(in, out, input.getBytes());
-  Meeting meeting(*this, CollectiveKind::ReduceScatter, group.getRanks());
+  Meeting meeting(*this, CollectiveCall::ReduceScatter, group.getRanks());
   return doReduceScatter(group, in, out, input, type, reduction);
 }
 
@@ -71,14 +71,14 @@ Status Communicator::allToAll(const Group &group, const void *in, void *out,
                               const AllToAllShape &shape) {
   if (group.getSize() == 1)
     return copy(in, out, shape.getInput().getBytes());
-  Meeting meeting(*this, CollectiveKind::AllToAll, group.getRanks());
+  Meeting meeting(*this, CollectiveCall::AllToAll, group.getRanks());
   return doAllToAll(group, in, out, shape.getInput(), shape.getOutput());
 }
 
 Status Communicator::barrier(const Group &group) {
   if (group.getSize() == 1)
     return {};
-  Meeting meeting(*this, CollectiveKind::Barrier, group.getRanks());
+  Meeting meeting(*this, CollectiveCall::Barrier, group.getRanks());
   return doBarrier(group);
 }
 
@@ -87,7 +87,7 @@ Status Communicator::broadcast(void *data, size_t bytes, int root) {
   CLEAVE_RETURN_IF_ERROR(getWorldGroup(everyone));
   if (everyone->getSize() == 1 || bytes == 0)
     return {};
-  Meeting meeting(*this, CollectiveKind::Broadcast, everyone->getRanks());
+  Meeting meeting(*this, CollectiveCall::Broadcast, everyone->getRanks());
   return doBroadcast(*everyone, data, bytes, root);
 }
 

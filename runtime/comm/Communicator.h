@@ -150,7 +150,7 @@ protected:
   /// it is no longer.
   class Meeting {
   public:
-    Meeting(const Communicator &communicator, CollectiveKind kind,
+    Meeting(const Communicator &communicator, CollectiveCall call,
             std::span<const int> ranks);
     ~Meeting() {
       if (position)

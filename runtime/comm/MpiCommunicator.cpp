@@ -66,7 +66,7 @@ Status MpiCommunicator::getGroup(std::span<const uint8_t> axes,
     if (made->getSize() > 1) {
       // Of all ranks, whatever the axes.
       const int all[] = {0, getWorldSize() - 1};
-      Meeting meeting(*this, CollectiveKind::MakeGroup, all);
+      Meeting meeting(*this, CollectiveCall::MakeGroup, all);
       CLEAVE_MPI(api, MPI_Comm_split, api.world, made->getRanks().front(),
                  made->getIndex(), &made->comm);
       CLEAVE_MPI(api, MPI_Comm_set_errhandler, made->comm, api.errorsReturn);

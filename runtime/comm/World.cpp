@@ -1,12 +1,11 @@
 //===- World.cpp ----------------------------------------------------------===//
 #include "runtime/comm/World.h"
+#include "runtime/base/Catch.h"
 #include "runtime/base/Log.h"
 #include "runtime/comm/Local.h"
 #include "runtime/comm/Mpi.h"
 #include <algorithm>
 #include <cstdlib>
-#include <exception>
-#include <new>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -57,19 +56,6 @@ Status cleave::runtime::checkNotLaunched() {
   return {};
 }
 
-/// A library's exception ends here; the runtime's own code throws none.
-static Status runBody(const std::function<Status(Communicator &)> &body,
-                      Communicator &communicator) {
-  try {
-    return body(communicator);
-  } catch (const std::bad_alloc &) {
-    return Status::error("out of memory");
-  } catch (const std::exception &exception) {
-    return Status::error(std::string("unexpected exception: ") +
-                         exception.what());
-  }
-}
-
 /// More would spend their time in being scheduled.
 static constexpr int maxLocalRanks = 1024;
 
@@ -84,7 +70,8 @@ static Status runLocal(const Mesh &mesh, const WorldOptions &options,
   LocalWorld world(mesh, size * options.threadsPerRank);
   auto run = [&](int rank) {
     std::unique_ptr<Communicator> communicator = world.makeCommunicator(rank);
-    if (Status status = runBody(body, *communicator); !status.ok())
+    if (Status status = catchExceptions([&] { return body(*communicator); });
+        !status.ok())
       world.abort(rank, status);
     return communicator->hasAgreedToFail();
   };
@@ -144,7 +131,7 @@ static Status runMpi(const Mesh &mesh, const WorldOptions &options,
                              " ranks, but the program was compiled for " +
                              std::to_string(mesh.getWorldSize()));
   std::unique_ptr<Communicator> communicator = world->makeCommunicator(mesh);
-  Status status = runBody(body, *communicator);
+  Status status = catchExceptions([&] { return body(*communicator); });
   if (status.ok())
     return status;
   if (!communicator->hasAgreedToFail())

@@ -1,5 +1,6 @@
 //===- TokenScan.cpp ------------------------------------------------------===//
 #include "runtime/io/TokenScan.h"
+#include "runtime/base/Catch.h"
 #include "runtime/base/Crc32c.h"
 #include "runtime/io/OutputFile.h"
 #include <algorithm>
@@ -146,7 +147,10 @@ Status TokenScan::start(const TokenStream &stream, uint64_t vocab,
                         std::unique_ptr<TokenScan> &scan) {
   std::unique_ptr<TokenScan> result(new TokenScan(stream, vocab));
   try {
-    result->thread = std::thread([scan = result.get()] { scan->run(); });
+    result->thread = std::thread([scan = result.get()] {
+      lowerPriority();
+      scan->report(catchExceptions([&] { return scan->run(); }));
+    });
   } catch (const std::system_error &error) {
     return Status::error("cannot start the thread that checks the data: " +
                          std::string(error.what()));
@@ -221,8 +225,7 @@ Status TokenScan::scan(const Text &text, TokenRange &range) {
                          });
 }
 
-void TokenScan::run() {
-  lowerPriority();
+Status TokenScan::run() {
   // 1. What is known already: a bad file among many is then told at once.
   std::vector<const TokenStream::File *> rest;
   for (const auto &file : stream.getFiles())
@@ -256,4 +259,5 @@ void TokenScan::run() {
         },
         *file);
   done.store(!stopping.load());
+  return {};
 }

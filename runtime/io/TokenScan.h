@@ -75,7 +75,7 @@ public:
 private:
   TokenScan(const TokenStream &stream, uint64_t vocab);
 
-  void run();
+  Status run();
   /// Looks at a file; `range` is only whole where `stopping` is not set.
   Status scan(const IndexedDataset &dataset, TokenRange &range);
   Status scan(const Text &text, TokenRange &range);

@@ -1,4 +1,4 @@
-//===- Match.cpp - Which checkpoint tensor is which source ----------------===//
+//===- Match.cpp - Which tensor of the weights is which source ------------===//
 #include "runtime/base/Quote.h"
 #include "runtime/train/Weights.h"
 #include <algorithm>
@@ -10,11 +10,11 @@ namespace fb = cleave::program;
 
 namespace {
 
-/// Prefixes that a bare model's checkpoint lacks.
+/// Prefixes that a bare model's weights lack.
 constexpr std::string_view optionalPrefixes[] = {"transformer.", "model.",
                                                  "gpt_neox."};
 
-/// Buffers that some published checkpoints carry beside their weights.
+/// Buffers that some published folders carry beside their weights.
 bool isHarmless(std::string_view name) {
   for (std::string_view suffix :
        {".attn.bias", ".attn.masked_bias", ".attention.bias",
@@ -25,18 +25,19 @@ bool isHarmless(std::string_view name) {
 }
 
 /// The entry under `name`, or without its optional prefix.
-const Checkpoint::Entry *findByName(const Checkpoint &checkpoint,
-                                    const std::string &name) {
-  if (const auto *entry = checkpoint.find(name))
+const HuggingFaceWeights::Entry *findByName(const HuggingFaceWeights &weights,
+                                            const std::string &name) {
+  if (const auto *entry = weights.find(name))
     return entry;
   for (std::string_view prefix : optionalPrefixes)
     if (name.starts_with(prefix))
-      if (const auto *entry = checkpoint.find(name.substr(prefix.size())))
+      if (const auto *entry = weights.find(name.substr(prefix.size())))
         return entry;
   return nullptr;
 }
 
-bool haveEqualValues(const Checkpoint::Entry &a, const Checkpoint::Entry &b) {
+bool haveEqualValues(const HuggingFaceWeights::Entry &a,
+                     const HuggingFaceWeights::Entry &b) {
   if (a.tensor->shape != b.tensor->shape)
     return false;
   if (a.tensor->dtype == b.tensor->dtype)
@@ -64,9 +65,9 @@ std::vector<std::string> getTiedNames(const fb::State &state) {
 
 class Matcher {
 public:
-  Matcher(const Checkpoint &checkpoint, bool compareTied,
-          CheckpointMatch &match)
-      : checkpoint(checkpoint), compareTied(compareTied), match(match) {}
+  Matcher(const HuggingFaceWeights &weights, bool compareTied,
+          WeightMatch &match)
+      : weights(weights), compareTied(compareTied), match(match) {}
 
   Status add(const fb::State &state) {
     std::string source(toView(state.source()));
@@ -75,9 +76,9 @@ public:
     std::vector<std::string> names = {source};
     for (std::string &name : getTiedNames(state))
       names.push_back(std::move(name));
-    const Checkpoint::Entry *chosen = nullptr;
+    const HuggingFaceWeights::Entry *chosen = nullptr;
     for (const std::string &name : names) {
-      const Checkpoint::Entry *entry = findByName(checkpoint, name);
+      const HuggingFaceWeights::Entry *entry = findByName(weights, name);
       if (!entry || entry == chosen)
         continue;
       used.insert(entry->tensor->name);
@@ -115,11 +116,11 @@ public:
 
   Status finish() {
     if (!missing.empty())
-      return Status::error(checkpoint.getPath() + ": tensor " +
+      return Status::error(weights.getPath() + ": tensor " +
                            quote(missing.front()) + " is missing" +
                            formatOthers(missing.size() - 1));
     std::vector<std::string> extra;
-    for (const auto &[name, entry] : checkpoint.getEntries()) {
+    for (const auto &[name, entry] : weights.getEntries()) {
       if (used.count(name))
         continue;
       if (isHarmless(name))
@@ -129,13 +130,14 @@ public:
         extra.push_back(name);
     }
     if (!extra.empty())
-      return fail(checkpoint.find(extra.front()),
+      return fail(weights.find(extra.front()),
                   "is not one of the model's" + formatOthers(extra.size() - 1));
     return {};
   }
 
 private:
-  Status fail(const Checkpoint::Entry *entry, const std::string &how) const {
+  Status fail(const HuggingFaceWeights::Entry *entry,
+              const std::string &how) const {
     return Status::error(entry->file->getPath() + ": tensor " +
                          quote(entry->tensor->name) + ": " + how);
   }
@@ -143,24 +145,23 @@ private:
     return count == 0 ? "" : ", and " + std::to_string(count) + " more";
   }
 
-  const Checkpoint &checkpoint;
+  const HuggingFaceWeights &weights;
   bool compareTied;
-  CheckpointMatch &match;
+  WeightMatch &match;
   std::set<std::string> seen, used;
   std::vector<std::string> missing;
 };
 
 } // namespace
 
-Status cleave::runtime::matchCheckpoint(const Program &program,
-                                        const Checkpoint &checkpoint,
-                                        bool compareTied,
-                                        CheckpointMatch &match) {
-  CheckpointMatch result;
-  Matcher matcher(checkpoint, compareTied, result);
+Status cleave::runtime::matchWeights(const Program &program,
+                                     const HuggingFaceWeights &weights,
+                                     bool compareTied, WeightMatch &match) {
+  WeightMatch result;
+  Matcher matcher(weights, compareTied, result);
   for (size_t i = 0; i < getSize(program->states()); ++i) {
     const fb::State &state = *program->states()->Get(flatbuffers::uoffset_t(i));
-    if (isFromCheckpoint(state))
+    if (isWeight(state))
       CLEAVE_RETURN_IF_ERROR(matcher.add(state));
   }
   CLEAVE_RETURN_IF_ERROR(matcher.finish());

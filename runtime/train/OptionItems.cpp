@@ -1,6 +1,6 @@
 //===- OptionItems.cpp ----------------------------------------------------===//
 #include "runtime/train/OptionItems.h"
-#include "runtime/io/Checkpoint.h"
+#include "runtime/io/HuggingFaceWeights.h"
 #include "runtime/program/Envelope.h"
 #include <cstdio>
 
@@ -116,7 +116,7 @@ Status cleave::runtime::agreeOnRun(Communicator &communicator,
                                    const Program &program,
                                    const Options &options,
                                    const BatchSource &data,
-                                   const std::vector<AgreementItem> &more) {
+                                   std::vector<DataIdentity> &files) {
   auto append = [](std::vector<AgreementItem> &items,
                    const std::vector<AgreementItem> &list) {
     items.insert(items.end(), list.begin(), list.end());
@@ -124,21 +124,20 @@ Status cleave::runtime::agreeOnRun(Communicator &communicator,
   // 1. What was asked for: where that differs, so do the files.
   std::vector<AgreementItem> asked = describeProgram(program);
   append(asked, describeOptions(options));
-  append(asked, more);
   CLEAVE_RETURN_IF_ERROR(agreeOnItems(communicator, asked));
 
   // 2. What is in the files.
   std::vector<AgreementItem> read;
   auto readFiles = [&]() -> Status {
-    std::vector<DataIdentity> files;
     CLEAVE_RETURN_IF_ERROR(data.describe(files));
     append(read, describeFiles(files));
     if (options.init.empty())
       return {};
-    Checkpoint checkpoint;
-    CLEAVE_RETURN_IF_ERROR(Checkpoint::open(options.init, checkpoint));
-    CLEAVE_RETURN_IF_ERROR(checkpoint.describe(files));
-    append(read, describeFiles(files));
+    HuggingFaceWeights weights;
+    CLEAVE_RETURN_IF_ERROR(HuggingFaceWeights::open(options.init, weights));
+    std::vector<DataIdentity> weightFiles;
+    CLEAVE_RETURN_IF_ERROR(weights.describe(weightFiles));
+    append(read, describeFiles(weightFiles));
     return {};
   };
   CLEAVE_RETURN_IF_ERROR(communicator.agree(readFiles()));

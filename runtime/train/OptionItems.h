@@ -22,12 +22,12 @@ describeFiles(const std::vector<DataIdentity> &identities);
 
 /// Fails on all ranks where they do not have the same program, options and
 /// data, weights of --init included: two ranks that differ would train
-/// something wrong without a word, or wait for each other for ever. `more`:
-/// what else they must have alike, such as the step to go on from. Collective
-/// over the world; to be called before anything that depends on an option.
+/// something wrong without a word, or wait for each other for ever. `files`
+/// gets the identities of the data's. Collective over the world; to be called
+/// before anything that depends on an option.
 Status agreeOnRun(Communicator &communicator, const Program &program,
                   const Options &options, const BatchSource &data,
-                  const std::vector<AgreementItem> &more = {});
+                  std::vector<DataIdentity> &files);
 
 } // namespace cleave::runtime
 

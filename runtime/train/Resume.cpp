@@ -73,9 +73,7 @@ Status cleave::runtime::resumeRun(Executor &executor, const Options &options,
   if (candidates.empty()) {
     if (options.resumeFrom == options.save)
       return {}; // the run's first start
-    return communicator.agree(Status::error(
-        options.resumeFrom + ": has no checkpoint, neither manifest.json nor "
-                             "step-N/manifest.json"));
+    return communicator.agree(failWithoutCheckpoint(options.resumeFrom));
   }
   for (const std::string &path : candidates) {
     Status damage;
@@ -86,16 +84,11 @@ Status cleave::runtime::resumeRun(Executor &executor, const Options &options,
       break;
     }
     if (isFirst)
-      logWarning(damage.message() + "; the checkpoint " + path +
-                 " is not used");
+      logWarning(describePassedOver(damage, path));
   }
   if (resumed.path.empty())
-    return communicator.agree(Status::error(
-        options.resumeFrom + ": " +
-        (candidates.size() == 1
-             ? std::string("its only checkpoint is not whole")
-             : "none of its " + std::to_string(candidates.size()) +
-                   " checkpoints is whole")));
+    return communicator.agree(
+        failWithoutWhole(options.resumeFrom, candidates.size()));
   // Later steps of another run would be taken for this one's.
   for (const std::string &path : there) {
     bool isOurs = false;
@@ -109,10 +102,9 @@ Status cleave::runtime::resumeRun(Executor &executor, const Options &options,
   return {};
 }
 
-Status cleave::runtime::describeData(const BatchSource &source, uint64_t seqLen,
-                                     std::string &data) {
-  std::vector<DataIdentity> files;
-  CLEAVE_RETURN_IF_ERROR(source.describe(files));
+std::string
+cleave::runtime::describeData(const std::vector<DataIdentity> &files,
+                              uint64_t seqLen) {
   uint64_t tokens = 0;
   uint32_t crc = 0;
   for (const DataIdentity &file : files) {
@@ -126,8 +118,7 @@ Status cleave::runtime::describeData(const BatchSource &source, uint64_t seqLen,
                 "%zu file%s, %llu tokens, checksum %08x, in samples of %llu",
                 files.size(), files.size() == 1 ? "" : "s",
                 (unsigned long long)tokens, crc, (unsigned long long)seqLen);
-  data = text;
-  return {};
+  return text;
 }
 
 Status cleave::runtime::checkProgress(const ResumedRun &resumed, uint64_t seed,

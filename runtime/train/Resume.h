@@ -26,8 +26,8 @@ Status resumeRun(Executor &executor, const Options &options,
 
 /// What a run's samples are drawn from, told by its contents and not by where
 /// it lies, for RunProgress.
-Status describeData(const BatchSource &source, uint64_t seqLen,
-                    std::string &data);
+std::string describeData(const std::vector<DataIdentity> &files,
+                         uint64_t seqLen);
 
 /// Whether a run that draws samples from `data` with `seed` can go on from
 /// `progress` and give what the run that saved would have given. `notes` gets

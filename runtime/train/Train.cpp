@@ -55,7 +55,7 @@ private:
   Status openOutputs();
   Status openMetrics();
   Status fillStates();
-  Status beginOrResume();
+  Status beginOrResume(const std::string &data);
   void printHeader() const;
   double readLocal(const fb::Output &output);
   Status readScalar(const fb::Output &output, double &value);
@@ -149,19 +149,16 @@ Status Run::openMetrics() {
 }
 
 Status Run::fillStates() {
-  Checkpoint checkpoint;
+  HuggingFaceWeights weights;
   if (!options.init.empty())
-    CLEAVE_RETURN_IF_ERROR(Checkpoint::open(options.init, checkpoint));
-  return initializeStates(*executor,
-                          options.init.empty() ? nullptr : &checkpoint,
+    CLEAVE_RETURN_IF_ERROR(HuggingFaceWeights::open(options.init, weights));
+  return initializeStates(*executor, options.init.empty() ? nullptr : &weights,
                           options.seed, notes);
 }
 
-/// State and progress, as the run begins or as a checkpoint has them.
-Status Run::beginOrResume() {
-  std::string data;
-  CLEAVE_RETURN_IF_ERROR(
-      communicator.agree(describeData(*source, program->seq_len(), data)));
+/// State and progress, as the run begins or as a checkpoint has them. `data`:
+/// what it trains on.
+Status Run::beginOrResume(const std::string &data) {
   CLEAVE_RETURN_IF_ERROR(resumeRun(*executor, options, resumed));
   if (resumed.path.empty()) {
     CLEAVE_RETURN_IF_ERROR(communicator.agree(fillStates()));
@@ -219,7 +216,9 @@ Status Run::prepare(KernelTable kernels) {
         "the program is not one that trains: it has no " +
         std::string(loss ? "tokens or targets" : "output \"loss\"")));
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openData()));
-  CLEAVE_RETURN_IF_ERROR(agreeOnRun(communicator, program, options, *source));
+  std::vector<DataIdentity> files;
+  CLEAVE_RETURN_IF_ERROR(
+      agreeOnRun(communicator, program, options, *source, files));
   steps = options.steps;
   uint64_t most = source->getMaxSteps();
   if (steps == 0)
@@ -236,7 +235,8 @@ Status Run::prepare(KernelTable kernels) {
   settings.schedule.totalSteps = steps;
   CLEAVE_RETURN_IF_ERROR(
       Executor::create(program, communicator, kernels, settings, executor));
-  CLEAVE_RETURN_IF_ERROR(beginOrResume());
+  CLEAVE_RETURN_IF_ERROR(
+      beginOrResume(describeData(files, program->seq_len())));
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openMetrics()));
   if (isFirst)
     printHeader();

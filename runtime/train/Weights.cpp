@@ -12,7 +12,7 @@ namespace fb = cleave::program;
 
 namespace {
 
-/// What a state starts with, element by element of its checkpoint tensor.
+/// What a state starts with, element by element of its source tensor.
 class Initializer {
 public:
   Initializer(const fb::State &state, uint64_t seed)
@@ -62,7 +62,8 @@ private:
 } // namespace
 
 Status cleave::runtime::fillState(const fb::State &state, const Mesh &mesh,
-                                  int rank, const Checkpoint::Entry *entry,
+                                  int rank,
+                                  const HuggingFaceWeights::Entry *entry,
                                   uint64_t seed, cpu::ThreadPool &pool,
                                   std::span<std::byte> local) {
   auto fail = [&](const std::string &how) {
@@ -119,28 +120,27 @@ Status cleave::runtime::fillState(const fb::State &state, const Mesh &mesh,
 }
 
 Status cleave::runtime::initializeStates(Executor &executor,
-                                         const Checkpoint *checkpoint,
+                                         const HuggingFaceWeights *weights,
                                          uint64_t seed,
                                          std::vector<std::string> &notes) {
   const Program &program = executor.getProgram();
   int rank = executor.getCommunicator().getRank();
-  CheckpointMatch match;
-  if (checkpoint) {
+  WeightMatch match;
+  if (weights) {
     // Tied tensors are read whole, by one rank.
-    CLEAVE_RETURN_IF_ERROR(
-        matchCheckpoint(program, *checkpoint, rank == 0, match));
+    CLEAVE_RETURN_IF_ERROR(matchWeights(program, *weights, rank == 0, match));
     notes = match.notes;
   }
   for (size_t i = 0; i < getSize(program->states()); ++i) {
     const fb::State &state = *program->states()->Get(flatbuffers::uoffset_t(i));
-    const Checkpoint::Entry *entry = nullptr;
-    if (checkpoint && isFromCheckpoint(state))
+    const HuggingFaceWeights::Entry *entry = nullptr;
+    if (weights && isWeight(state))
       entry = &match.sources.find(toView(state.source()))->second;
     CLEAVE_RETURN_IF_ERROR(fillState(state, program.getMesh(), rank, entry,
                                      seed, executor.getThreadPool(),
                                      executor.getBytes(state)));
   }
-  return checkpoint ? checkpoint->check() : Status();
+  return weights ? weights->check() : Status();
 }
 
 Status cleave::runtime::initializeUnsavedStates(Executor &executor) {

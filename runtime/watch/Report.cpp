@@ -27,23 +27,23 @@ static std::string formatSeconds(double seconds) {
   return text;
 }
 
-static const char *getName(CollectiveKind kind) {
-  switch (kind) {
-  case CollectiveKind::None:
+static const char *getName(CollectiveCall call) {
+  switch (call) {
+  case CollectiveCall::None:
     break;
-  case CollectiveKind::AllReduce:
+  case CollectiveCall::AllReduce:
     return "AllReduce";
-  case CollectiveKind::AllGather:
+  case CollectiveCall::AllGather:
     return "AllGather";
-  case CollectiveKind::ReduceScatter:
+  case CollectiveCall::ReduceScatter:
     return "ReduceScatter";
-  case CollectiveKind::AllToAll:
+  case CollectiveCall::AllToAll:
     return "AllToAll";
-  case CollectiveKind::Barrier:
+  case CollectiveCall::Barrier:
     return "barrier";
-  case CollectiveKind::Broadcast:
+  case CollectiveCall::Broadcast:
     return "broadcast";
-  case CollectiveKind::MakeGroup:
+  case CollectiveCall::MakeGroup:
     return "making of a group";
   }
   return "no collective";

@@ -1,7 +1,7 @@
 // Any bytes as a .safetensors file or as a model.safetensors.index.json: either
 // tensors that can all be read, or one line of message.
 
-#include "runtime/io/Checkpoint.h"
+#include "runtime/io/HuggingFaceWeights.h"
 #include <cstdlib>
 
 using namespace cleave::runtime;

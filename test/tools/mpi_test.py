@@ -7,10 +7,7 @@ import subprocess
 import time
 import unittest
 
-from support import LLAMA, SHAPE, ToolTest, make_dataset
-
-MPIRUN = [os.environ.get("CLEAVE_MPIRUN", ""), "--allow-run-as-root",
-          "--oversubscribe", "--bind-to", "none"]
+from support import LLAMA, MPIRUN, SHAPE, ToolTest, make_dataset
 
 
 @unittest.skipUnless(os.environ.get("CLEAVE_MPIRUN"), "no Open MPI here")

@@ -10,7 +10,8 @@ import subprocess
 import time
 import unittest
 
-from support import GOLDEN, LLAMA, TOOLS, ToolTest, make_dataset, read_safetensors
+from support import (GOLDEN, LLAMA, MPIRUN, TOOLS, ToolTest, make_dataset,
+                     read_safetensors)
 
 SHAPE = ["--seq-len", "16", "--global-batch", "8"]
 SILENT = ["--log-every", "0", "--peak-gflops", "1"]
@@ -24,6 +25,12 @@ LAYOUTS = [[], ["--dp", "2"], ["--tp", "2"], ["--dp", "2", "--zero", "1"],
            ["--dp", "2", "--tp", "4", "--zero", "3", "--sequence-parallel"],
            ["--dp", "4", "--tp", "2", "--zero", "1", "--micro-batch", "1"],
            ["--tp", "8"], ["--micro-batch", "2"]]
+
+
+def find_children(process):
+    """Ids of the processes that it has started."""
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        return [int(id) for id in file.read().split()]
 
 
 class ResumeTest(ToolTest):
@@ -155,29 +162,53 @@ class ResumeTest(ToolTest):
             time.sleep(0.01)
         self.fail("no steps")
 
-    def test_kills_cost_nothing_but_time(self):
-        """Killed at random places and started again with the same command line:
-        parameters, moments and losses are the unbroken run's, bit for bit."""
+    def outlive_kills(self, launcher, shoot):
+        """Starts a run again after each kill, with the same command line; what
+        it leaves is the unbroken run's bit for bit: parameters, moments, and
+        the loss of every step. `shoot` kills the run that it is given."""
         kills, steps = int(os.environ.get("CLEAVE_KILLS", "4")), 400
         self.build("train", "--dp", "2", "--tp", "2", "--zero", "1")
         flags = ["--save-every", "5", "--keep", "3", "--resume"]
         whole = self.train("./train", steps, "--save", "whole", *flags)
         shots, newest = random.Random(1), 0
-        command = [self.path("train"), *RUN, "--steps", str(steps),
-                   "--decay-steps", "1000", "--save", "s", *flags]
+        command = [*launcher, self.path("train"), *RUN, "--steps", str(steps),
+                   "--decay-steps", "1000", "--save", "s", "--metrics",
+                   "killed.jsonl", *flags]
         for _ in range(kills):
             process = subprocess.Popen(command, cwd=self.folder,
-                                       stdout=subprocess.DEVNULL)
+                                       stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            self.addCleanup(process.kill)
             aim = newest + shots.randrange(1, steps // (kills + 1) - 5)
             while newest < aim:
+                self.assertIsNone(process.poll(), "ended before it was killed")
                 time.sleep(0.001 * shots.random())
                 newest = self.get_newest("s")
-            process.kill()
-            self.assertEqual(process.wait(), -signal.SIGKILL)
-        rest = self.train("./train", steps, "--save", "s", *flags)
-        self.assertEqual(rest, whole[-len(rest):])
+            shoot(process, shots)
+        self.assertLess(newest, steps)
+        self.run_tool(*command)
+        self.assertEqual([line["loss"] for line in self.lines("killed.jsonl")],
+                         whole)
         self.assertEqual(self.read_state(f"s/step-{steps:08}"),
                          self.read_state(f"whole/step-{steps:08}"))
+
+    def test_kills_cost_nothing_but_time(self):
+        def shoot(process, shots):
+            process.kill()
+            self.assertEqual(process.wait(), -signal.SIGKILL)
+
+        self.outlive_kills([], shoot)
+
+    @unittest.skipUnless(os.environ.get("CLEAVE_MPIRUN"), "no Open MPI here")
+    def test_kills_of_one_process_cost_nothing_but_time(self):
+        """Of four under mpirun, whichever it is: mpirun ends the others."""
+        def shoot(process, shots):
+            ranks = find_children(process)
+            self.assertEqual(len(ranks), 4)
+            os.kill(shots.choice(ranks), signal.SIGKILL)
+            self.assertEqual(process.wait(timeout=60), 128 + signal.SIGKILL)
+
+        self.outlive_kills([*MPIRUN, "-np", "4"], shoot)
 
     def test_a_supervised_run_goes_on_by_itself(self):
         """`cleave run` starts a killed run again from its checkpoints, and in
@@ -195,10 +226,8 @@ class ResumeTest(ToolTest):
                  *flags], cwd=self.folder, stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE, text=True)
             self.wait_for_steps(40)
-            with open(f"/proc/{process.pid}/task/{process.pid}/children") \
-                    as file:
-                child, = file.read().split()
-            os.kill(int(child), signal.SIGKILL)
+            child, = find_children(process)
+            os.kill(child, signal.SIGKILL)
             out, err = process.communicate(timeout=120)
             self.assertEqual(process.returncode, 0, err)
             self.assertIn("goes on from s/step-", out)

@@ -137,11 +137,27 @@ class RunTest(ToolTest):
         self.assertIn("after its heartbeat stopped", last)
         self.assertLess(time.monotonic() - start, 10)
         self.assertGreater(time.monotonic() - start, 3)
-        # Who never had one, or says that it does not matter, may be silent.
+        # Who says that it does not matter may be silent.
         self.write("runs", "")
-        self.expect(0, 1, "sleep 3; exit 0")
+        self.expect(0, 1, "beat 0; sleep 3; exit 0", "--start-timeout", "1")
+
+    def test_a_start_that_hangs_is_killed(self):
+        """Stopped, or asleep, before it has had a heartbeat."""
+        for hang in "kill -STOP $$", "sleep 1000":
+            self.write("runs", "")
+            start = time.monotonic()
+            last = self.expect(0, 2, f"[ $count = 2 ] && exit 0; {hang}",
+                               "--start-timeout", "2")
+            self.assertIn("after no heartbeat within 2 s of its start "
+                          "(--start-timeout)", last)
+            self.assertGreater(time.monotonic() - start, 2)
+            self.assertLess(time.monotonic() - start, 10)
+        # The limit is the start's alone, and there need not be one.
+        for flags in [["--start-timeout", "0"], []]:
+            self.write("runs", "")
+            self.expect(0, 1, "sleep 3; exit 0", *flags)
         self.write("runs", "")
-        self.expect(0, 1, "beat 0; sleep 3; exit 0")
+        self.expect(0, 1, "beat 9; sleep 3; exit 0", "--start-timeout", "2")
 
     def test_what_a_run_leaves_behind_is_ended(self):
         """Also what has left the group, and what is stopped."""
@@ -227,7 +243,8 @@ class RunTest(ToolTest):
                "--fewer-ranks", "./train --save=other --resume", "--",
                "./train", *RESUMES)
         refuse(["./nothing: No such file"], "--", "./nothing", *RESUMES)
-        refuse("--restarts", "--restarts", "-1", "--", "./train", *RESUMES)
+        for flag in "--restarts", "--start-timeout":
+            refuse(flag, flag, "-1", "--", "./train", *RESUMES)
 
 
 if __name__ == "__main__":

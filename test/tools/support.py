@@ -15,6 +15,9 @@ GOLDEN = os.path.join(DATA, "golden")
 LLAMA = os.path.join(GOLDEN, "llama-mha")  # 8 heads, hidden 64, vocabulary 331
 VOCAB = 331
 SHAPE = ["--seq-len", "16", "--global-batch", "4"]
+# A launcher of processes, for tests that CLEAVE_MPIRUN does not skip.
+MPIRUN = [os.environ.get("CLEAVE_MPIRUN", ""), "--allow-run-as-root",
+          "--oversubscribe", "--bind-to", "none"]
 
 # What the command line takes for a mesh of dp x tp, as a plan.
 PLAN = {

@@ -17,9 +17,8 @@ static int runExport(const ExportFlags &flags) {
   std::vector<runtime::CheckpointPath> found =
       runtime::listCheckpoints(flags.checkpoint);
   if (found.empty())
-    return tool::fail(flags.checkpoint +
-                      ": has no checkpoint, neither manifest.json nor "
-                      "step-N/manifest.json");
+    return tool::fail(
+        runtime::failWithoutCheckpoint(flags.checkpoint).message());
   for (const runtime::CheckpointPath &checkpoint : found) {
     runtime::CheckpointReader reader;
     runtime::Status status =
@@ -34,14 +33,12 @@ static int runExport(const ExportFlags &flags) {
                    << flags.options.folder << "\n";
       return 0;
     }
-    llvm::errs() << "cleave: warning: " << status.message()
-                 << "; the checkpoint " << checkpoint.path << " is not used\n";
+    llvm::errs() << "cleave: warning: "
+                 << runtime::describePassedOver(status, checkpoint.path)
+                 << "\n";
   }
-  return tool::fail(flags.checkpoint + ": " +
-                    (found.size() == 1
-                         ? std::string("its only checkpoint is not whole")
-                         : "none of its " + std::to_string(found.size()) +
-                               " checkpoints is whole"));
+  return tool::fail(
+      runtime::failWithoutWhole(flags.checkpoint, found.size()).message());
 }
 
 void tool::addExportCommand(CLI::App &app, std::function<int()> &run) {

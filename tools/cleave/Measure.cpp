@@ -244,18 +244,18 @@ tool::measureCollectives(int ranks, std::vector<CollectiveSample> &samples) {
             auto run = [&](int call) -> Status {
               void *in = ins[size_t(call % rotations)].get();
               void *out = outs[size_t(call % rotations)].get();
-              switch (cleave::CollectiveKind(kind)) {
-              case cleave::CollectiveKind::AllGather:
+              switch (CollectiveKind(kind)) {
+              case CollectiveKind::AllGather:
                 return communicator.allGather(*world, in, out, 1, part);
-              case cleave::CollectiveKind::ReduceScatter:
+              case CollectiveKind::ReduceScatter:
                 return communicator.reduceScatter(*world, in, out, 1, part / 4,
                                                   runtime::ElementType::F32,
                                                   Reduction::Sum);
-              case cleave::CollectiveKind::AllReduce:
+              case CollectiveKind::AllReduce:
                 return communicator.allReduce(
                     *world, in, in, part * uint64_t(ranks) / 4,
                     runtime::ElementType::F32, Reduction::Sum);
-              case cleave::CollectiveKind::AllToAll:
+              case CollectiveKind::AllToAll:
                 return communicator.allToAll(*world, in, out,
                                              {1, 1, 1, 1, part / 4, 4, true});
               }
@@ -272,8 +272,8 @@ tool::measureCollectives(int ranks, std::vector<CollectiveSample> &samples) {
               CLEAVE_RETURN_IF_ERROR(run(call));
             double seconds = (getNow() - start) / calls;
             if (communicator.getRank() == 0)
-              samples.push_back({cleave::CollectiveKind(kind), ranks,
-                                 double(part) * ranks, seconds});
+              samples.push_back(
+                  {CollectiveKind(kind), ranks, double(part) * ranks, seconds});
           }
         return {};
       });

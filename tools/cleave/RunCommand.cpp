@@ -47,6 +47,7 @@ void say(const llvm::Twine &message) {
 
 struct RunFlags {
   int64_t restarts = 100;
+  int64_t startTimeout = 600;
   std::string checkpoints, fewerRanks;
   std::vector<std::string> command;
 };
@@ -89,7 +90,7 @@ int64_t findNewestStep(const std::string &folder) {
 /// How a command ended.
 struct Ending {
   int status = 0;         ///< as wait gives it
-  bool wasSilent = false; ///< it was killed, since its heartbeat stopped
+  std::string silence;    ///< it was killed for this one; empty: it was not
   bool wasAsked = false;  ///< this process passed a signal on
   bool wasForced = false; ///< and a second one
   std::string lastError;  ///< its last line with an error
@@ -99,15 +100,15 @@ struct Ending {
   /// Whether a rank or its host is lost, as far as can be seen from here: also
   /// launchers and shells say 128 and the signal's number.
   bool isRankLost() const {
-    return wasSilent || !exited() || getCode() == runtime::ExitHung ||
+    return !silence.empty() || !exited() || getCode() == runtime::ExitHung ||
            getCode() > 128;
   }
   std::string describe() const {
     std::string text =
-        wasSilent  ? "its heartbeat stopped"
-        : exited() ? "exit code " + std::to_string(getCode())
-                   : "signal " + std::to_string(WTERMSIG(status)) + " (" +
-                         std::string(::strsignal(WTERMSIG(status))) + ")";
+        !silence.empty() ? silence
+        : exited()       ? "exit code " + std::to_string(getCode())
+                         : "signal " + std::to_string(WTERMSIG(status)) + " (" +
+                               std::string(::strsignal(WTERMSIG(status))) + ")";
     return lastError.empty() ? text : text + ": " + lastError;
   }
 };
@@ -206,8 +207,8 @@ private:
 /// One run of a command, from its start to its end.
 class Supervised {
 public:
-  Supervised(const HeartbeatPipe &heartbeat, int signals)
-      : heartbeat(heartbeat), signals(signals) {}
+  Supervised(const HeartbeatPipe &heartbeat, int signals, int64_t startTimeout)
+      : heartbeat(heartbeat), signals(signals), limit(double(startTimeout)) {}
 
   llvm::Error start(llvm::ArrayRef<std::string> command);
   Ending wait();
@@ -225,8 +226,11 @@ private:
   int errors = -1; ///< the command's stderr
   bool isMpirun = false;
   std::string partialLine, lastError, beats;
-  double lastBeat = 0;
-  double limit = 0; ///< seconds of silence that are no more normal; 0: any are
+  bool hasBeaten = false;
+  double lastBeat = 0; ///< or the start
+  /// Seconds of silence that are no more normal: until the first heartbeat the
+  /// start's, then what the last one said. 0: any are.
+  double limit;
 };
 
 /// Before a run is watched, what an earlier one wrote is dropped.
@@ -243,6 +247,7 @@ llvm::Error Supervised::start(llvm::ArrayRef<std::string> command) {
                  .Cases({"mpirun", "mpiexec", "orterun", "prterun"}, true)
                  .Default(false);
   drain(heartbeat.getFd());
+  lastBeat = getNow();
   auto fail = [](int error, const std::string &what) {
     return llvm::createStringError(
         std::error_code(error, std::generic_category()),
@@ -306,8 +311,10 @@ void Supervised::readHeartbeat() {
   llvm::StringRef line = llvm::StringRef(beats).take_front(end);
   line = line.substr(line.rfind('\n') + 1);
   double seconds;
-  if (llvm::to_float(line.split(' ').second, seconds))
+  if (llvm::to_float(line.split(' ').second, seconds)) {
     limit = seconds;
+    hasBeaten = true;
+  }
   beats.erase(0, end + 1);
 }
 
@@ -368,7 +375,10 @@ Ending Supervised::wait() {
     if (::waitpid(child, &ending.status, WNOHANG) != 0)
       break;
     if (limit > 0 && getNow() - lastBeat > limit) {
-      ending.wasSilent = true;
+      ending.silence = hasBeaten ? "its heartbeat stopped"
+                                 : "no heartbeat within " +
+                                       std::to_string(int64_t(limit)) +
+                                       " s of its start (--start-timeout)";
       killDescendants(child, ending.status);
       break;
     }
@@ -472,7 +482,7 @@ static int supervise(const RunFlags &flags) {
   int futile = 0;
   for (int64_t restart = 0;; ++restart) {
     int64_t before = findNewestStep(folder);
-    Supervised run(heartbeat, signals);
+    Supervised run(heartbeat, signals, flags.startTimeout);
     // What cannot be started now cannot be started later.
     if (llvm::Error error = run.start(command))
       return refuse(llvm::toString(std::move(error)));
@@ -517,6 +527,13 @@ void tool::addRunCommand(CLI::App &app, std::function<int()> &run) {
                    "most restarts; it also gives up after " +
                        std::to_string(maxFutileRestarts) +
                        " in a row that leave no new checkpoint")
+      ->check(makeCountCheck())
+      ->capture_default_str();
+  command
+      ->add_option("--start-timeout", flags->startTimeout,
+                   "seconds until the command's first heartbeat, after which "
+                   "it is killed and started again; 0: no limit, for a command "
+                   "none of whose ranks is on this host")
       ->check(makeCountCheck())
       ->capture_default_str();
   command->add_option("--fewer-ranks", flags->fewerRanks,

@@ -3,8 +3,9 @@
 // To be preloaded into a run. Counts the operations on files below
 // FAULT_FOLDER and, at number FAULT_AT (from 1), does FAULT_KIND: `kill` the
 // process before the operation, as a power cut would; fail with ENOSPC or EIO;
-// `short`: write half of what was asked, then fail. At the end of the process
-// the number of operations goes to FAULT_COUNT.
+// `short`: write half of what was asked, then fail; `memory`: do it, and have
+// no memory when the thread next asks for some. At the end of the process the
+// number of operations goes to FAULT_COUNT.
 //
 //===----------------------------------------------------------------------===//
 #include <atomic>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <new>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +25,7 @@ namespace {
 
 std::atomic<long> operations{0};
 std::atomic<bool> watched[4096];
+thread_local bool isOutOfMemory = false;
 
 const char *getFolder() {
   static const char *folder = std::getenv("FAULT_FOLDER");
@@ -44,6 +47,10 @@ int strike(bool *isShort = nullptr) {
     return 0;
   if (std::strcmp(kind, "kill") == 0)
     ::kill(::getpid(), SIGKILL);
+  if (std::strcmp(kind, "memory") == 0) {
+    isOutOfMemory = true;
+    return 0;
+  }
   if (std::strcmp(kind, "short") == 0) {
     if (isShort)
       *isShort = true;
@@ -75,6 +82,12 @@ struct CountAtExit {
       errno = code;                                                            \
       return -1;                                                               \
     }
+
+void *operator new(size_t size) {
+  void *memory = isOutOfMemory ? nullptr : std::malloc(size > 0 ? size : 1);
+  isOutOfMemory = false;
+  return memory ? memory : throw std::bad_alloc();
+}
 
 extern "C" {
 

@@ -3,7 +3,8 @@
 there afterwards is whole, and the run goes on from the newest of it to the same
 end.
 
-usage: fault_test.py [--every N] [--kinds kill,ENOSPC,EIO,short] [--ranks N]
+usage: fault_test.py [--every N] [--ranks N]
+                     [--kinds kill,ENOSPC,EIO,short,memory]
   --every N   only each N-th operation (default 1: all of them)
 
 Reads CLEAVE_TOY_TRAIN, a toy's executable, and CLEAVE_FAULT_SHIM, the library
@@ -87,7 +88,7 @@ def check(run, kind, at, expected):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--kinds", default="kill,ENOSPC,EIO,short")
+    parser.add_argument("--kinds", default="kill,ENOSPC,EIO,short,memory")
     parser.add_argument("--ranks", type=int, default=1)
     options = parser.parse_args()
     run = Run(options.ranks)

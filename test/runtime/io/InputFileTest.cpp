@@ -1,6 +1,6 @@
 //===- InputFileTest.cpp - Files that are not files, or are cut short -----===//
 #include "TestFiles.h"
-#include "runtime/io/Checkpoint.h"
+#include "runtime/io/HuggingFaceWeights.h"
 #include "runtime/io/TokenStream.h"
 #include <csignal>
 #include <dirent.h>
@@ -38,8 +38,8 @@ TEST(InputFile, RefusesWhatIsNotARegularFile) {
     TokenStream stream;
     EXPECT_ERROR(TokenStream::open({path}, stream), message);
     if (path != folder.path) {
-      Checkpoint checkpoint;
-      EXPECT_ERROR(Checkpoint::open(path, checkpoint), message);
+      HuggingFaceWeights weights;
+      EXPECT_ERROR(HuggingFaceWeights::open(path, weights), message);
     }
   }
   InputFile file;
@@ -140,23 +140,23 @@ TEST(MappedFile, LeavesOtherFaultsAlone) {
   EXPECT_FALSE(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
 }
 
-TEST(Checkpoint, SaysWhatWasCutOff) {
+TEST(HuggingFaceWeights, SaysWhatWasCutOff) {
   TestFolder folder;
   std::string data(1 << 16, 'x');
   folder.write("model.safetensors",
                makeSafetensors(R"({"a":{"dtype":"F32","shape":[16384],)"
                                R"("data_offsets":[0,65536]}})",
                                data));
-  Checkpoint checkpoint;
-  ASSERT_OK(Checkpoint::open(folder.path, checkpoint));
-  EXPECT_OK(checkpoint.check());
+  HuggingFaceWeights weights;
+  ASSERT_OK(HuggingFaceWeights::open(folder.path, weights));
+  EXPECT_OK(weights.check());
   std::filesystem::resize_file(folder / "model.safetensors", 5000);
-  const Checkpoint::Entry *entry = checkpoint.find("a");
+  const HuggingFaceWeights::Entry *entry = weights.find("a");
   std::vector<float> values(16384);
   readAsFloat(entry->getData(), "F32", 0, 1, values.size(), values.data());
   EXPECT_EQ(values.back(), 0);
-  EXPECT_ERROR(checkpoint.check(), "model.safetensors: ends at byte 5000; it "
-                                   "had ");
+  EXPECT_ERROR(weights.check(), "model.safetensors: ends at byte 5000; it "
+                                "had ");
 }
 
 } // namespace

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "TestFiles.h"
-#include "runtime/io/Checkpoint.h"
+#include "runtime/io/HuggingFaceWeights.h"
 #include "runtime/io/IndexedDataset.h"
 #include <random>
 

@@ -134,8 +134,9 @@ struct World {
       if (opened.ok() && mine.tokens.empty())
         opened = Sampler::create(std::move(stream), shape, mine.seed, source);
       CLEAVE_RETURN_IF_ERROR(communicator.agree(opened));
+      std::vector<DataIdentity> files;
       return agreeOnRun(communicator, programs[communicator.getRank()], mine,
-                        *source);
+                        *source, files);
     });
     return status.message();
   }
@@ -215,8 +216,9 @@ TEST(AgreeOnRun, NamesWhatIsInAFileOfOnePath) {
       }
       CLEAVE_RETURN_IF_ERROR(communicator.barrier(*everyone));
     }
+    std::vector<DataIdentity> files;
     return agreeOnRun(communicator, world.programs[0], world.options[0],
-                      *source);
+                      *source, files);
   });
   EXPECT_EQ(status.message().rfind("the ranks were not started alike: the "
                                    "content of " +

@@ -1,6 +1,6 @@
 //===- TrainTest.cpp - Whole runs of the toy, against arithmetic by hand --===//
 #include "runtime/cpu/Peak.h"
-#include "runtime/io/Checkpoint.h"
+#include "runtime/io/HuggingFaceWeights.h"
 #include "runtime/train/Peak.h"
 #include "test/runtime/train/RunToy.h"
 #include "test/runtime/train/ToyProgram.h"
@@ -141,10 +141,10 @@ void checkRun(const Case &c, uint64_t dp, uint64_t tp, uint64_t microBatches,
     grad[i / width * 3 * width + width + i % width] = c.firstGrad[i];
   expectNear(readTensor(dump, "grad.transformer.toy.weight"), grad, "grad");
 
-  Checkpoint saved;
-  ASSERT_OK(Checkpoint::open(c.folder / "out", saved));
+  HuggingFaceWeights saved;
+  ASSERT_OK(HuggingFaceWeights::open(c.folder / "out", saved));
   ASSERT_EQ(saved.getEntries().size(), 1u);
-  const Checkpoint::Entry &entry = saved.getEntries().begin()->second;
+  const HuggingFaceWeights::Entry &entry = saved.getEntries().begin()->second;
   EXPECT_EQ(entry.tensor->name, "transformer.toy.weight");
   EXPECT_EQ(entry.tensor->shape, (std::vector<uint64_t>{vocab, 3 * width}));
   EXPECT_EQ(entry.tensor->dtype, "F32");

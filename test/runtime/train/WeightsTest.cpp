@@ -18,7 +18,7 @@ struct TensorSpec {
   std::vector<uint64_t> shape;
   float first = 0;
 };
-std::string makeCheckpoint(const std::vector<TensorSpec> &tensors) {
+std::string makeWeights(const std::vector<TensorSpec> &tensors) {
   SafetensorsLayout layout;
   std::string data;
   for (const TensorSpec &tensor : tensors) {
@@ -31,7 +31,7 @@ std::string makeCheckpoint(const std::vector<TensorSpec> &tensors) {
 
 /// The states of `builder` after initialization, gathered, by name.
 std::map<std::string, std::vector<float>>
-getStates(const ProgramBuilder &builder, const Checkpoint *checkpoint,
+getStates(const ProgramBuilder &builder, const HuggingFaceWeights *weights,
           uint64_t seed) {
   std::map<std::string, std::vector<float>> values;
   EXPECT_OK(runProgram(
@@ -39,7 +39,7 @@ getStates(const ProgramBuilder &builder, const Checkpoint *checkpoint,
       [&](Executor &executor) -> Status {
         std::vector<std::string> notes;
         CLEAVE_RETURN_IF_ERROR(
-            initializeStates(executor, checkpoint, seed, notes));
+            initializeStates(executor, weights, seed, notes));
         for (const fb::State *state : *executor.getProgram()->states()) {
           GlobalTensor tensor;
           CLEAVE_RETURN_IF_ERROR(gatherState(executor, *state, tensor));
@@ -62,11 +62,11 @@ const std::pair<uint64_t, uint64_t> layouts[] = {{1, 1}, {2, 1}, {1, 2},
 TEST(Weights, LoadsTheBoxOfTheSource) {
   TestFolder folder;
   folder.write("model.safetensors",
-               makeCheckpoint({{"transformer.toy.weight", {13, 12}}}));
-  Checkpoint checkpoint;
-  ASSERT_OK(Checkpoint::open(folder.path, checkpoint));
+               makeWeights({{"transformer.toy.weight", {13, 12}}}));
+  HuggingFaceWeights weights;
+  ASSERT_OK(HuggingFaceWeights::open(folder.path, weights));
   for (auto [dp, tp] : layouts) {
-    auto states = getStates(makeToyProgram(dp, tp), &checkpoint, 0);
+    auto states = getStates(makeToyProgram(dp, tp), &weights, 0);
     const char *names[] = {"first", "table", "last"};
     for (uint64_t third = 0; third < 3; ++third) {
       const std::vector<float> &values = states[names[third]];
@@ -142,23 +142,23 @@ TEST(Weights, FillsEveryKind) {
     }
 }
 
-/// With the checkpoint that the entries point into.
-struct Matched : CheckpointMatch {
-  Checkpoint checkpoint;
+/// With the weights that the entries point into.
+struct Matched : WeightMatch {
+  HuggingFaceWeights weights;
 };
 
-/// What matchCheckpoint says of a checkpoint of these tensors.
+/// What matchWeights says of weights of these tensors.
 Status match(const std::vector<TensorSpec> &tensors, Matched &result,
              const std::string &dtype = "F32") {
   TestFolder folder;
-  std::string bytes = makeCheckpoint(tensors);
+  std::string bytes = makeWeights(tensors);
   if (size_t at = bytes.find("\"F32\""); dtype != "F32")
     bytes.replace(at, 5, "\"" + dtype + "\"");
   folder.write("model.safetensors", bytes);
-  CLEAVE_RETURN_IF_ERROR(Checkpoint::open(folder.path, result.checkpoint));
+  CLEAVE_RETURN_IF_ERROR(HuggingFaceWeights::open(folder.path, result.weights));
   Program program;
   CLEAVE_RETURN_IF_ERROR(makeToyProgram(1, 1).load(program));
-  return matchCheckpoint(program, result.checkpoint, true, result);
+  return matchWeights(program, result.weights, true, result);
 }
 
 TEST(Weights, AcceptsWhatIsHarmless) {

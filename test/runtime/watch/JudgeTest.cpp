@@ -23,8 +23,8 @@ struct Walk {
     position.beginStep(step);
     position.setInstruction(pass, instruction);
   }
-  Walk &meet(uint64_t axes, CollectiveKind kind = CollectiveKind::AllReduce) {
-    position.enterCollective(kind, axes);
+  Walk &meet(uint64_t axes, CollectiveCall call = CollectiveCall::AllReduce) {
+    position.enterCollective(call, axes);
     return *this;
   }
   RankView view(double unchanged, double idle = 0, double silent = 0) const {
@@ -136,7 +136,7 @@ TEST(Judge, FindsTheCollectiveThatARankLeftOut) {
   // Rank 2 made no AllReduce over dp in instruction 4; it waits for all. The
   // others wait for rank 2, or for who does.
   Walk skipper = at(7, PositionRecord::noInstruction);
-  skipper.meet(overDp | overTp, CollectiveKind::Barrier);
+  skipper.meet(overDp | overTp, CollectiveCall::Barrier);
   std::vector<RankView> views{at(7, 4).meet(overDp).view(10),
                               at(7, 5).meet(overTp).view(10), skipper.view(10),
                               at(8, 1).meet(overTp).view(10)};

@@ -1,5 +1,5 @@
-//===- Checkpoint.cpp -----------------------------------------------------===//
-#include "runtime/io/Checkpoint.h"
+//===- HuggingFaceWeights.cpp ---------------------------------------------===//
+#include "runtime/io/HuggingFaceWeights.h"
 #include "runtime/base/Quote.h"
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -115,8 +115,9 @@ cleave::runtime::parseIndex(std::string_view text, const std::string &file,
   return {};
 }
 
-Status Checkpoint::open(const std::string &path, Checkpoint &checkpoint) {
-  Checkpoint result;
+Status HuggingFaceWeights::open(const std::string &path,
+                                HuggingFaceWeights &weights) {
+  HuggingFaceWeights result;
   result.path = path;
   std::error_code error;
   Status status;
@@ -134,11 +135,11 @@ Status Checkpoint::open(const std::string &path, Checkpoint &checkpoint) {
                                     "model.safetensors.index.json");
   }
   if (status.ok())
-    checkpoint = std::move(result);
+    weights = std::move(result);
   return status;
 }
 
-Status Checkpoint::addFile(const std::string &file) {
+Status HuggingFaceWeights::addFile(const std::string &file) {
   auto opened = std::make_unique<SafetensorsFile>();
   CLEAVE_RETURN_IF_ERROR(SafetensorsFile::open(file, *opened));
   for (const TensorInfo &tensor : opened->getTensors())
@@ -150,8 +151,8 @@ Status Checkpoint::addFile(const std::string &file) {
   return {};
 }
 
-Status Checkpoint::openIndex(const std::string &folder,
-                             const std::string &index) {
+Status HuggingFaceWeights::openIndex(const std::string &folder,
+                                     const std::string &index) {
   MappedFile text;
   CLEAVE_RETURN_IF_ERROR(MappedFile::open(index, text));
   std::map<std::string, std::string> weightMap;
@@ -175,13 +176,14 @@ Status Checkpoint::openIndex(const std::string &folder,
   return {};
 }
 
-Status Checkpoint::check() const {
+Status HuggingFaceWeights::check() const {
   for (const auto &file : files)
     CLEAVE_RETURN_IF_ERROR(file->check());
   return {};
 }
 
-Status Checkpoint::describe(std::vector<DataIdentity> &identities) const {
+Status
+HuggingFaceWeights::describe(std::vector<DataIdentity> &identities) const {
   std::vector<DataIdentity> result(files.size());
   for (size_t i = 0; i < files.size(); ++i)
     CLEAVE_RETURN_IF_ERROR(files[i]->getFile().describe(result[i]));
@@ -189,7 +191,8 @@ Status Checkpoint::describe(std::vector<DataIdentity> &identities) const {
   return {};
 }
 
-const Checkpoint::Entry *Checkpoint::find(const std::string &name) const {
+const HuggingFaceWeights::Entry *
+HuggingFaceWeights::find(const std::string &name) const {
   auto it = entries.find(name);
   return it == entries.end() ? nullptr : &it->second;
 }

@@ -1,5 +1,5 @@
-//===- CheckpointTest.cpp -------------------------------------------------===//
-#include "runtime/io/Checkpoint.h"
+//===- HuggingFaceWeightsTest.cpp -----------------------------------------===//
+#include "runtime/io/HuggingFaceWeights.h"
 #include "TestFiles.h"
 
 using namespace cleave::runtime;
@@ -13,8 +13,8 @@ std::string makeFile(const std::string &name, float value) {
       toBytes(value));
 }
 
-float readFirst(const Checkpoint &checkpoint, const std::string &name) {
-  const Checkpoint::Entry *entry = checkpoint.find(name);
+float readFirst(const HuggingFaceWeights &weights, const std::string &name) {
+  const HuggingFaceWeights::Entry *entry = weights.find(name);
   float value = -1;
   if (entry)
     readAsFloat(entry->getData(), entry->tensor->dtype, 0, 1, 1, &value);
@@ -23,37 +23,37 @@ float readFirst(const Checkpoint &checkpoint, const std::string &name) {
 
 constexpr char index[] = "model.safetensors.index.json";
 
-TEST(Checkpoint, OpensAFolderOrAFile) {
+TEST(HuggingFaceWeights, OpensAFolderOrAFile) {
   TestFolder folder;
   std::string path = folder.write("model.safetensors", makeFile("a", 3));
-  Checkpoint checkpoint;
-  ASSERT_OK(Checkpoint::open(folder.path, checkpoint));
-  EXPECT_EQ(readFirst(checkpoint, "a"), 3);
-  ASSERT_OK(Checkpoint::open(path, checkpoint));
-  EXPECT_EQ(readFirst(checkpoint, "a"), 3);
-  EXPECT_EQ(checkpoint.find("b"), nullptr);
+  HuggingFaceWeights weights;
+  ASSERT_OK(HuggingFaceWeights::open(folder.path, weights));
+  EXPECT_EQ(readFirst(weights, "a"), 3);
+  ASSERT_OK(HuggingFaceWeights::open(path, weights));
+  EXPECT_EQ(readFirst(weights, "a"), 3);
+  EXPECT_EQ(weights.find("b"), nullptr);
 }
 
-TEST(Checkpoint, OpensShards) {
+TEST(HuggingFaceWeights, OpensShards) {
   TestFolder folder;
   folder.write("1.safetensors", makeFile("a", 1));
   folder.write("2.safetensors", makeFile("b", 2));
   folder.write(index,
                R"({"metadata":{"total_size":8,"x":[1,[2]],"y":{"z":null}},)"
                R"("weight_map":{"a":"1.safetensors","b":"2.safetensors"}})");
-  Checkpoint checkpoint;
-  ASSERT_OK(Checkpoint::open(folder.path, checkpoint));
-  EXPECT_EQ(checkpoint.getEntries().size(), 2u);
-  EXPECT_EQ(readFirst(checkpoint, "a"), 1);
-  EXPECT_EQ(readFirst(checkpoint, "b"), 2);
+  HuggingFaceWeights weights;
+  ASSERT_OK(HuggingFaceWeights::open(folder.path, weights));
+  EXPECT_EQ(weights.getEntries().size(), 2u);
+  EXPECT_EQ(readFirst(weights, "a"), 1);
+  EXPECT_EQ(readFirst(weights, "b"), 2);
 }
 
-TEST(Checkpoint, RefusesShardsThatDisagree) {
+TEST(HuggingFaceWeights, RefusesShardsThatDisagree) {
   TestFolder folder;
   folder.write("1.safetensors", makeFile("a", 1));
   folder.write("2.safetensors", makeFile("b", 2));
   folder.write("3.safetensors", makeFile("a", 3));
-  Checkpoint checkpoint;
+  HuggingFaceWeights weights;
   struct Case {
     const char *map, *message;
   } cases[] = {
@@ -75,7 +75,7 @@ TEST(Checkpoint, RefusesShardsThatDisagree) {
   };
   for (const Case &c : cases) {
     folder.write(index, std::string("{\"weight_map\":") + c.map + "}");
-    EXPECT_ERROR(Checkpoint::open(folder.path, checkpoint), c.message);
+    EXPECT_ERROR(HuggingFaceWeights::open(folder.path, weights), c.message);
   }
   folder.write(index, R"({"weight_map":{"a":"1.safetensors"}})");
   folder.write("1.safetensors",
@@ -83,11 +83,11 @@ TEST(Checkpoint, RefusesShardsThatDisagree) {
                    R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                    R"("z":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
                    std::string(8, '\0')));
-  EXPECT_ERROR(Checkpoint::open(folder.path, checkpoint),
+  EXPECT_ERROR(HuggingFaceWeights::open(folder.path, weights),
                R"(does not list tensor "z")");
 }
 
-TEST(Checkpoint, RefusesWhatIsNotAnIndex) {
+TEST(HuggingFaceWeights, RefusesWhatIsNotAnIndex) {
   std::map<std::string, std::string> map;
   EXPECT_ERROR(parseIndex("", "i", map), "i: is not JSON");
   EXPECT_ERROR(parseIndex("[]", "i", map), "expects an object, got an array");
@@ -97,12 +97,13 @@ TEST(Checkpoint, RefusesWhatIsNotAnIndex) {
   EXPECT_ERROR(parseIndex(deep, "i", map), "is nested deeper than 16");
 }
 
-TEST(Checkpoint, NamesAFolderWithoutWeights) {
+TEST(HuggingFaceWeights, NamesAFolderWithoutWeights) {
   TestFolder folder;
-  Checkpoint checkpoint;
-  EXPECT_ERROR(Checkpoint::open(folder.path, checkpoint),
+  HuggingFaceWeights weights;
+  EXPECT_ERROR(HuggingFaceWeights::open(folder.path, weights),
                folder.path + ": has neither model.safetensors nor");
-  EXPECT_ERROR(Checkpoint::open(folder / "none", checkpoint), "cannot open");
+  EXPECT_ERROR(HuggingFaceWeights::open(folder / "none", weights),
+               "cannot open");
 }
 
 } // namespace

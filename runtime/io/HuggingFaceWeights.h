@@ -1,6 +1,6 @@
-//===- Checkpoint.h - The weights of a model folder -----------------------===//
-#ifndef CLEAVE_RUNTIME_IO_CHECKPOINT_H
-#define CLEAVE_RUNTIME_IO_CHECKPOINT_H
+//===- HuggingFaceWeights.h - The weights of a model folder ---------------===//
+#ifndef CLEAVE_RUNTIME_IO_HUGGINGFACEWEIGHTS_H
+#define CLEAVE_RUNTIME_IO_HUGGINGFACEWEIGHTS_H
 
 #include "runtime/io/Safetensors.h"
 #include <map>
@@ -8,9 +8,9 @@
 
 namespace cleave::runtime {
 
-/// The tensors of model.safetensors, or of the files that
-/// model.safetensors.index.json names.
-class Checkpoint {
+/// The tensors of a model folder as transformers writes it: those of
+/// model.safetensors, or of the files that model.safetensors.index.json names.
+class HuggingFaceWeights {
 public:
   /// Where a tensor is.
   struct Entry {
@@ -20,7 +20,7 @@ public:
   };
 
   /// Opens `path`: a folder, or one .safetensors file.
-  static Status open(const std::string &path, Checkpoint &checkpoint);
+  static Status open(const std::string &path, HuggingFaceWeights &weights);
 
   /// By name, sorted.
   const std::map<std::string, Entry> &getEntries() const { return entries; }
@@ -49,4 +49,4 @@ Status parseIndex(std::string_view text, const std::string &file,
 
 } // namespace cleave::runtime
 
-#endif // CLEAVE_RUNTIME_IO_CHECKPOINT_H
+#endif // CLEAVE_RUNTIME_IO_HUGGINGFACEWEIGHTS_H
