@@ -36,15 +36,10 @@ double getCpuSeconds() {
 }
 
 uint64_t countExecuted(const Program &program) {
-  uint64_t count = 0, times = 1;
-  for (size_t i = 0; i < program.getInstructionCount(); ++i) {
-    program::Opcode opcode = program.getInstruction(i).opcode();
-    if (opcode == program::Opcode::LoopBegin)
-      times = program->micro_batches();
-    else if (opcode == program::Opcode::LoopEnd)
-      times = 1;
-    else
-      count += times;
+  uint64_t count = 0;
+  for (const program::Run &run : program.getRuns()) {
+    const program::Segment &segment = program.getSegment(run.segment());
+    count += segment.end() - segment.begin();
   }
   return count;
 }

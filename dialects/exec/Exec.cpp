@@ -180,6 +180,65 @@ LogicalResult OutputOp::verifySymbolUses(SymbolTableCollection &) {
   return success();
 }
 
+LogicalResult ViewOp::verify() {
+  auto buffer = getBuffer().getDefiningOp<BufferOp>();
+  if (!buffer)
+    return emitOpError("expects a view of an exec.buffer");
+  int64_t bytes = getBytes(), places = getPlaces();
+  if (bytes < 1 || places < 1)
+    return emitOpError("expects at least one byte and one place, got ")
+           << bytes << " and " << places;
+  int64_t all = 0;
+  if (llvm::MulOverflow(bytes, places, all) || all > int64_t(buffer.getBytes()))
+    return emitOpError("expects ")
+           << places << " places of " << bytes << " bytes in a buffer of "
+           << buffer.getBytes();
+  return success();
+}
+
+LogicalResult RunOp::verify() {
+  if (int64_t(getMicroBatch()) < 0)
+    return emitOpError("expects a micro-batch of at least 0, got ")
+           << int64_t(getMicroBatch());
+  return success();
+}
+
+LogicalResult ProgramOp::verifyRegions() {
+  llvm::StringMap<unsigned> order;
+  SmallVector<SegmentOp> segments;
+  for (Operation &op : getBody().front()) {
+    if (isa<InstructionOpInterface>(op))
+      return op.emitOpError("expects to stand in an exec.segment");
+    auto segment = dyn_cast<SegmentOp>(op);
+    if (!segment)
+      continue;
+    if (!order.try_emplace(segment.getSymName(), segments.size()).second)
+      return segment.emitOpError("is a second segment named ")
+             << segment.getSymNameAttr();
+    segments.push_back(segment);
+  }
+  size_t known = 0;
+  bool updates = false;
+  for (RunOp run : getBody().front().getOps<RunOp>()) {
+    auto it = order.find(run.getSegment());
+    if (it == order.end())
+      return run.emitOpError("expects a segment of this program, got ")
+             << run.getSegmentAttr();
+    if (it->second > known)
+      return run.emitOpError("runs ")
+             << run.getSegmentAttr() << " before the segment @"
+             << segments[known].getSymName() << ", which stands before it";
+    known = std::max<size_t>(known, it->second + 1);
+    if (updates && !segments[it->second].getUpdates())
+      return run.emitOpError("runs ")
+             << run.getSegmentAttr() << " after a segment that updates";
+    updates |= segments[it->second].getUpdates();
+  }
+  if (known < segments.size())
+    return segments[known].emitOpError("is never run");
+  return success();
+}
+
 LogicalResult BufferOp::verify() {
   if (int64_t(getBytes()) < 1)
     return emitOpError("expects at least one byte, got ") << getBytes();

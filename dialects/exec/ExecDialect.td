@@ -12,7 +12,7 @@ include "mlir/Interfaces/InferTypeOpInterface.td"
 def Exec_Dialect : Dialect {
   let name = "exec";
   let cppNamespace = "::cleave::exec";
-  let summary = "A flat list of instructions over one arena";
+  let summary = "Segments of instructions over one arena, and their runs";
   let description = [{
     What the runtime executes: kernels, library calls and collectives on byte
     ranges of one arena per rank. Shapes are local and static.

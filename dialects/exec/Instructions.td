@@ -35,17 +35,26 @@ def Exec_BufferOp : Exec_Op<"buffer", [Pure]> {
 }
 
 def Exec_ViewOp : Exec_Op<"view", [Pure]> {
-  let summary = "one micro-batch's part of a buffer";
+  let summary = "a micro-batch's place in a buffer";
   let description = [{
-    `bytes` from `micro-batch index * bytes` on.
+    In a run for micro-batch m, `bytes` from `(m mod places) * bytes` on. As many
+    places as micro-batches give each its own; what is kept for k micro-batches at
+    a time takes turns in k places.
 
     ```mlir
-    %v = exec.view %b 1024 : !exec.buffer
+    %v = exec.view %b 1024 places 4 : !exec.buffer
     ```
+
+    Constraints:
+    1. It is a view of a buffer, which has the bytes of all places, at least one
+       byte each.
   }];
-  let arguments = (ins Exec_Buffer:$buffer, I64Attr:$bytes);
+  let arguments = (ins Exec_Buffer:$buffer, I64Attr:$bytes, I64Attr:$places);
   let results = (outs Exec_Buffer:$result);
-  let assemblyFormat = "$buffer $bytes attr-dict `:` type($result)";
+  let assemblyFormat = [{
+    $buffer $bytes `places` $places attr-dict `:` type($result)
+  }];
+  let hasVerifier = 1;
 }
 
 def Exec_OutputOp : Exec_Op<"output",
@@ -76,30 +85,68 @@ def Exec_OutputOp : Exec_Op<"output",
 def Exec_ProgramOp : Exec_Op<"program", [Symbol, SingleBlock, NoTerminator]> {
   let summary = "what each rank executes in a step";
   let description = [{
-    `threads` is the number of compute threads of a rank, for which workspaces
-    are sized.
+    Buffers, segments of instructions, and runs: a step is its runs in order. The
+    list of instructions is as long as the model is deep; only the runs grow with
+    the micro-batches. `threads` is the number of compute threads of a rank, for
+    which workspaces are sized.
 
     ```mlir
-    exec.program @step threads 2 { ... }
+    exec.program @step threads 2 {
+      %sum = exec.buffer "gradients" 64 : !exec.buffer
+      exec.segment @micro_batch { ... }
+      exec.segment @update updates { ... }
+      exec.run @micro_batch 0 first
+      exec.run @micro_batch 1
+      exec.run @update 0 first
+    }
     ```
+
+    Constraints:
+    1. Instructions stand in segments, and no segment in another.
+    2. Each segment is run. Segments stand in the order of their first runs.
+    3. Once a segment that `updates` has run, only such segments run.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$threads,
                        OptionalAttr<I64Attr>:$arena_bytes,
                        OptionalAttr<I64Attr>:$lower_bound);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name `threads` $threads $body attr-dict";
+  let hasRegionVerifier = 1;
 }
 
-def Exec_LoopOp : Exec_Op<"loop", [SingleBlock, NoTerminator]> {
-  let summary = "the body, once for each micro-batch";
+def Exec_SegmentOp : Exec_Op<"segment", [HasParent<"ProgramOp">, SingleBlock,
+                                         NoTerminator]> {
+  let summary = "instructions that run one after the other";
   let description = [{
+    One that `updates` changes parameters and moments: a step may end before the
+    first of them and leave all as it was.
+
     ```mlir
-    exec.loop 4 { ... }
+    exec.segment @micro_batch { ... }
     ```
   }];
-  let arguments = (ins I64Attr:$count);
+  let arguments = (ins SymbolNameAttr:$sym_name, UnitAttr:$updates);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$count $body attr-dict";
+  let assemblyFormat = "$sym_name (`updates` $updates^)? $body attr-dict";
+}
+
+def Exec_RunOp : Exec_Op<"run", [HasParent<"ProgramOp">]> {
+  let summary = "one execution of a segment";
+  let description = [{
+    For one micro-batch. A run that is `first` overwrites the sums that later
+    ones add to ("after_first", mode 2).
+
+    ```mlir
+    exec.run @micro_batch 0 first
+    ```
+
+    Constraints:
+    1. The micro-batch is at least 0.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$segment, I64Attr:$micro_batch,
+                       UnitAttr:$first);
+  let assemblyFormat = "$segment $micro_batch (`first` $first^)? attr-dict";
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//

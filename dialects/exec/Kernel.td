@@ -58,7 +58,7 @@ def Exec_KernelOp : Exec_Op<"kernel", [IsolatedFromAbove, Symbol,
       yielded value over all rows; no row reductions. Parallel over columns:
       the launch's range counts columns. With `accumulate` set the sum is added
       to what the output holds: "never", "always", or "after_first" (not in
-      micro-batch 0).
+      the first run of those that add to the same sums).
 
     `accumulate` means the same for the outputs of the other modes.
 

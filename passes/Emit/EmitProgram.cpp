@@ -26,9 +26,9 @@ private:
   void writeStates();
   void numberBuffers();
   void writeOutputs();
-  LogicalResult writeBlock(Block &block);
+  LogicalResult writeSegments();
+  void writeRuns();
   LogicalResult writeInstruction(Operation &op);
-  bool changesTrainedState(exec::InstructionOpInterface op);
 
   fb::Operand getOperand(Value value);
   /// The number of the buffer that `value` is, or is a view of.
@@ -63,7 +63,7 @@ private:
   fb::ProgramT program;
   llvm::StringMap<int> kernels;
   llvm::DenseMap<Operation *, uint32_t> buffers; ///< numbers, from 1
-  bool failed_ = false, changesState = false;
+  bool failed_ = false;
 };
 } // namespace
 
@@ -79,12 +79,13 @@ ProgramWriter::getDims(RankedTensorType type) {
   return dims;
 }
 
-/// Bytes of the arena; a view moves on by its size with each micro-batch.
+/// Bytes of the arena; a view's places lie one after the other.
 fb::Operand ProgramWriter::getOperand(Value value) {
-  uint64_t stride = 0;
+  uint64_t places = 0;
   std::optional<uint64_t> bytes;
   if (auto view = value.getDefiningOp<exec::ViewOp>()) {
-    bytes = stride = view.getBytes();
+    bytes = view.getBytes();
+    places = view.getPlaces();
     value = view.getBuffer();
   }
   auto buffer = value.getDefiningOp<exec::BufferOp>();
@@ -99,8 +100,8 @@ fb::Operand ProgramWriter::getOperand(Value value) {
     failed_ = true;
     return {};
   }
-  return fb::Operand(*buffer.getOffset(), bytes.value_or(buffer.getBytes()),
-                     stride);
+  uint64_t size = bytes.value_or(buffer.getBytes());
+  return fb::Operand(*buffer.getOffset(), size, places > 1 ? size : 0, places);
 }
 
 void ProgramWriter::numberBuffers() {
@@ -263,29 +264,41 @@ void ProgramWriter::writeOutputs() {
   });
 }
 
-LogicalResult ProgramWriter::writeBlock(Block &block) {
-  for (Operation &op : block)
-    if (failed(writeInstruction(op)))
-      return failure();
+LogicalResult ProgramWriter::writeSegments() {
+  for (auto segment : source.getOps<exec::SegmentOp>()) {
+    auto out = std::make_unique<fb::SegmentT>();
+    out->name = segment.getSymName().str();
+    out->begin = program.instructions.size();
+    for (Operation &op : segment.getBody().front())
+      if (failed(writeInstruction(op)))
+        return failure();
+    out->end = program.instructions.size();
+    program.segments.push_back(std::move(out));
+  }
   return success();
+}
+
+void ProgramWriter::writeRuns() {
+  llvm::StringMap<exec::SegmentOp> segments;
+  llvm::StringMap<uint32_t> numbers;
+  for (auto segment : source.getOps<exec::SegmentOp>()) {
+    numbers[segment.getSymName()] = uint32_t(numbers.size());
+    segments[segment.getSymName()] = segment;
+  }
+  std::optional<uint64_t> update;
+  for (auto run : source.getOps<exec::RunOp>()) {
+    if (!update && segments[run.getSegment()].getUpdates())
+      update = program.runs.size();
+    program.runs.emplace_back(numbers[run.getSegment()], run.getMicroBatch(),
+                              run.getFirst());
+  }
+  program.update_run = update.value_or(program.runs.size());
 }
 
 static std::string getLocName(Location loc) {
   if (auto name = dyn_cast<NameLoc>(loc))
     return name.getName().str();
   return "";
-}
-
-/// Whether an instruction writes a parameter or a moment.
-bool ProgramWriter::changesTrainedState(exec::InstructionOpInterface op) {
-  return llvm::any_of(op.getOutputs(), [&](Value value) {
-    auto buffer = value.getDefiningOp<exec::BufferOp>();
-    if (!buffer || !buffer.getState())
-      return false;
-    auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
-        source, buffer.getStateAttr());
-    return state.getRole() != xf::StateRole::Constant;
-  });
 }
 
 /// The opcode that the program format calls so.
@@ -297,27 +310,9 @@ static std::optional<fb::Opcode> findOpcode(StringRef name) {
 }
 
 LogicalResult ProgramWriter::writeInstruction(Operation &op) {
-  if (auto loop = dyn_cast<exec::LoopOp>(op)) {
-    auto begin = std::make_unique<fb::InstructionT>();
-    begin->opcode = fb::Opcode::LoopBegin;
-    begin->name = "micro-batches";
-    begin->ints = {int64_t(loop.getCount())};
-    program.instructions.push_back(std::move(begin));
-    if (failed(writeBlock(loop.getBody().front())))
-      return failure();
-    auto end = std::make_unique<fb::InstructionT>();
-    end->opcode = fb::Opcode::LoopEnd;
-    end->name = "micro-batches";
-    program.instructions.push_back(std::move(end));
-    return success();
-  }
   auto instruction = dyn_cast<exec::InstructionOpInterface>(op);
   if (!instruction)
     return success();
-  if (!changesState && changesTrainedState(instruction)) {
-    changesState = true;
-    program.update_begin = program.instructions.size();
-  }
   auto out = std::make_unique<fb::InstructionT>();
   std::optional<fb::Opcode> opcode = findOpcode(instruction.getOpcode());
   if (!opcode)
@@ -369,10 +364,9 @@ FailureOr<std::vector<uint8_t>> ProgramWriter::write() {
       (isTokens ? program.tokens_buffer : program.targets_buffer) =
           getBuffer(buffer);
     }
-  if (failed(writeBlock(source.getBody().front())) || failed_)
+  if (failed(writeSegments()) || failed_)
     return failure();
-  if (!changesState)
-    program.update_begin = program.instructions.size();
+  writeRuns();
 
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(fb::Program::Pack(builder, &program), fb::ProgramIdentifier());

@@ -57,14 +57,18 @@ private:
   LogicalResult lower(Operation &op);
   LogicalResult lowerAccumulate(xf::AccumulateOp op);
   LogicalResult lowerCollective(Operation &op);
+  void startSegment(StringRef name);
+  void hoistBuffers();
+  void splitUpdate();
+  void addRuns();
   void lowerGroup(const KernelGroup &group);
   void lowerOutput(xf::OutputOp op);
   void addToSums(xf::YieldOp yield);
 
+  /// Before the segment at hand.
   Value addBuffer(StringRef category, int64_t bytes) {
     OpBuilder::InsertionGuard guard(b);
-    if (loop)
-      b.setInsertionPoint(loop);
+    b.setInsertionPoint(segment);
     return exec::BufferOp::create(b, step.getLoc(), category, bytes);
   }
   /// The buffer of a value that is about to be computed.
@@ -114,8 +118,10 @@ private:
   bool fuse;
   KernelTable kernels;
   OpBuilder b;
-  exec::LoopOp loop;
-  int64_t count = 1;
+  exec::ProgramOp program;
+  exec::SegmentOp segment; ///< that instructions are added to
+  /// Micro-batches, in what runs once for each; 0 elsewhere.
+  int64_t count = 0;
   llvm::DenseMap<Value, Value> buffers;
   llvm::StringMap<Value> states;
   /// Where a state gets its new value, and what writes it.
@@ -124,6 +130,7 @@ private:
     Operation *writer;
   };
   llvm::StringMap<Write> writes;
+  llvm::DenseMap<Operation *, int64_t> repeated; ///< runs of segments, if more
   llvm::DenseMap<Value, StringRef> sums; ///< values that are added to a sum
   llvm::DenseSet<Operation *> added;     ///< adds whose parts are
 };
@@ -172,8 +179,8 @@ LogicalResult Lowering::verifySizes() {
 LogicalResult Lowering::run() {
   if (failed(verifySizes()))
     return failure();
-  auto program = exec::ProgramOp::create(b, step.getLoc(), "program", threads,
-                                         IntegerAttr(), IntegerAttr());
+  program = exec::ProgramOp::create(b, step.getLoc(), "program", threads,
+                                    IntegerAttr(), IntegerAttr());
   b.setInsertionPointToStart(&program.getBody().emplaceBlock());
   declareStates();
   for (auto [argument, name] :
@@ -184,11 +191,77 @@ LogicalResult Lowering::run() {
     buffer->setAttr("data", b.getStringAttr(name));
     buffers[argument] = buffer;
   }
+  startSegment("before");
   if (failed(planWrites()) || failed(verifyReads(step.getBody().front())) ||
       failed(lowerBlock(step.getBody().front())))
     return failure();
+  hoistBuffers();
+  splitUpdate();
+  addRuns();
   step.erase();
   return success();
+}
+
+/// What is lowered from now on is in a new segment, the program's last.
+void Lowering::startSegment(StringRef name) {
+  b.setInsertionPointToEnd(&program.getBody().front());
+  segment = exec::SegmentOp::create(b, step.getLoc(), name, /*updates=*/false);
+  b.setInsertionPointToStart(&segment.getBody().emplaceBlock());
+}
+
+/// Whether an instruction writes a parameter or a moment.
+static bool changesTrainedState(Operation &op) {
+  auto instruction = dyn_cast<exec::InstructionOpInterface>(op);
+  return instruction && llvm::any_of(instruction.getOutputs(), [&](Value to) {
+           auto buffer = to.getDefiningOp<exec::BufferOp>();
+           if (!buffer || !buffer.getState())
+             return false;
+           auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
+               buffer, buffer.getStateAttr());
+           return state.getRole() != xf::StateRole::Constant;
+         });
+}
+
+/// Buffers stand before the segments, which may share them.
+void Lowering::hoistBuffers() {
+  for (auto each : program.getOps<exec::SegmentOp>())
+    for (auto buffer :
+         llvm::make_early_inc_range(each.getBody().getOps<exec::BufferOp>()))
+      buffer->moveBefore(each);
+}
+
+/// From the first instruction on that changes a parameter or a moment, the last
+/// segment becomes one of its own.
+void Lowering::splitUpdate() {
+  exec::SegmentOp last = segment;
+  Block &block = last.getBody().front();
+  auto first = llvm::find_if(block, changesTrainedState);
+  if (first == block.end())
+    return;
+  startSegment("update");
+  segment.setUpdates(true);
+  segment.getBody().front().getOperations().splice(
+      segment.getBody().front().end(), block.getOperations(), first,
+      block.end());
+}
+
+/// One run of each segment, and of the micro-batch's one for each.
+void Lowering::addRuns() {
+  SmallVector<exec::SegmentOp> segments(
+      program.getOps<exec::SegmentOp>().begin(),
+      program.getOps<exec::SegmentOp>().end());
+  b.setInsertionPointToEnd(&program.getBody().front());
+  for (exec::SegmentOp each : segments) {
+    if (each.getBody().front().empty()) {
+      each.erase();
+      continue;
+    }
+    auto it = repeated.find(each);
+    int64_t times = it == repeated.end() ? 1 : it->second;
+    for (int64_t i = 0; i < times; ++i)
+      exec::RunOp::create(b, step.getLoc(), each.getSymName(), i,
+                          /*first=*/i == 0);
+  }
 }
 
 /// The shard of each state tensor is a pinned buffer.
@@ -393,12 +466,12 @@ void Lowering::lowerOutput(xf::OutputOp op) {
   Type type = value.getType();
   if (auto global = op->getAttrOfType<TypeAttr>("global"))
     type = global.getValue();
-  if (loop) {
+  if (count > 0) {
     // One value for each micro-batch.
     auto tensor = cast<RankedTensorType>(type);
     Value all = addBuffer("outputs", getBytes(value.getType()) * count);
-    Value view =
-        exec::ViewOp::create(b, op.getLoc(), all, getBytes(value.getType()));
+    Value view = exec::ViewOp::create(b, op.getLoc(), all,
+                                      getBytes(value.getType()), count);
     mark(exec::CopyOp::create(b, op.getLoc(), buffer, view, ValueRange()), op);
     SmallVector<int64_t> shape{count};
     llvm::append_range(shape, tensor.getShape());
@@ -414,15 +487,14 @@ void Lowering::lowerOutput(xf::OutputOp op) {
     buffer = all;
   }
   // What a state held before the step is shown, not what it holds after.
-  if (!loop && value.getDefiningOp<xf::GetOp>()) {
+  if (count == 0 && value.getDefiningOp<xf::GetOp>()) {
     Value copy = addBuffer("outputs", getBytes(value.getType()));
     mark(exec::CopyOp::create(b, op.getLoc(), buffer, copy, ValueRange()), op);
     buffer = copy;
   }
   buffer.getDefiningOp<exec::BufferOp>().setPinned(true);
   OpBuilder::InsertionGuard guard(b);
-  if (loop)
-    b.setInsertionPoint(loop);
+  b.setInsertionPoint(segment);
   exec::OutputOp::create(b, op.getLoc(), op.getName(), buffer, type,
                          op.getStateAttr());
 }
@@ -463,30 +535,30 @@ void Lowering::placeSum(Value value, Value buffer, StringRef accumulate) {
 
 LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
   Block &body = op.getBody().front();
-  count = op.getCount();
+  int64_t times = op.getCount();
   for (Value result : op.getResults())
     buffers[result] = addBuffer("gradients", getBytes(result.getType()));
 
   auto yield = cast<xf::YieldOp>(body.getTerminator());
   for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults()))
     if (value.getParentBlock() == &body)
-      placeSum(value, buffers[result], count > 1 ? "after_first" : "never");
+      placeSum(value, buffers[result], times > 1 ? "after_first" : "never");
 
   // So are the parts of a sum that something else reads, a collective say.
   for (xf::AddOp sum : body.getOps<xf::AddOp>())
     if (canAddParts(sum) && !added.contains(sum))
       placeSum(sum, getBuffer(sum), "never");
 
-  loop = exec::LoopOp::create(b, op.getLoc(), count);
-  Block &inner = loop.getBody().emplaceBlock();
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToEnd(&inner);
+  startSegment("micro_batch");
+  repeated[segment] = count = times;
   for (auto [argument, input] : llvm::zip(body.getArguments(), op.getInputs()))
-    buffers[argument] = exec::ViewOp::create(b, op.getLoc(), getBuffer(input),
-                                             getBytes(argument.getType()));
-  LogicalResult result = lowerBlock(body);
-  loop = nullptr;
-  return result;
+    buffers[argument] = exec::ViewOp::create(
+        b, op.getLoc(), getBuffer(input), getBytes(argument.getType()), count);
+  if (failed(lowerBlock(body)))
+    return failure();
+  count = 0;
+  startSegment("after");
+  return success();
 }
 
 /// Adds the values that could not be computed where their sums lie.

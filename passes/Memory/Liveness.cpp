@@ -1,5 +1,24 @@
 //===- Liveness.cpp - When each buffer of a program is in use -------------===//
+//
+// Instructions are numbered as they are listed; a buffer is in use from one
+// number to another.
+//
+//  1. A buffer that one segment alone uses is in use between the first and the
+//     last of its instructions that name it: in each run it is written anew.
+//  2. A buffer that several segments use holds its value from the first run of
+//     one of them to the last run of one of them. It is in use in all of each
+//     segment that runs meanwhile; but in one that runs only once, and is the
+//     first or the last of them, from or up to the instruction that names it.
+//  3. Pinned buffers, those of state, data and outputs, are always in use.
+//
+// Example: segments a = 0..9, run once, m = 10..19, run for each micro-batch,
+// and b = 20..29, run once. A buffer that 3 writes and 12 reads is in use from
+// 3 to 19, since the next micro-batch reads it again; one that 12 adds to and
+// 25 reads, from 10 to 25.
+//
+//===----------------------------------------------------------------------===//
 #include "passes/Memory/Liveness.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -8,17 +27,16 @@ namespace {
 struct Span {
   int64_t first = std::numeric_limits<int64_t>::max(), last = -1;
 
-  void include(int64_t number) {
-    first = std::min(first, number);
-    last = std::max(last, number);
+  void include(Span other) {
+    first = std::min(first, other.first);
+    last = std::max(last, other.last);
   }
-  bool isEmpty() const { return last < first; }
-  bool contains(const Span &other) const {
-    return first <= other.first && other.last <= last;
-  }
-  bool overlaps(const Span &other) const {
-    return first <= other.last && other.first <= last;
-  }
+};
+
+struct Segment {
+  Span numbers;
+  Span runs;
+  bool isRunOnce() const { return runs.first == runs.last; }
 };
 } // namespace
 
@@ -29,38 +47,61 @@ static exec::BufferOp getBase(Value value) {
   return value.getDefiningOp<exec::BufferOp>();
 }
 
-SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
-  llvm::DenseMap<Operation *, Span> spans;
-  SmallVector<Span> loops;
-  int64_t number = 0;
-  auto visit = [&](auto &&self, Block &block) -> void {
-    for (Operation &op : block) {
-      if (auto loop = dyn_cast<exec::LoopOp>(op)) {
-        int64_t begin = number++;
-        self(self, loop.getBody().front());
-        loops.push_back({begin, number++});
-      } else if (isa<exec::InstructionOpInterface>(op)) {
-        for (Value operand : op.getOperands())
-          spans[getBase(operand)].include(number);
-        ++number;
-      }
+/// When a buffer is in use that several segments, by index, use.
+static Span getSpan(ArrayRef<Segment> segments,
+                    const llvm::MapVector<size_t, Span> &uses) {
+  Span runs;
+  for (auto &[segment, use] : uses)
+    runs.include(segments[segment].runs);
+  Span span;
+  for (auto [i, segment] : llvm::enumerate(segments)) {
+    if (segment.runs.last < runs.first || runs.last < segment.runs.first)
+      continue;
+    Span part = segment.numbers;
+    if (auto use = uses.find(i); use != uses.end() && segment.isRunOnce()) {
+      if (segment.runs.first == runs.first)
+        part.first = use->second.first;
+      if (segment.runs.last == runs.last)
+        part.last = use->second.last;
     }
-  };
-  visit(visit, program.getBody().front());
+    span.include(part);
+  }
+  return span;
+}
+
+SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
+  SmallVector<Segment> segments;
+  llvm::StringMap<size_t> byName;
+  llvm::DenseMap<Operation *, llvm::MapVector<size_t, Span>> uses;
+  int64_t number = 0;
+  for (auto op : program.getBody().front().getOps<exec::SegmentOp>()) {
+    Segment segment;
+    segment.numbers = {number, number};
+    for (auto instruction :
+         op.getBody().front().getOps<exec::InstructionOpInterface>()) {
+      segment.numbers.last = number;
+      for (Value operand : instruction->getOperands())
+        uses[getBase(operand)][segments.size()].include({number, number});
+      ++number;
+    }
+    byName[op.getSymName()] = segments.size();
+    segments.push_back(segment);
+  }
+  int64_t run = 0;
+  for (auto op : program.getBody().front().getOps<exec::RunOp>()) {
+    segments[byName.lookup(op.getSegment())].runs.include({run, run});
+    ++run;
+  }
 
   SmallVector<LiveBuffer> live;
   program.walk([&](exec::BufferOp op) {
-    Span span = spans.lookup(op);
+    auto it = uses.find(op);
+    Span span{0, 0};
     if (op.getPinned())
       span = {0, std::max<int64_t>(number - 1, 0)};
-    else if (span.isEmpty())
-      span = {0, 0};
-    // What the loop shares with the rest is in use in each iteration.
-    for (const Span &loop : loops)
-      if (span.overlaps(loop) && !loop.contains(span)) {
-        span.include(loop.first);
-        span.include(loop.last);
-      }
+    else if (it != uses.end())
+      span = it->second.size() == 1 ? it->second.front().second
+                                    : getSpan(segments, it->second);
     live.push_back({op, span.first, span.last});
   });
   return live;

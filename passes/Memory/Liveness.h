@@ -13,8 +13,8 @@ struct LiveBuffer {
   int64_t first, last;
 };
 
-/// Every buffer of the program, in order; the loop's body counts once. Buffers
-/// that nothing uses live at one instruction.
+/// Every buffer of the program, in order; each segment counts once, however
+/// often it runs. Buffers that nothing uses live at one instruction.
 llvm::SmallVector<LiveBuffer> computeLiveness(exec::ProgramOp program);
 
 } // namespace cleave

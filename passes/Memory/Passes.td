@@ -9,8 +9,8 @@ def PlanMemoryPass : Pass<"cleave-plan-memory", "::mlir::ModuleOp"> {
     Before: an `exec.program` whose buffers have no offsets. After: each has one,
     and the program says the arena's size and the least that any arena needs: the
     most bytes that are live at one instruction. A buffer is live from its first to
-    its last instruction; one that is used in the loop and outside of it,
-    throughout the loop. Leaves a remark with the bytes of each category at
+    its last instruction; one that several segments use, throughout each of them
+    that runs more than once. Leaves a remark with the bytes of each category at
     the peak.
 
     ```mlir

@@ -14,9 +14,10 @@ extern "C" {
 /// `buffers`: the launch's operands in order, inputs then outputs, each a
 /// pointer into the arena (64-byte aligned at the operand's start).
 /// `params[0]`: this rank's shard index along the launch's group axes;
-/// `params[1]`: the micro-batch index.
-/// Kernels keep no state and never touch memory outside their operands, so
-/// disjoint row ranges may run on different threads.
+/// `params[1]`: 0 in a run that is the first of those that add to the same
+/// sums, 1 in the others: whether outputs that accumulate after the first are
+/// added to. Kernels keep no state and never touch memory outside their
+/// operands, so disjoint row ranges may run on different threads.
 typedef void (*CleaveKernelFn)(void *const *buffers, const int64_t *params,
                                int64_t begin, int64_t end);
 

@@ -40,9 +40,10 @@ enum class CollectiveCall : uint8_t {
 /// A position as it was read.
 struct PositionRecord {
   static constexpr uint32_t noInstruction = UINT32_MAX;
+  static constexpr uint32_t noRun = 0xffffff;
 
   int64_t step = -1;              ///< -1 before the first
-  uint64_t place = noInstruction; ///< phase, passes of the loop, instruction
+  uint64_t place = noInstruction; ///< phase, run, instruction
   uint64_t axes = 0;    ///< those of the collective's group, a bit each
   uint64_t meeting = 0; ///< call and number of the collective; 0 in none
 
@@ -50,8 +51,8 @@ struct PositionRecord {
   void setPhase(Phase phase) {
     place = (place & ~(uint64_t(0xff) << 56)) | uint64_t(phase) << 56;
   }
-  /// Times that the loop over micro-batches has ended in this step.
-  uint32_t getPass() const { return uint32_t(place >> 32) & 0xffffff; }
+  /// In the program's table; noRun between steps.
+  uint32_t getRun() const { return uint32_t(place >> 32) & 0xffffff; }
   /// In the program; noInstruction between steps.
   uint32_t getInstruction() const { return uint32_t(place); }
   CollectiveCall getCollective() const { return CollectiveCall(meeting >> 56); }
@@ -81,11 +82,12 @@ public:
     hasBegun = true;
     step.store(newStep, std::memory_order_relaxed);
   }
-  void setInstruction(uint32_t pass, uint32_t instruction) {
-    store(phase, pass, instruction);
+  void setInstruction(uint32_t run, uint32_t instruction) {
+    store(phase, run, instruction);
   }
   void endStep() {
-    store(Phase::Training, 0xffffff, PositionRecord::noInstruction);
+    store(Phase::Training, PositionRecord::noRun,
+          PositionRecord::noInstruction);
   }
 
   void enterCollective(CollectiveCall call, uint64_t groupAxes) {
@@ -103,8 +105,8 @@ public:
   }
 
 private:
-  void store(Phase phase, uint32_t pass, uint32_t instruction) {
-    place.store(uint64_t(phase) << 56 | uint64_t(pass & 0xffffff) << 32 |
+  void store(Phase phase, uint32_t run, uint32_t instruction) {
+    place.store(uint64_t(phase) << 56 | uint64_t(run & 0xffffff) << 32 |
                     instruction,
                 std::memory_order_relaxed);
   }

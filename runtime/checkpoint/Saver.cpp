@@ -49,7 +49,9 @@ static std::vector<uint8_t> stripProgram(const Program &program) {
   copy->memory.clear();
   copy->tokens.reset();
   copy->targets.reset();
-  copy->update_begin = 0;
+  copy->segments.clear();
+  copy->runs.clear();
+  copy->update_run = 0;
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(fb::Program::Pack(builder, copy.get()),
                  fb::ProgramIdentifier());

@@ -12,11 +12,6 @@ using namespace cleave::runtime;
 namespace cpu = cleave::cpu;
 namespace fb = cleave::program;
 
-static bool isCollective(fb::Opcode opcode) {
-  return opcode == fb::Opcode::AllReduce || opcode == fb::Opcode::AllGather ||
-         opcode == fb::Opcode::ReduceScatter || opcode == fb::Opcode::AllToAll;
-}
-
 static cpu::Isa getIsa(fb::Isa isa) {
   switch (isa) {
   case fb::Isa::Avx2:
@@ -117,14 +112,14 @@ Status Executor::runStep(int64_t step) {
 Status Executor::computeGradients(int64_t step, int64_t updates) {
   currentStep = step;
   currentUpdates = updates;
-  pass = 0;
   if (RankPosition *position = communicator.getPosition())
     position->beginStep(step);
-  return runRange(0, program->update_begin());
+  return runRange(0, program->update_run());
 }
 
 Status Executor::applyUpdate() {
-  CLEAVE_RETURN_IF_ERROR(runRange(program->update_begin(), steps.size()));
+  CLEAVE_RETURN_IF_ERROR(
+      runRange(program->update_run(), program.getRuns().size()));
   skipUpdate();
   return {};
 }
@@ -135,26 +130,22 @@ void Executor::skipUpdate() {
 }
 
 Status Executor::runRange(size_t begin, size_t end) {
-  microBatch = 0;
-  size_t loopBegin = 0;
+  for (size_t run = begin; run < end; ++run)
+    CLEAVE_RETURN_IF_ERROR(runSegment(run));
+  return {};
+}
+
+Status Executor::runSegment(size_t run) {
+  const fb::Run &current = program.getRuns()[run];
+  const fb::Segment &segment = program.getSegment(current.segment());
+  microBatch = current.micro_batch();
+  isFirst = current.first();
   RankPosition *position = communicator.getPosition();
-  for (size_t i = begin; i < end; ++i) {
-    if (steps[i].opcode == fb::Opcode::LoopBegin) {
-      loopBegin = i;
-      continue;
-    }
-    if (steps[i].opcode == fb::Opcode::LoopEnd) {
-      ++pass;
-      if (++microBatch < program->micro_batches())
-        i = loopBegin;
-      else
-        microBatch = 0;
-      continue;
-    }
+  for (size_t i = segment.begin(); i < segment.end(); ++i) {
     if (communicator.isAborted())
       return Status::aborted("another rank failed");
     if (position)
-      position->setInstruction(pass, uint32_t(i));
+      position->setInstruction(uint32_t(run), uint32_t(i));
     Status status = observer ? executeTimed(steps[i], i) : execute(steps[i]);
     if (status.getCode() == StatusCode::Failed)
       return Status::error("step " + std::to_string(currentStep) + ", " +

@@ -23,12 +23,12 @@ namespace cleave::runtime {
 /// One execution of one instruction. Times are of CLOCK_MONOTONIC.
 struct InstructionTime {
   size_t index;        ///< in the program
-  uint64_t microBatch; ///< 0 outside of the loop
+  uint64_t microBatch; ///< of its run
   uint64_t beginNs, endNs;
 };
 
-/// Told of every instruction but the loop's, right after it ran, on the rank's
-/// thread. For traces and phase times.
+/// Told of every instruction right after it ran, on the rank's thread. For
+/// traces and phase times.
 class InstructionObserver {
 public:
   virtual ~InstructionObserver() = default;
@@ -61,7 +61,7 @@ public:
   /// Runs all instructions. `step` counts from 0; the schedule depends on it.
   Status runStep(int64_t step);
   /// The same in two halves, so that the second may be left out: all up to the
-  /// first instruction that changes a parameter or a moment, and the rest.
+  /// first run that changes a parameter or a moment, and the rest.
   /// `updates`: steps so far whose second half ran, for the optimizer's bias
   /// corrections.
   Status computeGradients(int64_t step, int64_t updates);
@@ -117,6 +117,7 @@ private:
   Status prepareLaunch(KernelTable kernels, Step &step) const;
 
   Status runRange(size_t begin, size_t end);
+  Status runSegment(size_t run);
   Status execute(const Step &step);
   Status executeTimed(const Step &step, size_t index);
   void launch(const Step &step);
@@ -137,7 +138,7 @@ private:
   }
   /// Whether an output of `mode` is added to.
   bool accumulates(int64_t mode) const {
-    return mode == 1 || (mode == 2 && microBatch > 0);
+    return mode == 1 || (mode == 2 && !isFirst);
   }
   std::span<int32_t> getIds(const program::Operand *operand);
 
@@ -149,11 +150,10 @@ private:
   std::vector<void *> buffers; ///< of the current launch
   InstructionObserver *observer = nullptr;
   uint64_t highWater = 0;
+  // Of the current run.
   uint64_t microBatch = 0;
+  bool isFirst = true;
   int64_t currentStep = 0, currentUpdates = 0;
-  /// Times that the loop has ended in this step: unlike the micro-batch it
-  /// never goes back, so that positions have an order.
-  uint32_t pass = 0;
 };
 
 } // namespace cleave::runtime

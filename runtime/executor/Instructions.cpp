@@ -16,7 +16,7 @@ static_assert(int(fb::DType::F32) == int(ElementType::F32) &&
 
 std::byte *Executor::get(const Step &step, size_t i) {
   const fb::Operand &operand = step.operands[i];
-  uint64_t offset = operand.offset() + microBatch * operand.stride();
+  uint64_t offset = getPlace(operand, microBatch);
   highWater = std::max(highWater, offset + operand.bytes());
   return arena.getData() + offset;
 }
@@ -59,9 +59,6 @@ Status Executor::execute(const Step &step) {
   case fb::Opcode::Schedule:
     schedule(step);
     return {};
-  case fb::Opcode::LoopBegin:
-  case fb::Opcode::LoopEnd:
-    break; // runStep's
   }
   return Status::error("unknown opcode " + std::to_string(int(step.opcode)));
 }
@@ -69,7 +66,7 @@ Status Executor::execute(const Step &step) {
 void Executor::launch(const Step &step) {
   for (size_t i = 0; i < step.operands.size(); ++i)
     buffers[i] = get(step, i);
-  const int64_t params[] = {step.shardIndex, int64_t(microBatch)};
+  const int64_t params[] = {step.shardIndex, isFirst ? 0 : 1};
   pool.parallelFor(0, step.rows, step.grain,
                    [&](int64_t begin, int64_t end, int) {
                      step.kernel(buffers.data(), params, begin, end);

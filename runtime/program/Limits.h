@@ -19,6 +19,7 @@ inline constexpr uint64_t axes = 16;
 inline constexpr uint64_t threads = 1024;
 inline constexpr uint64_t count = uint64_t(1) << 40; ///< samples, rows
 inline constexpr uint64_t headDim = uint64_t(1) << 16;
+inline constexpr uint64_t runs = 0xffffff; ///< as the watchdog counts them
 inline constexpr uint64_t tokenIds = uint64_t(1) << 31;
 } // namespace limits
 

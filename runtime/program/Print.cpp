@@ -35,12 +35,9 @@ InstructionFields cleave::runtime::getInstructionFields(fb::Opcode opcode) {
   case fb::Opcode::Schedule:
     return {{"kind", "warmupSteps", "decaySteps", "stableSteps"},
             {"lr", "minLr", "beta1", "beta2"}};
-  case fb::Opcode::LoopBegin:
-    return {{"count"}, {}};
   case fb::Opcode::Launch:
   case fb::Opcode::Fill:
   case fb::Opcode::Copy:
-  case fb::Opcode::LoopEnd:
     break;
   }
   return {};
@@ -94,6 +91,7 @@ public:
   void printMemory();
   void printStates();
   void printKernels();
+  void printRuns();
   void printInstructions();
   std::string describeInstruction(const fb::Instruction &instruction) const;
 
@@ -282,8 +280,8 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
   for (const fb::Operand &operand : toSpan(instruction.operands())) {
     line += separator + std::to_string(operand.offset()) + "+" +
             std::to_string(operand.bytes());
-    if (operand.stride() != 0)
-      line += "*" + std::to_string(operand.stride());
+    if (operand.places() > 0)
+      line += "*" + std::to_string(operand.places());
     separator = ", ";
   }
   if (separator != " (")
@@ -304,17 +302,37 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
   return line;
 }
 
+/// Runs of successive micro-batches as one line.
+void Printer::printRuns() {
+  text += "\nruns\n";
+  std::span<const fb::Run> runs = program.getRuns();
+  for (size_t begin = 0; begin < runs.size();) {
+    size_t end = begin + 1;
+    while (end < runs.size() && end != program->update_run() &&
+           runs[end].segment() == runs[begin].segment() &&
+           runs[end].micro_batch() == runs[end - 1].micro_batch() + 1)
+      ++end;
+    const fb::Segment &segment = program.getSegment(runs[begin].segment());
+    add("%6zu  %s", begin, showName(toView(segment.name())).c_str());
+    if (end - begin > 1)
+      add(", micro-batches %u to %u", runs[begin].micro_batch(),
+          runs[end - 1].micro_batch());
+    else if (program.countRuns(runs[begin].segment()) > 1)
+      add(", micro-batch %u", runs[begin].micro_batch());
+    add("%s\n", begin == program->update_run() ? ", begins the update" : "");
+    begin = end;
+  }
+}
+
 void Printer::printInstructions() {
+  printRuns();
   text += "\ninstructions\n";
-  bool inLoop = false;
-  for (size_t i = 0; i < program.getInstructionCount(); ++i) {
-    const fb::Instruction &instruction = program.getInstruction(i);
-    if (instruction.opcode() == fb::Opcode::LoopEnd)
-      inLoop = false;
-    add("%6zu  %s%s\n", i, inLoop ? "  " : "",
-        describeInstruction(instruction).c_str());
-    if (instruction.opcode() == fb::Opcode::LoopBegin)
-      inLoop = true;
+  for (size_t s = 0; s < program.getSegmentCount(); ++s) {
+    const fb::Segment &segment = program.getSegment(s);
+    add("        %s:\n", showName(toView(segment.name())).c_str());
+    for (uint64_t i = segment.begin(); i < segment.end(); ++i)
+      add("%6llu    %s\n", static_cast<unsigned long long>(i),
+          describeInstruction(program.getInstruction(i)).c_str());
   }
 }
 

@@ -34,7 +34,7 @@ std::string describeInt(const char *field, int64_t value);
 /// One instruction, without its number, e.g.
 /// `forward Gemm "q_proj" (0+256*256, 512+256, 768+256, 1024+64) m=8, n=8,
 ///  k=8, transA=0, transB=0, typeA=f32, typeB=f32, typeC=f32, mode=0,
-///  hasBias=0`. An operand is offset+bytes, and *stride where it has one.
+///  hasBias=0`. An operand is offset+bytes, and *places where it has several.
 std::string printInstruction(const Program &program, size_t index);
 
 /// An instruction as errors name it: `instruction 7 (Gemm "q_proj")`.

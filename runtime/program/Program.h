@@ -38,6 +38,14 @@ toSpan(const flatbuffers::Vector<const program::Access *> *vector) {
           vector->size()};
 }
 
+inline std::span<const program::Run>
+toSpan(const flatbuffers::Vector<const program::Run *> *vector) {
+  if (!vector)
+    return {};
+  return {reinterpret_cast<const program::Run *>(vector->Data()),
+          vector->size()};
+}
+
 inline std::string_view toView(const flatbuffers::String *string) {
   return string ? std::string_view(string->data(), string->size())
                 : std::string_view();
@@ -56,6 +64,22 @@ toList(const flatbuffers::Vector<flatbuffers::Offset<T>> *vector) {
 template <typename T>
 size_t getSize(const flatbuffers::Vector<T> *vector) {
   return vector ? vector->size() : 0;
+}
+
+/// Whether an instruction meets other ranks.
+inline bool isCollective(program::Opcode opcode) {
+  return opcode == program::Opcode::AllReduce ||
+         opcode == program::Opcode::AllGather ||
+         opcode == program::Opcode::ReduceScatter ||
+         opcode == program::Opcode::AllToAll;
+}
+
+/// Where an operand starts in a run of `microBatch`.
+inline uint64_t getPlace(const program::Operand &operand, uint64_t microBatch) {
+  return operand.places() > 1
+             ? operand.offset() +
+                   microBatch % operand.places() * operand.stride()
+             : operand.offset();
 }
 
 /// Bytes of one element.
@@ -91,6 +115,19 @@ public:
     return *root->instructions()->Get(flatbuffers::uoffset_t(index));
   }
   size_t getInstructionCount() const { return getSize(root->instructions()); }
+  /// The runs that are a step, in order.
+  std::span<const program::Run> getRuns() const { return toSpan(root->runs()); }
+  const program::Segment &getSegment(size_t index) const {
+    return *root->segments()->Get(flatbuffers::uoffset_t(index));
+  }
+  size_t getSegmentCount() const { return getSize(root->segments()); }
+  /// Runs of the segment in a step.
+  size_t countRuns(size_t segment) const {
+    size_t count = 0;
+    for (const program::Run &run : getRuns())
+      count += run.segment() == segment;
+    return count;
+  }
 
   /// Null where there is none of that name.
   const program::State *findState(std::string_view name,

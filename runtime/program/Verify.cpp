@@ -65,10 +65,43 @@ Status cleave::runtime::verifyStructure(const void *buffer, size_t size) {
   return {};
 }
 
+Status cleave::runtime::verifyPlaces(const fb::Program &program,
+                                     const fb::Operand &operand,
+                                     const std::string &label) {
+  auto bad = [&](const std::string &how) {
+    return Status::error(label + " at offset " +
+                         std::to_string(operand.offset()) + how);
+  };
+  if (operand.bytes() == 0)
+    return bad(" without bytes");
+  if (operand.offset() % 64 != 0)
+    return bad(", expects a multiple of 64");
+  if (operand.places() > program.micro_batches())
+    return bad(" with " + std::to_string(operand.places()) +
+               " places, expects 0 to the " +
+               std::to_string(program.micro_batches()) + " micro-batches");
+  bool fits = operand.places() <= 1 ? operand.stride() == 0
+                                    : operand.stride() >= operand.bytes();
+  if (operand.stride() % 4 != 0 || !fits)
+    return bad(
+        " with stride " + std::to_string(operand.stride()) +
+        ", expects 0 for one place, and for several a multiple of 4 that "
+        "is at least their " +
+        std::to_string(operand.bytes()) + " bytes");
+  if (!getOperandEnd(operand, program.arena_bytes()))
+    return bad(" with " + std::to_string(operand.bytes()) + " bytes, stride " +
+               std::to_string(operand.stride()) + " and " +
+               std::to_string(operand.places()) +
+               " places, outside the arena of " +
+               std::to_string(program.arena_bytes()) + " bytes");
+  return {};
+}
+
 std::optional<uint64_t>
-cleave::runtime::getOperandEnd(const fb::Operand &operand, uint64_t count,
+cleave::runtime::getOperandEnd(const fb::Operand &operand,
                                uint64_t arenaBytes) {
-  auto shift = multiplyChecked({operand.stride(), count - 1});
+  uint64_t others = operand.places() > 1 ? operand.places() - 1 : 0;
+  auto shift = multiplyChecked({operand.stride(), others});
   auto end = addChecked(operand.offset(), operand.bytes());
   if (!shift || !end)
     return std::nullopt;
@@ -144,13 +177,11 @@ Status verifyTokens(const fb::Program &program, const fb::Operand *operand,
                std::to_string(operand->bytes()) + " bytes",
                std::to_string(bytes) +
                    ": i32 [micro_batches, local batch, seq_len]");
-  if (operand->offset() % 64 != 0 ||
-      !getOperandEnd(*operand, 1, program.arena_bytes()))
+  if (operand->places() != 0)
     return bad(std::string(field) + " operand",
-               "at offset " + std::to_string(operand->offset()),
-               "a multiple of 64 inside the arena of " +
-                   std::to_string(program.arena_bytes()) + " bytes");
-  return {};
+               "in " + std::to_string(operand->places()) + " places", "0");
+  return verifyPlaces(program, *operand,
+                      "the program's " + std::string(field) + " operand is");
 }
 
 Status verifyBatch(const fb::Program &program) {
@@ -293,5 +324,6 @@ Status cleave::runtime::verifyProgram(const fb::Program &program) {
   CLEAVE_RETURN_IF_ERROR(verifyStates(program));
   CLEAVE_RETURN_IF_ERROR(verifyOutputs(program));
   CLEAVE_RETURN_IF_ERROR(verifyInstructions(program));
+  CLEAVE_RETURN_IF_ERROR(verifyRuns(program));
   return verifyDataflow(program);
 }

@@ -31,14 +31,22 @@ Status verifyHeader(const program::Program &program);
 Status verifyStates(const program::Program &program);
 Status verifyOutputs(const program::Program &program);
 Status verifyInstructions(const program::Program &program);
+/// Segments cut the list of instructions; runs are of segments that exist.
+Status verifyRuns(const program::Program &program);
 /// Every byte that an instruction reads was written before, and as the buffer
 /// that the instruction reads it as; see VerifyDataflow.cpp.
 Status verifyDataflow(const program::Program &program);
 
-/// Where an operand's last byte ends when it is used in `count` micro-batches;
-/// nothing where that is outside an arena of `arenaBytes`.
+/// Where the last byte of an operand's places ends; nothing where that is
+/// outside an arena of `arenaBytes`.
 std::optional<uint64_t> getOperandEnd(const program::Operand &operand,
-                                      uint64_t count, uint64_t arenaBytes);
+                                      uint64_t arenaBytes);
+
+/// Whether the places of an operand are in the arena, apart from each other,
+/// and as many as its stride and the program's micro-batches allow; says what
+/// is wrong with it, after "has operand 2 at offset 64".
+Status verifyPlaces(const program::Program &program,
+                    const program::Operand &operand, const std::string &label);
 
 /// The bytes [begin, end) of an operand that a launch of `kernel` may touch
 /// through one access; nothing where they are too many to count.

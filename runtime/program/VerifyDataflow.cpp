@@ -1,37 +1,43 @@
-//===- VerifyDataflow.cpp - What is read was written; state is updated once
-//===//
+//===- VerifyDataflow.cpp - What is read was written, state updated once --===//
 //
 // Buffers share bytes of the arena, one after the other. So that a byte was
 // written is not enough: it must have been written as the buffer that the
-// reader takes it for.
+// reader takes it for, and, where micro-batches take turns in the places of an
+// operand, for the reader's micro-batch.
 //
-// State: for each byte of the arena, the buffer that wrote it last; none at
-// first. State tensors, tokens and targets are there when a step starts.
+// State: for each byte of the arena, the value that was written last: a buffer,
+// and a micro-batch where the operand has places; none at first. State
+// tensors, tokens and targets are there when a step starts.
 //
-//  1. In list order, an instruction reads bytes of the buffers that its
-//     operands name, then writes its own.
-//  2. The body of the loop is gone through for the first micro-batch, in which
-//     what accumulates after the first does not read, and for the second. The
-//     others start from the same state as the second: a byte that the body
-//     writes has the same last writer in each.
-//  3. An operand that moves on with the micro-batch writes all of its places by
-//     the end of the loop; until then, only the same operand may read them, in
-//     the same micro-batch. One that reads needs all of its places.
-//  4. At the end, outputs were written, and state tensors still hold
+//  1. Run by run, in list order, an instruction reads the values that its
+//     operands name, then writes its own. In a run that is `first`, what
+//     accumulates in others does not read.
+//  2. An operand with as many places as micro-batches is one whole value, and
+//     may be read as one, when all of them are written.
+//  3. At the end, outputs were written, and state tensors still hold
 //     themselves.
-//  5. Until the update begins, no byte of a state is written: a step may end
-//     there and leave all as it was. From there on each byte of a parameter and
-//     of a moment is written once, and none of a constant. A program without
-//     instructions says what a checkpoint holds: it has no step.
+//  4. Before the update's first run, no byte of a state is written: a step may
+//     end there and leave all as it was. From there on each byte of a parameter
+//     and of a moment is written once, and none of a constant. A program
+//     without instructions says what a checkpoint holds: it has no step.
 //
-// Each instruction changes few runs of bytes, so this takes O(n log n).
+// Runs that repeat, as those of successive micro-batches do, are gone through
+// twice: bytes that a period writes have the same last writers after each,
+// bytes that it does not write keep theirs, so the third period meets what the
+// second met, each micro-batch a period on. Only operands with a place for each
+// micro-batch, which never meet the same bytes again, are followed through all.
+//
+// Each instruction changes few stretches of bytes, so this takes O(n log n).
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/base/CheckedMath.h"
 #include "runtime/base/Quote.h"
 #include "runtime/program/Program.h"
 #include "runtime/program/Verify.h"
+#include <algorithm>
 #include <map>
+#include <numeric>
+#include <set>
 #include <tuple>
 
 using namespace cleave::runtime;
@@ -39,67 +45,93 @@ namespace fb = cleave::program;
 
 namespace {
 
-/// A buffer's number; `pending` where the loop has not written all of it.
-using Owner = uint64_t;
-constexpr Owner nobody = 0;
-constexpr Owner pending = Owner(1) << 32;
+constexpr uint32_t noMicroBatch = UINT32_MAX;
 
-/// Runs of bytes that one buffer wrote. Bytes of no run are nobody's.
-class Owners {
+/// What some bytes hold.
+struct Value {
+  uint32_t buffer = 0;                ///< 0: nothing was written
+  uint32_t microBatch = noMicroBatch; ///< of one with places: whose
+  bool repeats = false;               ///< of fewer places than micro-batches
+  uint32_t run = 0;                   ///< that wrote it
+
+  /// Whether it may be read where `other` is expected.
+  bool isReadAs(const Value &other) const {
+    return buffer == other.buffer &&
+           (microBatch == noMicroBatch || microBatch == other.microBatch);
+  }
+};
+
+/// The values of stretches of bytes. Bytes of no stretch hold nothing.
+class Values {
 public:
-  void write(ByteRange range, Owner owner) {
+  void write(ByteRange range, const Value &value) {
     split(range.begin);
     split(range.end);
-    runs.erase(runs.lower_bound(range.begin), runs.lower_bound(range.end));
-    runs[range.begin] = {range.end, owner};
+    stretches.erase(stretches.lower_bound(range.begin),
+                    stretches.lower_bound(range.end));
+    stretches[range.begin] = {range.end, value};
   }
 
-  /// The first byte of the range that is not `owner`'s; the end if all are.
-  uint64_t findOther(ByteRange range, Owner owner) const {
+  /// The first byte of the range that cannot be read as `value`; the end if all
+  /// can.
+  uint64_t findOther(ByteRange range, const Value &value) const {
     uint64_t at = range.begin;
-    auto run = runs.upper_bound(at);
-    if (run != runs.begin())
-      --run;
-    for (; at < range.end && run != runs.end(); ++run) {
-      if (run->second.end <= at)
+    auto stretch = stretches.upper_bound(at);
+    if (stretch != stretches.begin())
+      --stretch;
+    for (; at < range.end && stretch != stretches.end(); ++stretch) {
+      if (stretch->second.end <= at)
         continue;
-      if (run->first > at || run->second.owner != owner)
+      if (stretch->first > at || !stretch->second.value.isReadAs(value))
         return at;
-      at = run->second.end;
+      at = stretch->second.end;
     }
     return std::min(at, range.end);
   }
 
-  /// Whether any byte of the range is somebody's.
+  /// Whether any byte of the range was written.
   bool touches(ByteRange range) const {
-    auto run = runs.lower_bound(range.end);
-    return run != runs.begin() && (--run)->second.end > range.begin;
+    auto stretch = stretches.lower_bound(range.end);
+    return stretch != stretches.begin() &&
+           (--stretch)->second.end > range.begin;
   }
 
-  Owner getOwner(uint64_t byte) const {
-    auto run = runs.upper_bound(byte);
-    if (run == runs.begin() || (--run)->second.end <= byte)
-      return nobody;
-    return run->second.owner;
+  Value get(uint64_t byte) const {
+    auto stretch = stretches.upper_bound(byte);
+    if (stretch == stretches.begin() || (--stretch)->second.end <= byte)
+      return {};
+    return stretch->second.value;
+  }
+
+  /// Moves what repeats, and was written from `run` on, to later micro-batches.
+  void advance(uint32_t run, uint64_t microBatches) {
+    for (auto &[begin, stretch] : stretches)
+      if (stretch.value.repeats && stretch.value.run >= run)
+        stretch.value.microBatch += uint32_t(microBatches);
   }
 
 private:
-  struct Run {
+  struct Stretch {
     uint64_t end;
-    Owner owner;
+    Value value;
   };
 
-  /// Makes `at` a border of runs.
+  /// Makes `at` a border of stretches.
   void split(uint64_t at) {
-    auto run = runs.lower_bound(at);
-    if (run == runs.begin() || (--run)->second.end <= at)
+    auto stretch = stretches.lower_bound(at);
+    if (stretch == stretches.begin() || (--stretch)->second.end <= at)
       return;
-    runs[at] = run->second;
-    run->second.end = at;
+    stretches[at] = stretch->second;
+    stretch->second.end = at;
   }
 
-  std::map<uint64_t, Run> runs;
+  std::map<uint64_t, Stretch> stretches;
 };
+
+bool isSame(const fb::Operand &a, const fb::Operand &b) {
+  return a.offset() == b.offset() && a.bytes() == b.bytes() &&
+         a.stride() == b.stride() && a.places() == b.places();
+}
 
 bool isConstant(const fb::State &state) {
   return toView(state.role()) == "constant";
@@ -116,7 +148,8 @@ bool readsOutputs(int64_t mode, bool isFirst) {
 
 class DataflowVerifier {
 public:
-  explicit DataflowVerifier(const fb::Program &program) : program(program) {}
+  explicit DataflowVerifier(const fb::Program &program)
+      : program(program), runs(toSpan(program.runs())) {}
 
   Status verify();
 
@@ -130,54 +163,69 @@ private:
   };
   Roles getRoles(const fb::Instruction &instruction) const;
 
-  Status verifyRange(size_t begin, size_t end, bool isFirst);
-  Status verifyInstruction(size_t index, bool isFirst);
+  /// Runs [begin, begin + count * length), each `length` of which are those
+  /// before, `step` micro-batches on.
+  struct Repetition {
+    size_t length = 0, count = 0;
+    uint64_t step = 0;
+  };
+  Repetition findRepetition(size_t begin) const;
+  uint64_t getTurns(size_t begin, size_t length) const;
+  bool areApart(size_t begin, size_t length) const;
+
+  Status verifyRun(size_t index, bool onlyWhole);
+  Status verifyInstruction(size_t index, bool onlyWhole);
   Status read(size_t index, size_t operand, ByteRange part);
   Status write(size_t index, size_t operand, bool isDense);
-  Status update(size_t index, ByteRange places, uint32_t buffer);
+  Status update(size_t index, ByteRange place, uint32_t buffer);
+  void join(const fb::Operand &operand, uint32_t buffer);
+  Status verifyEnd() const;
   bool isDense(const Roles &roles, const fb::Instruction &instruction,
                size_t output) const;
 
   const fb::Instruction &getInstruction(size_t index) const {
     return *program.instructions()->Get(flatbuffers::uoffset_t(index));
   }
+  const fb::Segment &getSegment(const fb::Run &run) const {
+    return *program.segments()->Get(flatbuffers::uoffset_t(run.segment()));
+  }
   Status bad(size_t index, const std::string &how) const {
     const fb::Instruction &instruction = getInstruction(index);
+    std::string at;
+    if (program.micro_batches() > 1)
+      at = " for micro-batch " + std::to_string(runs[run].micro_batch());
     return Status::error("instruction " + std::to_string(index) + " (" +
                          fb::EnumNameOpcode(instruction.opcode()) + " " +
-                         quote(toView(instruction.name())) + ") " + how);
+                         quote(toView(instruction.name())) + ") " + how + at);
   }
-  /// Every place of the operand in the loop, from byte `part.begin` of the
-  /// first to byte `part.end` of the last.
-  ByteRange getPlaces(const fb::Operand &operand, ByteRange part) const {
-    uint64_t last = operand.stride() * (repeats - 1);
-    return {operand.offset() + part.begin, operand.offset() + last + part.end};
+  std::string describe(uint64_t byte) const {
+    Value value = values.get(byte);
+    std::string text = "at byte " + std::to_string(byte) + " of the arena, ";
+    if (value.buffer == 0)
+      return text + "which nothing wrote";
+    text += "which buffer " + std::to_string(value.buffer) + " has written";
+    if (value.microBatch != noMicroBatch)
+      text += " for micro-batch " + std::to_string(value.microBatch);
+    return text;
   }
-  std::string describeOwner(uint64_t byte) const {
-    Owner owner = owners.getOwner(byte);
-    if (owner == nobody)
-      return "which nothing wrote";
-    if (owner >= pending)
-      return "which is not yet whole";
-    return "which buffer " + std::to_string(owner) + " has written";
+  /// A place for each micro-batch.
+  bool isWhole(const fb::Operand &operand) const {
+    return operand.places() == program.micro_batches();
   }
-  bool moves(const fb::Operand &operand) const {
-    return operand.stride() != 0 && repeats > 1;
-  }
-  static std::tuple<uint64_t, uint64_t, uint64_t>
-  getKey(const fb::Operand &operand) {
-    return {operand.offset(), operand.bytes(), operand.stride()};
+  Value getValue(const fb::Operand &operand, uint32_t buffer) const {
+    if (operand.places() == 0)
+      return {buffer, noMicroBatch, false, uint32_t(run)};
+    return {buffer, runs[run].micro_batch(), !isWhole(operand), uint32_t(run)};
   }
 
   const fb::Program &program;
-  Owners owners;
+  std::span<const fb::Run> runs;
+  size_t run = 0; ///< that is gone through
+  Values values;
   /// Bytes of states that this step has updated, by buffer.
-  Owners updated;
+  Values updated;
   /// States by the end of their bytes; no two share any.
   std::map<uint64_t, const fb::State *> states;
-  uint64_t repeats = 1; ///< micro-batches of the loop around
-  /// Operands that move, written in this micro-batch; whose they are.
-  std::map<std::tuple<uint64_t, uint64_t, uint64_t>, uint32_t> moving;
 };
 
 DataflowVerifier::Roles
@@ -210,9 +258,6 @@ DataflowVerifier::getRoles(const fb::Instruction &instruction) const {
   case fb::Opcode::AllToAll:
   case fb::Opcode::Slice:
     return {1, 1};
-  case fb::Opcode::LoopBegin:
-  case fb::Opcode::LoopEnd:
-    break;
   }
   return {};
 }
@@ -230,7 +275,7 @@ bool DataflowVerifier::isDense(const Roles &roles,
   uint64_t bytes = 0;
   for (size_t i = roles.inputs; i < operands.size(); ++i) {
     const fb::Access &access = accesses[i];
-    if (getKey(operands[i]) != getKey(operands[output]))
+    if (!isSame(operands[i], operands[output]))
       continue;
     bool isPlain = access.row_div() == 1 && access.row_mod() == 0;
     if (access.row_stride() > 0 && access.row_mod() != 1 && !isPlain)
@@ -249,101 +294,206 @@ Status DataflowVerifier::read(size_t index, size_t i, ByteRange part) {
   const fb::Instruction &instruction = getInstruction(index);
   const fb::Operand &operand = toSpan(instruction.operands())[i];
   uint32_t buffer = toSpan(instruction.buffers())[i];
-  ByteRange places = getPlaces(operand, part);
-  uint64_t at = owners.findOther(places, buffer);
-  if (at == places.end)
+  uint64_t place = getPlace(operand, runs[run].micro_batch());
+  ByteRange range{place + part.begin, place + part.end};
+  uint64_t at = values.findOther(range, getValue(operand, buffer));
+  if (at == range.end)
     return {};
-  if (moves(operand)) {
-    auto written = moving.find(getKey(operand));
-    if (written != moving.end() && written->second == buffer &&
-        owners.findOther(places, buffer | pending) == places.end)
-      return {};
-  }
   return bad(index, "reads operand " + std::to_string(i) + " (buffer " +
-                        std::to_string(buffer) + ") at byte " +
-                        std::to_string(at) + " of the arena, " +
-                        describeOwner(at));
+                        std::to_string(buffer) + ") " + describe(at));
 }
 
-/// Notes the write of `places` where these are a state's.
-Status DataflowVerifier::update(size_t index, ByteRange places,
+/// Notes the write of `place` where that is a state's.
+Status DataflowVerifier::update(size_t index, ByteRange place,
                                 uint32_t buffer) {
-  auto found = states.upper_bound(places.begin);
-  if (found == states.end() || found->second->operand()->offset() >= places.end)
+  auto found = states.upper_bound(place.begin);
+  if (found == states.end() || found->second->operand()->offset() >= place.end)
     return {};
   const fb::State &state = *found->second;
   std::string label = toString(state);
   if (isConstant(state))
     return bad(index, "writes " + label + ", which no step changes");
-  if (index < program.update_begin())
-    return bad(index, "writes " + label + " before the update begins, at " +
-                          std::to_string(program.update_begin()));
-  if (updated.touches(places))
+  if (run < program.update_run())
+    return bad(index, "writes " + label + " in run " + std::to_string(run) +
+                          ", before the update begins with run " +
+                          std::to_string(program.update_run()));
+  if (updated.touches(place))
     return bad(index, "updates " + label + " a second time");
-  updated.write(places, buffer);
+  updated.write(place, {buffer});
   return {};
+}
+
+/// Makes one value of an operand with a place for each micro-batch, if all of
+/// them have been written.
+void DataflowVerifier::join(const fb::Operand &operand, uint32_t buffer) {
+  for (uint64_t i = operand.places(); i-- > 0;) {
+    uint64_t place = getPlace(operand, i);
+    ByteRange range{place, place + operand.bytes()};
+    if (values.findOther(range, {buffer, uint32_t(i)}) != range.end)
+      return;
+  }
+  values.write({operand.offset(),
+                getPlace(operand, operand.places() - 1) + operand.bytes()},
+               {buffer, noMicroBatch, false, uint32_t(run)});
 }
 
 Status DataflowVerifier::write(size_t index, size_t i, bool isDense) {
   const fb::Instruction &instruction = getInstruction(index);
   const fb::Operand &operand = toSpan(instruction.operands())[i];
   uint32_t buffer = toSpan(instruction.buffers())[i];
-  ByteRange places = getPlaces(operand, {0, operand.bytes()});
-  CLEAVE_RETURN_IF_ERROR(update(index, places, buffer));
-  bool hasGaps = moves(operand) && operand.stride() > operand.bytes();
+  uint64_t place = getPlace(operand, runs[run].micro_batch());
+  ByteRange range{place, place + operand.bytes()};
+  Value value = getValue(operand, buffer);
+  CLEAVE_RETURN_IF_ERROR(update(index, range, buffer));
   // What is left out must be the buffer's already.
-  if (!isDense || hasGaps) {
-    uint64_t at = owners.findOther(places, buffer);
-    if (at == places.end)
+  if (!isDense) {
+    uint64_t at = values.findOther(range, value);
+    if (at == range.end)
       return {};
     return bad(index, "writes a part of operand " + std::to_string(i) +
                           " (buffer " + std::to_string(buffer) +
-                          "), of which byte " + std::to_string(at) +
-                          " of the arena is something " + describeOwner(at));
+                          "), of which the rest is something " + describe(at));
   }
-  if (!moves(operand)) {
-    owners.write(places, buffer);
-    return {};
-  }
-  if (owners.findOther(places, buffer) != places.end)
-    owners.write(places, buffer | pending);
-  moving[getKey(operand)] = buffer;
+  values.write(range, value);
+  // The last place is as a rule the one that was missing.
+  if (isWhole(operand) && operand.stride() == operand.bytes())
+    join(operand, buffer);
   return {};
 }
 
-Status DataflowVerifier::verifyInstruction(size_t index, bool isFirst) {
+/// `onlyWhole`: only operands with a place for each micro-batch.
+Status DataflowVerifier::verifyInstruction(size_t index, bool onlyWhole) {
   const fb::Instruction &instruction = getInstruction(index);
   std::span<const fb::Operand> operands = toSpan(instruction.operands());
   Roles roles = getRoles(instruction);
   size_t outputsEnd = roles.inputs + roles.outputs;
+  auto counts = [&](size_t i) { return !onlyWhole || isWhole(operands[i]); };
   for (size_t i = 0; i < roles.inputs; ++i) {
+    if (!counts(i))
+      continue;
     ByteRange part = {0, operands[i].bytes()};
     if (roles.kernel)
       part =
           *getTouchedBytes(*roles.kernel, toSpan(roles.kernel->accesses())[i]);
     CLEAVE_RETURN_IF_ERROR(read(index, i, part));
   }
-  if (readsOutputs(roles.mode, isFirst))
+  if (readsOutputs(roles.mode, runs[run].first()))
     for (size_t i = roles.inputs; i < outputsEnd; ++i)
-      CLEAVE_RETURN_IF_ERROR(read(index, i, {0, operands[i].bytes()}));
+      if (counts(i))
+        CLEAVE_RETURN_IF_ERROR(read(index, i, {0, operands[i].bytes()}));
   for (size_t i = roles.inputs; i < operands.size(); ++i)
-    CLEAVE_RETURN_IF_ERROR(
-        write(index, i, i >= outputsEnd || isDense(roles, instruction, i)));
+    if (counts(i))
+      CLEAVE_RETURN_IF_ERROR(
+          write(index, i, i >= outputsEnd || isDense(roles, instruction, i)));
   return {};
 }
 
-Status DataflowVerifier::verifyRange(size_t begin, size_t end, bool isFirst) {
-  moving.clear();
-  for (size_t i = begin; i < end; ++i)
-    CLEAVE_RETURN_IF_ERROR(verifyInstruction(i, isFirst));
+Status DataflowVerifier::verifyRun(size_t index, bool onlyWhole) {
+  run = index;
+  const fb::Segment &segment = getSegment(runs[index]);
+  for (uint64_t i = segment.begin(); i < segment.end(); ++i)
+    CLEAVE_RETURN_IF_ERROR(verifyInstruction(i, onlyWhole));
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Runs that repeat
+//===----------------------------------------------------------------------===//
+
+/// After how many micro-batches all operands of these runs, but those with a
+/// place for each, are in the same places again.
+uint64_t DataflowVerifier::getTurns(size_t begin, size_t length) const {
+  uint64_t turns = 1;
+  std::set<uint32_t> seen;
+  for (size_t i = begin; i < begin + length; ++i) {
+    if (!seen.insert(runs[i].segment()).second)
+      continue;
+    const fb::Segment &segment = getSegment(runs[i]);
+    for (uint64_t k = segment.begin(); k < segment.end(); ++k)
+      for (const fb::Operand &operand : toSpan(getInstruction(k).operands()))
+        if (operand.places() > 0 && !isWhole(operand)) {
+          turns = std::lcm(turns, operand.places());
+          // More than there are micro-batches: nothing repeats.
+          if (turns > program.micro_batches())
+            return turns;
+        }
+  }
+  return turns;
+}
+
+/// Whether no operand of these runs shares bytes with one that has a place for
+/// each micro-batch, of another buffer.
+bool DataflowVerifier::areApart(size_t begin, size_t length) const {
+  struct Use {
+    uint64_t begin, end;
+    uint32_t buffer;
+    bool isWhole;
+    auto operator<=>(const Use &) const = default;
+  };
+  std::set<Use> uses;
+  std::set<uint32_t> seen;
+  for (size_t i = begin; i < begin + length; ++i) {
+    if (!seen.insert(runs[i].segment()).second)
+      continue;
+    const fb::Segment &segment = getSegment(runs[i]);
+    for (uint64_t k = segment.begin(); k < segment.end(); ++k) {
+      std::span<const fb::Operand> operands =
+          toSpan(getInstruction(k).operands());
+      for (size_t o = 0; o < operands.size(); ++o)
+        uses.insert({operands[o].offset(),
+                     getPlace(operands[o], operands[o].places() - 1) +
+                         operands[o].bytes(),
+                     toSpan(getInstruction(k).buffers())[o],
+                     isWhole(operands[o])});
+    }
+  }
+  for (const Use &whole : uses)
+    if (whole.isWhole &&
+        std::any_of(uses.begin(), uses.end(), [&](const Use &use) {
+          return use.buffer != whole.buffer && use.begin < whole.end &&
+                 whole.begin < use.end;
+        }))
+      return false;
+  return true;
+}
+
+DataflowVerifier::Repetition
+DataflowVerifier::findRepetition(size_t begin) const {
+  constexpr size_t longest = 256;
+  for (size_t length = 1; begin + 3 * length <= runs.size() && length < longest;
+       ++length) {
+    if (runs[begin + length].micro_batch() < runs[begin].micro_batch())
+      continue;
+    auto isLike = [&](size_t i) {
+      const fb::Run &a = runs[i], &b = runs[i + length];
+      return a.segment() == b.segment() && a.first() == b.first() &&
+             b.micro_batch() - a.micro_batch() ==
+                 runs[begin + length].micro_batch() - runs[begin].micro_batch();
+    };
+    size_t end = begin;
+    while (end + length < runs.size() && isLike(end))
+      ++end;
+    if (end - begin < 2 * length)
+      continue;
+    uint64_t step =
+        runs[begin + length].micro_batch() - runs[begin].micro_batch();
+    uint64_t turns = getTurns(begin, length);
+    uint64_t periods = step == 0 ? 1 : std::lcm(turns, step) / step;
+    Repetition found{length * periods,
+                     (end - begin + length) / (length * periods),
+                     step * periods};
+    if (found.count > 2 && areApart(begin, length))
+      return found;
+    return {};
+  }
   return {};
 }
 
 Status DataflowVerifier::verify() {
   auto start = [&](const fb::Operand *operand, uint32_t buffer) {
     if (operand)
-      owners.write({operand->offset(), operand->offset() + operand->bytes()},
-                   buffer);
+      values.write({operand->offset(), operand->offset() + operand->bytes()},
+                   {buffer});
   };
   start(program.tokens(), program.tokens_buffer());
   start(program.targets(), program.targets_buffer());
@@ -354,40 +504,36 @@ Status DataflowVerifier::verify() {
     states[operand.offset() + operand.bytes()] = state;
   }
 
-  size_t count = getSize(program.instructions());
-  for (size_t i = 0; i < count; ++i) {
-    if (getInstruction(i).opcode() != fb::Opcode::LoopBegin) {
-      CLEAVE_RETURN_IF_ERROR(verifyRange(i, i + 1, /*isFirst=*/true));
+  for (size_t i = 0; i < runs.size();) {
+    Repetition repetition = findRepetition(i);
+    size_t exact = std::max<size_t>(2 * repetition.length, 1);
+    for (size_t k = 0; k < exact; ++k)
+      CLEAVE_RETURN_IF_ERROR(verifyRun(i + k, /*onlyWhole=*/false));
+    size_t second = i + repetition.length;
+    i += exact;
+    if (repetition.count <= 2)
       continue;
-    }
-    size_t end = i;
-    while (getInstruction(end).opcode() != fb::Opcode::LoopEnd)
-      ++end;
-    repeats = program.micro_batches();
-    CLEAVE_RETURN_IF_ERROR(verifyRange(i, end, /*isFirst=*/true));
-    if (repeats > 1)
-      CLEAVE_RETURN_IF_ERROR(verifyRange(i, end, /*isFirst=*/false));
-    // Operands that moved have been everywhere.
-    for (const auto &[key, buffer] : moving) {
-      fb::Operand operand(std::get<0>(key), std::get<1>(key), std::get<2>(key));
-      ByteRange places = getPlaces(operand, {0, operand.bytes()});
-      if (owners.findOther(places, buffer | pending) == places.end)
-        owners.write(places, buffer);
-    }
-    repeats = 1;
-    i = end;
+    size_t rest = (repetition.count - 2) * repetition.length;
+    for (size_t end = i + rest; i < end; ++i)
+      CLEAVE_RETURN_IF_ERROR(verifyRun(i, /*onlyWhole=*/true));
+    values.advance(uint32_t(second), (repetition.count - 2) * repetition.step);
   }
+  return verifyEnd();
+}
 
+Status DataflowVerifier::verifyEnd() const {
   auto expectOwn = [&](const std::string &what, const fb::Operand &operand,
                        uint32_t buffer) -> Status {
-    ByteRange range{operand.offset(), operand.offset() + operand.bytes()};
-    uint64_t at = owners.findOther(range, buffer);
-    if (at == range.end)
-      return {};
-    return Status::error(what + " (buffer " + std::to_string(buffer) +
-                         ") has byte " + std::to_string(at) +
-                         " of the arena at the end of a step, " +
-                         describeOwner(at));
+    for (uint64_t i = 0; i < std::max<uint64_t>(operand.places(), 1); ++i) {
+      uint64_t place = getPlace(operand, i);
+      ByteRange range{place, place + operand.bytes()};
+      uint64_t at = values.findOther(range, {buffer, uint32_t(i)});
+      if (at != range.end)
+        return Status::error(what + " (buffer " + std::to_string(buffer) +
+                             ") is something else at the end of a step, " +
+                             describe(at));
+    }
+    return {};
   };
   for (size_t i = 0; i < getSize(program.states()); ++i) {
     const fb::State *state = program.states()->Get(flatbuffers::uoffset_t(i));
@@ -395,8 +541,8 @@ Status DataflowVerifier::verify() {
                                      *state->operand(), state->buffer()));
     const fb::Operand &operand = *state->operand();
     ByteRange range{operand.offset(), operand.offset() + operand.bytes()};
-    uint64_t at = updated.findOther(range, state->buffer());
-    if (count != 0 && !isConstant(*state) && at != range.end)
+    uint64_t at = updated.findOther(range, {state->buffer()});
+    if (!runs.empty() && !isConstant(*state) && at != range.end)
       return Status::error("no instruction updates byte " + std::to_string(at) +
                            " of the arena, of " + toString(*state));
   }

@@ -18,21 +18,23 @@ namespace {
 /// comes later may multiply any that together are one operand.
 class InstructionVerifier {
 public:
-  InstructionVerifier(const fb::Program &program, size_t index,
-                      uint64_t repeats)
+  InstructionVerifier(const fb::Program &program, size_t index)
       : program(program), instruction(*program.instructions()->Get(
                               flatbuffers::uoffset_t(index))),
         operands(toSpan(instruction.operands())),
         ints(toSpan(instruction.ints())), floats(toSpan(instruction.floats())),
-        index(index), repeats(repeats) {}
+        index(index) {}
 
   Status verify();
 
 private:
+  std::string describe() const {
+    return "instruction " + std::to_string(index) + " (" +
+           fb::EnumNameOpcode(instruction.opcode()) + " " +
+           quote(toView(instruction.name())) + ")";
+  }
   Status bad(const std::string &how) const {
-    return Status::error("instruction " + std::to_string(index) + " (" +
-                         fb::EnumNameOpcode(instruction.opcode()) + " " +
-                         quote(toView(instruction.name())) + ") " + how);
+    return Status::error(describe() + " " + how);
   }
 
   Status expectCounts(size_t operandCount, size_t intCount, size_t floatCount);
@@ -48,7 +50,7 @@ private:
                      std::initializer_list<int64_t> factors);
   Status expectAtLeast(size_t i, const char *name, uint64_t bytes);
   /// Operand a shares no byte with b in any micro-batch; `same`: unless they
-  /// are one range.
+  /// are one range in each.
   Status expectDisjoint(size_t a, size_t b, bool same = false);
   Status expectDisjointFromAll(size_t out);
   Status verifyOperands();
@@ -73,7 +75,6 @@ private:
   std::span<const int64_t> ints;
   std::span<const double> floats;
   size_t index;
-  uint64_t repeats;   ///< micro-batches of the loop around it
   int64_t shards = 1; ///< of the group
 };
 
@@ -121,18 +122,17 @@ Status InstructionVerifier::expectAtLeast(size_t i, const char *name,
 
 Status InstructionVerifier::expectDisjoint(size_t a, size_t b, bool same) {
   const fb::Operand &x = operands[a], &y = operands[b];
-  if (same && x.offset() == y.offset() && x.bytes() == y.bytes() &&
-      x.stride() == y.stride())
+  bool isParallel = x.stride() == y.stride() && x.places() == y.places();
+  if (same && isParallel && x.offset() == y.offset() && x.bytes() == y.bytes())
     return {};
-  // The distance is linear in the micro-batch: disjoint in all of them if it
-  // is far enough, to the same side, in the first and in the last.
-  auto distance = [&](uint64_t microBatch) {
-    return int64_t(y.offset() + y.stride() * microBatch) -
-           int64_t(x.offset() + x.stride() * microBatch);
-  };
-  int64_t first = distance(0), last = distance(repeats - 1);
-  if (std::min(first, last) >= int64_t(x.bytes()) ||
-      std::max(first, last) <= -int64_t(y.bytes()))
+  // Operands that move on together keep their distance; of others, no place of
+  // one may share a byte with any place of the other.
+  uint64_t xEnd = x.offset() + x.bytes(), yEnd = y.offset() + y.bytes();
+  if (!isParallel) {
+    xEnd = *getOperandEnd(x, program.arena_bytes());
+    yEnd = *getOperandEnd(y, program.arena_bytes());
+  }
+  if (xEnd <= y.offset() || yEnd <= x.offset())
     return {};
   return bad("has operands " + std::to_string(a) + " and " + std::to_string(b) +
              " that overlap");
@@ -152,25 +152,12 @@ Status InstructionVerifier::verifyOperands() {
                std::to_string(operands.size()) +
                " operands, expects one for each");
   for (size_t i = 0; i < operands.size(); ++i) {
-    const fb::Operand &operand = operands[i];
     if (buffers[i] == 0)
       return bad("has operand " + std::to_string(i) +
                  " in buffer 0, expects a number of at least 1");
-    std::string label = "has operand " + std::to_string(i) + " at offset " +
-                        std::to_string(operand.offset());
-    if (operand.bytes() == 0)
-      return bad(label + " without bytes");
-    if (operand.offset() % 64 != 0)
-      return bad(label + ", expects a multiple of 64");
-    if (operand.stride() % 4 != 0)
-      return bad(label + " with stride " + std::to_string(operand.stride()) +
-                 ", expects a multiple of 4");
-    if (!getOperandEnd(operand, repeats, program.arena_bytes()))
-      return bad(label + " with " + std::to_string(operand.bytes()) +
-                 " bytes, stride " + std::to_string(operand.stride()) +
-                 " and " + std::to_string(repeats) +
-                 " micro-batches, outside the arena of " +
-                 std::to_string(program.arena_bytes()) + " bytes");
+    CLEAVE_RETURN_IF_ERROR(
+        verifyPlaces(program, operands[i],
+                     describe() + " has operand " + std::to_string(i)));
   }
   return {};
 }
@@ -422,14 +409,6 @@ Status InstructionVerifier::verify() {
     return verifyAllToAll();
   case fb::Opcode::Schedule:
     return verifySchedule();
-  case fb::Opcode::LoopBegin:
-    CLEAVE_RETURN_IF_ERROR(expectCounts(0, 1, 0));
-    if (uint64_t(ints[0]) != program.micro_batches())
-      return bad("runs " + std::to_string(ints[0]) + " times, expects the " +
-                 std::to_string(program.micro_batches()) + " micro-batches");
-    return {};
-  case fb::Opcode::LoopEnd:
-    return expectCounts(0, 0, 0);
   }
   return bad("has an opcode that nothing verifies");
 }
@@ -437,32 +416,56 @@ Status InstructionVerifier::verify() {
 } // namespace
 
 Status cleave::runtime::verifyInstructions(const fb::Program &program) {
-  bool inLoop = false;
-  size_t loop = 0; // its LoopBegin
-  auto bad = [](size_t i, const char *how) {
-    return Status::error("instruction " + std::to_string(i) + " " + how);
+  for (size_t i = 0; i < getSize(program.instructions()); ++i)
+    CLEAVE_RETURN_IF_ERROR(InstructionVerifier(program, i).verify());
+  return {};
+}
+
+Status cleave::runtime::verifyRuns(const fb::Program &program) {
+  auto bad = [](const std::string &what, const std::string &how) {
+    return Status::error(what + " " + how);
   };
-  for (size_t i = 0; i < getSize(program.instructions()); ++i) {
-    fb::Opcode opcode =
-        program.instructions()->Get(flatbuffers::uoffset_t(i))->opcode();
-    if (opcode == fb::Opcode::LoopBegin && inLoop)
-      return bad(i, "begins a loop inside another");
-    if (opcode == fb::Opcode::LoopEnd && !inLoop)
-      return bad(i, "ends a loop that did not begin");
-    if (i == program.update_begin() && inLoop)
-      return bad(i, "begins the update within a loop");
-    uint64_t repeats = inLoop ? program.micro_batches() : 1;
-    CLEAVE_RETURN_IF_ERROR(InstructionVerifier(program, i, repeats).verify());
-    if (opcode == fb::Opcode::LoopBegin) {
-      inLoop = true;
-      loop = i;
-    } else if (opcode == fb::Opcode::LoopEnd) {
-      inLoop = false;
-    }
+  size_t segments = getSize(program.segments());
+  uint64_t end = 0;
+  for (size_t i = 0; i < segments; ++i) {
+    const fb::Segment &segment =
+        *program.segments()->Get(flatbuffers::uoffset_t(i));
+    std::string label =
+        "segment " + std::to_string(i) + " " + quote(toView(segment.name()));
+    if (segment.begin() != end || segment.end() <= end ||
+        segment.end() > getSize(program.instructions()))
+      return bad(label, "has instructions " + std::to_string(segment.begin()) +
+                            " to " + std::to_string(segment.end()) +
+                            ", expects some from " + std::to_string(end) +
+                            " on, of the program's " +
+                            std::to_string(getSize(program.instructions())));
+    end = segment.end();
   }
-  if (inLoop)
-    return bad(loop, "begins a loop that does not end");
-  if (program.update_begin() > getSize(program.instructions()))
-    return bad(program.update_begin(), "begins the update, and does not exist");
+  if (end != getSize(program.instructions()))
+    return bad("instruction " + std::to_string(end), "is in no segment");
+
+  std::vector<bool> isRun(segments);
+  std::span<const fb::Run> runs = toSpan(program.runs());
+  if (runs.size() > limits::runs)
+    return bad("the program has " + std::to_string(runs.size()),
+               "runs, expects at most " + std::to_string(limits::runs));
+  for (size_t i = 0; i < runs.size(); ++i) {
+    std::string label = "run " + std::to_string(i);
+    if (runs[i].segment() >= segments)
+      return bad(label, "is of segment " + std::to_string(runs[i].segment()) +
+                            ", expects one of the " + std::to_string(segments));
+    if (runs[i].micro_batch() >= program.micro_batches())
+      return bad(label, "is for micro-batch " +
+                            std::to_string(runs[i].micro_batch()) +
+                            ", expects one of the " +
+                            std::to_string(program.micro_batches()));
+    isRun[runs[i].segment()] = true;
+  }
+  for (size_t i = 0; i < segments; ++i)
+    if (!isRun[i])
+      return bad("segment " + std::to_string(i), "is never run");
+  if (program.update_run() > runs.size())
+    return bad("run " + std::to_string(program.update_run()),
+               "begins the update, and does not exist");
   return {};
 }

@@ -93,12 +93,7 @@ Status verifyPlaced(const fb::Program &program, const Placed &value,
   if (!whole || *whole > limits::arenaBytes)
     return bad("has shape " + format(value.shape) + ", expects at most " +
                std::to_string(limits::arenaBytes) + " elements");
-  if (value.operand->offset() % 64 != 0 ||
-      !getOperandEnd(*value.operand, 1, program.arena_bytes()))
-    return bad("is at offset " + std::to_string(value.operand->offset()) +
-               ", expects a multiple of 64 inside the arena of " +
-               std::to_string(program.arena_bytes()) + " bytes");
-  return {};
+  return verifyPlaces(program, *value.operand, label + " is");
 }
 
 /// The box of the checkpoint tensor that a state is.
@@ -182,8 +177,10 @@ Status verifyState(const fb::Program &program, const fb::State &state,
                 state.operand(),
                 state.buffer()};
   CLEAVE_RETURN_IF_ERROR(verifyPlaced(program, placed, label));
-  if (state.operand()->stride() != 0)
-    return Status::error(label + " has a stride over micro-batches");
+  if (state.operand()->places() != 0)
+    return Status::error(label + " has " +
+                         std::to_string(state.operand()->places()) +
+                         " places, expects 0: it is of no micro-batch");
   if (!toView(state.source()).empty())
     CLEAVE_RETURN_IF_ERROR(verifySource(state, label));
   return verifyInit(state, label);

@@ -3,7 +3,6 @@
 #include "runtime/base/Quote.h"
 #include "runtime/checkpoint/Export.h"
 #include "runtime/executor/Gather.h"
-#include "runtime/program/Verify.h"
 #include <map>
 #include <set>
 
@@ -23,17 +22,11 @@ std::string getGradName(const fb::State &state) {
   return "grad." + std::string(toView(state.source()));
 }
 
-/// Micro-batches that the output holds, one after the other.
-uint64_t getSlices(const Program &program, const fb::Output &output) {
-  return output.operand()->stride() == 0 ? 1 : program->micro_batches();
-}
-
 /// The part of the output that micro-batch `index` wrote, gathered.
 Status gatherSlice(Executor &executor, const fb::Output &output, uint64_t index,
                    GlobalTensor &tensor) {
   const fb::Operand &operand = *output.operand();
-  fb::Operand slice(operand.offset() + index * operand.stride(),
-                    operand.bytes(), 0);
+  fb::Operand slice(getPlace(operand, index), operand.bytes(), 0, 0);
   PlacedValue value{
       output.dtype(), toSpan(output.shape()), toSpan(output.logical()), {}, {}};
   for (size_t d = 0; d < getSize(output.dims()); ++d) {
@@ -63,11 +56,7 @@ Status addOutputs(const Program &program, SafetensorsLayout &layout) {
         layout.add(getGradName(*state), "F32", {shape.begin(), shape.end()});
       continue;
     }
-    uint64_t slices = getSlices(program, output);
-    if (!getOperandEnd(*output.operand(), slices, program->arena_bytes()))
-      return Status::error("output " + quote(toView(output.name())) +
-                           " leaves the arena after " + std::to_string(slices) +
-                           " micro-batches");
+    uint64_t slices = std::max<uint64_t>(output.operand()->places(), 1);
     std::vector<uint64_t> shape(logical.begin(), logical.end());
     if (slices > 1)
       shape.empty() ? shape.push_back(slices) : void(shape[0] *= slices);
@@ -113,7 +102,8 @@ Status OutputDump::writeOutputs(Executor &executor) {
     const fb::Output &output =
         *program->outputs()->Get(flatbuffers::uoffset_t(i));
     const fb::State *state = getLayoutState(program, output);
-    uint64_t slices = state ? 1 : getSlices(program, output);
+    uint64_t slices =
+        state ? 1 : std::max<uint64_t>(output.operand()->places(), 1);
     uint64_t begin = state ? begins[getGradName(*state)]
                            : begins.find(toView(output.name()))->second;
     for (uint64_t s = 0; s < slices; ++s) {

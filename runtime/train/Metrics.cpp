@@ -20,19 +20,14 @@ namespace fb = cleave::program;
 PhaseTimer::PhaseTimer(const Program &program) {
   for (size_t i = 0; i < program.getInstructionCount(); ++i) {
     const fb::Instruction &instruction = program.getInstruction(i);
-    fb::Opcode opcode = instruction.opcode();
     std::string name(toView(instruction.category()));
     if (name.empty())
       name = "other";
     auto it = std::find(names.begin(), names.end(), name);
     phaseOf.push_back(size_t(it - names.begin()));
-    // The loop's own instructions are never timed.
-    if (it == names.end() && opcode != fb::Opcode::LoopBegin &&
-        opcode != fb::Opcode::LoopEnd)
+    if (it == names.end())
       names.push_back(name);
-    isCollective.push_back(
-        opcode == fb::Opcode::AllReduce || opcode == fb::Opcode::AllGather ||
-        opcode == fb::Opcode::ReduceScatter || opcode == fb::Opcode::AllToAll);
+    meetsOthers.push_back(isCollective(instruction.opcode()));
   }
   seconds.resize(names.size() + 1);
 }
@@ -40,7 +35,7 @@ PhaseTimer::PhaseTimer(const Program &program) {
 void PhaseTimer::onInstruction(const InstructionTime &time) {
   double elapsed = double(time.endNs - time.beginNs) * 1e-9;
   seconds[phaseOf[time.index]] += elapsed;
-  if (isCollective[time.index])
+  if (meetsOthers[time.index])
     seconds.back() += elapsed;
 }
 

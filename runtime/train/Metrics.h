@@ -23,7 +23,7 @@ public:
 private:
   std::vector<std::string> names;
   std::vector<size_t> phaseOf; ///< by instruction
-  std::vector<bool> isCollective;
+  std::vector<bool> meetsOthers;
   std::vector<double> seconds;
 };
 

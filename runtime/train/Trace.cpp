@@ -14,11 +14,6 @@ std::string toJson(std::string_view text) {
                                    nlohmann::json::error_handler_t::replace);
 }
 
-bool isCollective(fb::Opcode opcode) {
-  return opcode == fb::Opcode::AllReduce || opcode == fb::Opcode::AllGather ||
-         opcode == fb::Opcode::ReduceScatter || opcode == fb::Opcode::AllToAll;
-}
-
 /// "rank 5 (dp 1, tp 2)".
 std::string getRankName(const Program &program, int rank) {
   std::string name = "rank " + std::to_string(rank), coordinates;

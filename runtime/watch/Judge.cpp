@@ -20,14 +20,14 @@ cleave::runtime::getMeetingRanks(const Mesh &mesh, int rank,
 /// ranks may name their phase differently: one saves, the others wait.
 static bool areTogether(const PositionRecord &a, const PositionRecord &b) {
   return a.isWaiting() && a.meeting == b.meeting && a.axes == b.axes &&
-         a.step == b.step && a.getPass() == b.getPass() &&
+         a.step == b.step && a.getRun() == b.getRun() &&
          a.getInstruction() == b.getInstruction();
 }
 
 /// The order of the program.
 static auto getOrder(const PositionRecord &position) {
-  return std::tuple(position.step, position.getPass(),
-                    position.getInstruction(), position.meeting);
+  return std::tuple(position.step, position.getRun(), position.getInstruction(),
+                    position.meeting);
 }
 
 namespace {

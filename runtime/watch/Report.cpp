@@ -92,9 +92,10 @@ std::string cleave::runtime::describePosition(const Program &program, int rank,
   std::string text;
   if (isInStep) {
     text = "step " + std::to_string(position.step);
-    if (uint64_t pass = position.getPass();
-        program->micro_batches() > 1 && pass < program->micro_batches())
-      text += ", micro-batch " + std::to_string(pass);
+    if (size_t index = position.getRun(); index < program.getRuns().size())
+      if (program::Run run = program.getRuns()[index];
+          program.countRuns(run.segment()) > 1)
+        text += ", micro-batch " + std::to_string(run.micro_batch());
     text += ", " + describeInstruction(program, index);
   } else {
     text = describePhase(position);

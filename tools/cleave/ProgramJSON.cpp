@@ -25,8 +25,10 @@ public:
   json::Object writeOperand(const fb::Operand &operand) const {
     json::Object object{{"offset", operand.offset()},
                         {"bytes", operand.bytes()}};
-    if (operand.stride() != 0)
+    if (operand.places() > 0) {
       object["stride"] = operand.stride();
+      object["places"] = operand.places();
+    }
     return object;
   }
 
@@ -112,7 +114,8 @@ static json::Value parseText(const flatbuffers::String *text) {
 
 json::Object tool::toJSON(const runtime::Program &program) {
   Writer writer(program);
-  json::Array mesh, memory, kernels, states, outputs, instructions;
+  json::Array mesh, memory, kernels, states, outputs, instructions, segments,
+      runs;
   Writer::forEach(program->axes(), [&](const fb::Axis &axis) {
     mesh.push_back(json::Object{{"name", Writer::getText(axis.name())},
                                 {"size", axis.size()}});
@@ -139,6 +142,15 @@ json::Object tool::toJSON(const runtime::Program &program) {
   });
   for (size_t i = 0; i != program.getInstructionCount(); ++i)
     instructions.push_back(writer.writeInstruction(program.getInstruction(i)));
+  Writer::forEach(program->segments(), [&](const fb::Segment &segment) {
+    segments.push_back(json::Object{{"name", Writer::getText(segment.name())},
+                                    {"begin", segment.begin()},
+                                    {"end", segment.end()}});
+  });
+  for (const fb::Run &run : program.getRuns())
+    runs.push_back(json::Object{{"segment", run.segment()},
+                                {"micro_batch", run.micro_batch()},
+                                {"first", run.first()}});
   json::Object object{
       {"version", 1},
       {"format_version", program->version()},
@@ -161,7 +173,10 @@ json::Object tool::toJSON(const runtime::Program &program) {
       {"states", std::move(states)},
       {"outputs", std::move(outputs)},
       {"kernels", std::move(kernels)},
-      {"instructions", std::move(instructions)}};
+      {"instructions", std::move(instructions)},
+      {"segments", std::move(segments)},
+      {"runs", std::move(runs)},
+      {"update_run", program->update_run()}};
   if (!program.getCleaveVersion().empty())
     object["cleave"] = json::fixUTF8(program.getCleaveVersion());
   return object;

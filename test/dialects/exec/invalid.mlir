@@ -287,3 +287,99 @@ exec.kernel @half mode = row, rows = 4, columns = 8,
 ^bb0(%x: f32):
   exec.yield %x : f32
 }
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Segments and runs
+//===----------------------------------------------------------------------===//
+
+%b = exec.buffer "activations" 4096 : !exec.buffer
+// expected-error @+1 {{expects 4 places of 2048 bytes in a buffer of 4096}}
+%v = exec.view %b 2048 places 4 : !exec.buffer
+
+// -----
+
+%b = exec.buffer "activations" 4096 : !exec.buffer
+// expected-error @+1 {{expects at least one byte and one place, got 64 and 0}}
+%v = exec.view %b 64 places 0 : !exec.buffer
+
+// -----
+
+%b = exec.buffer "activations" 4096 : !exec.buffer
+%v = exec.view %b 2048 places 2 : !exec.buffer
+// expected-error @+1 {{expects a view of an exec.buffer}}
+%w = exec.view %v 64 places 2 : !exec.buffer
+
+// -----
+
+exec.program @step threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  // expected-error @+1 {{expects to stand in an exec.segment}}
+  exec.fill() -> (%b)
+}
+
+// -----
+
+exec.program @step threads 1 {
+  exec.segment @a {
+  }
+  // expected-error @+1 {{is a second segment named "a"}}
+  exec.segment @a {
+  }
+  exec.run @a 0 first
+}
+
+// -----
+
+exec.program @step threads 1 {
+  exec.segment @a {
+  }
+  // expected-error @+1 {{expects a segment of this program, got @b}}
+  exec.run @b 0 first
+}
+
+// -----
+
+exec.program @step threads 1 {
+  exec.segment @a {
+  }
+  // expected-error @+1 {{'exec.segment' op is never run}}
+  exec.segment @b {
+  }
+  exec.run @a 0 first
+}
+
+// -----
+
+exec.program @step threads 1 {
+  exec.segment @a {
+  }
+  exec.segment @b {
+  }
+  // expected-error @+1 {{runs @b before the segment @a, which stands before it}}
+  exec.run @b 0 first
+  exec.run @a 0 first
+}
+
+// -----
+
+exec.program @step threads 1 {
+  exec.segment @a {
+  }
+  exec.segment @update updates {
+  }
+  exec.run @a 0 first
+  exec.run @update 0 first
+  // expected-error @+1 {{runs @a after a segment that updates}}
+  exec.run @a 1
+}
+
+// -----
+
+exec.program @step threads 1 {
+  exec.segment @a {
+  }
+  // expected-error @+1 {{expects a micro-batch of at least 0, got -1}}
+  exec.run @a -1 first
+}

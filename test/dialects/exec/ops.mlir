@@ -66,6 +66,8 @@ exec.program @step threads 2 {
   %l = exec.buffer "outputs" 4 : !exec.buffer
   // CHECK: exec.output "loss" %[[L:.*]] : tensor<f32, #dist.on<@mesh, [], partial = {dp}>>
   exec.output "loss" %l : tensor<f32, #dist.on<@mesh, [], partial = {dp}>>
+  // CHECK: exec.segment @before {
+  exec.segment @before {
   // CHECK: exec.fill() -> (%[[B]])
   exec.fill() -> (%b)
   // CHECK: exec.copy(%[[W]]) -> (%[[B]])
@@ -74,10 +76,11 @@ exec.program @step threads 2 {
   exec.schedule() -> (%b) {kind = 1 : i64, warmup_steps = 0 : i64,
       decay_steps = 0 : i64, stable_steps = 0 : i64, lr = 3.0e-4 : f64,
       min_lr = 3.0e-5 : f64, beta1 = 0.9 : f64, beta2 = 0.95 : f64}
-  // CHECK: exec.loop 4 {
-  exec.loop 4 {
-    // CHECK: %[[V:.*]] = exec.view %[[B]] 1024 : !exec.buffer
-    %v = exec.view %b 1024 : !exec.buffer
+  }
+  // CHECK: exec.segment @micro_batch {
+  exec.segment @micro_batch {
+    // CHECK: %[[V:.*]] = exec.view %[[B]] 1024 places 4 : !exec.buffer
+    %v = exec.view %b 1024 places 4 : !exec.buffer
     // CHECK: exec.launch(%[[V]]) -> (%[[B]], %[[G]]) {kernel = @softmax, shard_axes = ["tp"]}
     exec.launch(%v) -> (%b, %g) {kernel = @softmax, shard_axes = ["tp"]}
     // CHECK: exec.gemm(%[[V]], %[[W]]) -> (%[[B]]) using(%[[V]]) {has_bias = false,
@@ -119,4 +122,16 @@ exec.program @step threads 2 {
     exec.slice(%v) -> (%b) {outer = 1 : i64, inner = 4 : i64, type = 0 : i64,
         axes = ["tp"]}
   }
+  // CHECK: exec.segment @update updates {
+  exec.segment @update updates {
+    exec.copy(%b) -> (%w)
+  }
+  // CHECK: exec.run @before 0 first
+  // CHECK-NEXT: exec.run @micro_batch 0 first
+  // CHECK-NEXT: exec.run @micro_batch 1
+  // CHECK-NEXT: exec.run @update 0 first
+  exec.run @before 0 first
+  exec.run @micro_batch 0 first
+  exec.run @micro_batch 1
+  exec.run @update 0 first
 }

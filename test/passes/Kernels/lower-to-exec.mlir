@@ -7,10 +7,14 @@
 // CHECK-DAG: %[[W:.*]] = exec.buffer "parameters" 32 pinned of @w
 // CHECK-DAG: %[[X:.*]] = exec.buffer "parameters" 32 pinned of @x
 // CHECK: %[[SHOWN:.*]] = exec.buffer "outputs" 32 pinned
-// CHECK: exec.copy(%[[W]]) -> (%[[SHOWN]])
 // CHECK: exec.output "before" %[[SHOWN]]
+// CHECK: exec.segment @before
+// CHECK: exec.copy(%[[W]]) -> (%[[SHOWN]])
 // CHECK: exec.launch({{.*}}) -> (%[[NEW:[0-9]+]], {{.*}} {kernel = @adamw
+// CHECK: exec.segment @update updates
 // CHECK: exec.copy(%[[NEW]]) -> (%[[X]])
+// CHECK: exec.run @before 0 first
+// CHECK-NEXT: exec.run @update 0 first
 !t = tensor<8xf32>
 xf.state @w parameter : !t {init = #xf.init<zeros, 0.0 : f64>}
 xf.state @x parameter : !t {init = #xf.init<zeros, 0.0 : f64>}

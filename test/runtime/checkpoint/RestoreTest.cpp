@@ -79,7 +79,7 @@ TEST(Restore, RefusesAnotherModel) {
       [](fb::ProgramT &p) {
         p.states[7]->dtype = fb::DType::F32;
         uint64_t end = p.arena_bytes; // where twice the bytes fit
-        p.states[7]->operand = std::make_unique<fb::Operand>(end, 24 * 4, 0);
+        p.states[7]->operand = std::make_unique<fb::Operand>(end, 24 * 4, 0, 0);
         p.arena_bytes += 128;
       },
       "parameter \"narrow\" is BF16; the program expects F32");

@@ -26,7 +26,8 @@ float wAt(const std::vector<uint64_t> &i) { // k, n
   return float(int((i[0] + i[1] * 4) % 5) - 2);
 }
 
-/// y[r] = 2 x[r] + shard index + 10 * micro-batch, a row of 4 at a time.
+/// y[r] = 2 x[r] + shard index, and 10 more after the first micro-batch, a row
+/// of 4 at a time.
 void twice(void *const *buffers, const int64_t *params, int64_t begin,
            int64_t end) {
   const auto *x = static_cast<const float *>(buffers[0]);
@@ -49,11 +50,11 @@ TEST(Executor, SplitProductIsTheWholeProduct) {
     fb::Operand w = b.allocate(kLocal * n * 4), sum = b.allocate(m * n * 4),
                 reduced = b.allocate(m * n * 4), out = b.allocate(m * n * 4);
     b.state("x", {microBatches, rows, k}, {{}, {0}, {1}},
-            {x.offset(), m * kLocal * 4 * microBatches, 0});
+            {x.offset(), m * kLocal * 4 * microBatches, 0, 0});
     b.state("w", {k, n}, {{1}, {}}, w);
-    b.add(Opcode::LoopBegin, {}, {int64_t(microBatches)});
+    b.start(ProgramBuilder::MicroBatch);
     b.gemm(m, n, kLocal, x, w, sum, /*mode=*/2);
-    b.add(Opcode::LoopEnd, {});
+    b.start(ProgramBuilder::After);
     b.add(Opcode::AllReduce, {sum, reduced}, {m * int64_t(n), 0, 0}, {}, {1});
     b.launch("twice", m, {reduced, out}, {0});
     b.output("partial", {rows, n}, {{0}, {}}, sum, {1});
@@ -244,10 +245,9 @@ TEST(Executor, ObserverSeesEveryInstruction) {
   ProgramBuilder b({}, /*microBatches=*/3);
   fb::Operand x = b.allocate(64, 3), y = b.allocate(64);
   b.add(Opcode::Fill, {y});
-  b.add(Opcode::LoopBegin, {}, {3});
+  b.start(ProgramBuilder::MicroBatch);
   b.add(Opcode::Copy, {y, x});
   b.launch("twice", 4, {x, y});
-  b.add(Opcode::LoopEnd, {});
   struct Recorder : InstructionObserver {
     void onInstruction(const InstructionTime &time) override {
       EXPECT_LE(time.beginNs, time.endNs);
@@ -264,16 +264,16 @@ TEST(Executor, ObserverSeesEveryInstruction) {
         executor.setObserver(&recorder);
         CLEAVE_RETURN_IF_ERROR(executor.runStep(0));
         executor.setObserver(nullptr);
-        // Each micro-batch has twice the sum before, and 10 times its number.
+        // Each micro-batch has twice the sum before, and 10 after the first.
         auto values =
             reinterpret_cast<const float *>(executor.getBytes(y).data());
-        EXPECT_EQ(values[0], (0 * 2 + 10) * 2 + 20);
+        EXPECT_EQ(values[0], (0 * 2 + 10) * 2 + 10);
         return executor.runStep(1);
       },
       kernels);
   ASSERT_TRUE(status.ok()) << status.message();
   std::vector<std::pair<size_t, uint64_t>> expected = {
-      {0, 0}, {2, 0}, {3, 0}, {2, 1}, {3, 1}, {2, 2}, {3, 2}};
+      {0, 0}, {1, 0}, {2, 0}, {1, 1}, {2, 1}, {1, 2}, {2, 2}};
   ASSERT_EQ(recorder.seen.size(), expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(recorder.seen[i].index, expected[i].first);
@@ -284,7 +284,7 @@ TEST(Executor, ObserverSeesEveryInstruction) {
 TEST(Executor, TokensAreWhereTheProgramSays) {
   ProgramBuilder b({}, 2);
   fb::Operand tokens = b.allocate(16, 2);
-  b.program.tokens = std::make_unique<fb::Operand>(tokens.offset(), 32, 16);
+  b.program.tokens = std::make_unique<fb::Operand>(tokens.offset(), 32, 0, 0);
   b.add(Opcode::Fill, {b.allocate(64)});
   Status status = runProgram(b, [](Executor &executor) -> Status {
     EXPECT_EQ(executor.getTokens().size(), 8u);

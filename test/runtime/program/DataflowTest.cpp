@@ -55,7 +55,7 @@ TEST(Dataflow, StaleBytesOfAnotherBufferAreNoValue) {
 
 TEST(Dataflow, APartlyOverwrittenBufferIsNotRead) {
   ProgramBuilder b = makeReuse();
-  b.program.instructions[2]->operands = {{0, 4, 0}, {64, 4, 0}};
+  b.program.instructions[2]->operands = {{0, 4, 0, 0}, {64, 4, 0, 0}};
   b.program.instructions[3]->buffers[0] = 2;
   EXPECT_REFUSED(b, "at byte 64 of the arena, which buffer 4 has written");
 }
@@ -67,8 +67,8 @@ TEST(Dataflow, StateIsNotOverwrittenByAnotherBuffer) {
   b.addUpdate();
   EXPECT_ACCEPTED(b);
   b.program.instructions[0]->buffers = {7};
-  EXPECT_REFUSED(b, "state \"x\" (buffer 1) has byte 0 of the arena at the end "
-                    "of a step, which buffer 7 has written");
+  EXPECT_REFUSED(b, "state \"x\" (buffer 1) is something else at the end of a "
+                    "step, at byte 0 of the arena, which buffer 7 has written");
 }
 
 /// y = x; then z, the parameter, is filled.
@@ -89,51 +89,54 @@ TEST(Dataflow, EachTrainedStateIsUpdatedOnce) {
   EXPECT_REFUSED(dropped, "no instruction updates byte 128 of the arena, of "
                           "parameter \"z\"");
   ProgramBuilder part = makeUpdate();
-  part.program.instructions.back()->operands = {{128, 32, 0}};
+  part.program.instructions.back()->operands = {{128, 32, 0, 0}};
   EXPECT_REFUSED(part, "no instruction updates byte 160 of the arena");
   ProgramBuilder twice = makeUpdate();
-  twice.add(Opcode::Fill, {{128, 32, 0}});
+  twice.add(Opcode::Fill, {{128, 32, 0, 0}});
   EXPECT_REFUSED(twice, "instruction 2 (Fill \"test Fill\") updates parameter "
                         "\"z\" a second time");
   ProgramBuilder constant = makeUpdate();
-  constant.add(Opcode::Fill, {{0, 64, 0}});
+  constant.add(Opcode::Fill, {{0, 64, 0, 0}});
   EXPECT_REFUSED(constant, "writes constant \"x\", which no step changes");
 }
 
 TEST(Dataflow, StatesWithoutAStepAreUpdatedByNothing) {
   ProgramBuilder b = makeUpdate();
   b.program.instructions.clear();
-  b.program.update_begin = 0;
   EXPECT_ACCEPTED(b);
 }
 
 TEST(Dataflow, NoStateIsWrittenBeforeTheUpdate) {
   ProgramBuilder b = makeUpdate();
-  b.program.update_begin = 2;
-  EXPECT_REFUSED(b, "instruction 1 (Fill \"test Fill\") writes parameter \"z\" "
-                    "before the update begins, at 2");
+  b.cutSegments();
+  b.program.update_run = 2;
+  EXPECT_REFUSED(b,
+                 "instruction 1 (Fill \"test Fill\") writes parameter \"z\" in "
+                 "run 1, before the update begins with run 2");
 }
 
 TEST(Dataflow, OutputsAreWritten) {
   ProgramBuilder b({});
   fb::Operand x = b.allocate(64);
   b.output("x", {16}, {{}}, x);
-  EXPECT_REFUSED(b,
-                 "output \"x\" (buffer 1) has byte 0 of the arena at the end "
-                 "of a step, which nothing wrote");
+  EXPECT_REFUSED(b, "output \"x\" (buffer 1) is something else at the end of a "
+                    "step, at byte 0 of the arena, which nothing wrote");
   b.add(Opcode::Fill, {x});
   EXPECT_ACCEPTED(b);
 }
 
 /// A sum over micro-batches: the product is read by itself after the first.
-ProgramBuilder makeSum(int64_t mode, uint64_t microBatches) {
+/// `isLost`: in each micro-batch something else takes its place before.
+ProgramBuilder makeSum(int64_t mode, uint64_t microBatches,
+                       bool isLost = false) {
   ProgramBuilder b({}, microBatches);
   fb::Operand x = b.allocate(64), y = b.allocate(64), sum = b.allocate(64);
   b.state("x", {4, 4}, {{}, {}}, x);
   b.state("y", {4, 4}, {{}, {}}, y);
-  b.add(Opcode::LoopBegin, {}, {int64_t(microBatches)});
+  b.start(ProgramBuilder::MicroBatch);
+  if (isLost)
+    b.add(Opcode::Fill, {sum}).buffers = {99};
   b.gemm(4, 4, 4, x, y, sum, mode);
-  b.add(Opcode::LoopEnd, {});
   b.output("sum", {4, 4}, {{}, {}}, sum);
   return b;
 }
@@ -143,36 +146,89 @@ TEST(Dataflow, SumsStartSomewhere) {
   EXPECT_ACCEPTED(makeSum(2, 1));
   EXPECT_ACCEPTED(makeSum(2, 3));
   EXPECT_REFUSED(makeSum(1, 2), "reads operand 2 (buffer 3) at byte 128");
-  // In the second micro-batch the sum is gone.
-  ProgramBuilder b = makeSum(2, 2);
-  fb::Operand sum = b.program.instructions[1]->operands[2];
-  auto fill = std::make_unique<fb::InstructionT>();
-  fill->opcode = Opcode::Fill;
-  fill->operands = {sum};
-  fill->buffers = {99};
-  b.program.instructions.insert(b.program.instructions.begin() + 1,
-                                std::move(fill));
-  EXPECT_REFUSED(b, "which buffer 99 has written");
+  EXPECT_REFUSED(makeSum(2, 2, /*isLost=*/true),
+                 "which buffer 99 has written for micro-batch 1");
 }
 
-TEST(Dataflow, AllPlacesOfAMovingOperandAreWritten) {
+/// A copy into a place for each micro-batch, and of all of them.
+ProgramBuilder makeWhole(ProgramBuilder::Part part) {
   ProgramBuilder b({}, 3);
   fb::Operand x = b.allocate(64, 3), y = b.allocate(64), z = b.allocate(192);
   b.state("y", {16}, {{}}, y);
-  b.add(Opcode::LoopBegin, {}, {3});
+  b.start(ProgramBuilder::MicroBatch);
   b.add(Opcode::Copy, {y, x});
-  b.add(Opcode::LoopEnd, {});
-  fb::Operand whole(x.offset(), 192, 0);
-  b.add(Opcode::Copy, {whole, z});
-  EXPECT_ACCEPTED(b);
-  // Within the loop they are not all there yet.
-  std::swap(b.program.instructions[2], b.program.instructions[3]);
-  EXPECT_REFUSED(b, "reads operand 0 (buffer 1) at byte 0 of the arena, which "
-                    "is not yet whole");
-  // A moving operand reads more than one place.
-  std::swap(b.program.instructions[1], b.program.instructions[2]);
-  b.program.instructions[1]->operands = {x, y};
-  EXPECT_REFUSED(b, "at byte 0 of the arena, which nothing wrote");
+  b.start(part);
+  b.add(Opcode::Copy, {fb::Operand(x.offset(), 192, 0, 0), z});
+  return b;
+}
+
+TEST(Dataflow, AllPlacesOfAWholeAreWritten) {
+  EXPECT_ACCEPTED(makeWhole(ProgramBuilder::After));
+  // While the micro-batches run, they are not all there yet.
+  EXPECT_REFUSED(makeWhole(ProgramBuilder::MicroBatch),
+                 "reads operand 0 (buffer 1) at byte 0 of the arena, which "
+                 "buffer 1 has written for micro-batch 0 for micro-batch 0");
+}
+
+/// Micro-batches that go forward, and back after `ahead` others went forward,
+/// and keep a value in `places` meanwhile: a pipeline's stage.
+ProgramBuilder makePipeline(uint32_t microBatches, uint32_t ahead,
+                            uint64_t places) {
+  ProgramBuilder b({}, microBatches);
+  fb::Operand x = b.allocate(64), kept = b.allocate(64, places),
+              sum = b.allocate(64), scratch = b.allocate(64);
+  b.state("x", {16}, {{}}, x);
+  b.add(Opcode::Copy, {x, kept});
+  b.add(Opcode::Copy, {x, scratch});
+  b.add(Opcode::Copy, {kept, scratch});
+  b.add(Opcode::Copy, {scratch, sum});
+  b.output("sum", {16}, {{}}, sum);
+  fb::ProgramT &p = b.program;
+  for (uint64_t begin : {0, 2}) {
+    p.segments.push_back(std::make_unique<fb::SegmentT>());
+    p.segments.back()->begin = begin;
+    p.segments.back()->end = begin + 2;
+  }
+  for (uint32_t m = 0; m < microBatches + ahead; ++m) {
+    if (m < microBatches)
+      p.runs.emplace_back(0, m, m == 0);
+    if (m >= ahead)
+      p.runs.emplace_back(1, m - ahead, m == ahead);
+  }
+  p.update_run = p.runs.size();
+  return b;
+}
+
+TEST(Dataflow, AsManyPlacesAsMicroBatchesInFlight) {
+  for (uint32_t microBatches : {1, 2, 5, 40, 41})
+    for (uint32_t ahead : {0, 1, 3, 4})
+      for (uint64_t places = 1; places <= std::min(microBatches, 7u);
+           ++places) {
+        SCOPED_TRACE(std::to_string(microBatches) + " micro-batches, " +
+                     std::to_string(ahead) + " ahead, " +
+                     std::to_string(places) + " places");
+        ProgramBuilder b = makePipeline(microBatches, ahead, places);
+        uint64_t inFlight = std::min<uint64_t>(microBatches, ahead + 1);
+        if (places >= inFlight)
+          EXPECT_ACCEPTED(b);
+        else
+          EXPECT_REFUSED(b, "reads operand 0 (buffer 2) at byte ");
+      }
+}
+
+/// Runs that are skipped because they repeat are as if they were gone through:
+/// one that differs, wherever it is, is found.
+TEST(Dataflow, AWrongRunIsFound) {
+  for (size_t wrong = 0; wrong < 40; ++wrong) {
+    ProgramBuilder swapped = makePipeline(20, 2, 3);
+    std::swap(swapped.program.runs[wrong],
+              swapped.program.runs[(wrong + 11) % 40]);
+    EXPECT_FALSE(load(swapped).ok()) << wrong;
+    ProgramBuilder other = makePipeline(20, 2, 3);
+    fb::Run &run = other.program.runs[wrong];
+    run = fb::Run(run.segment(), (run.micro_batch() + 7) % 20, run.first());
+    EXPECT_FALSE(load(other).ok()) << wrong;
+  }
 }
 
 /// A kernel that writes the halves of each row through two accesses.
@@ -196,8 +252,9 @@ TEST(Dataflow, HalvesMakeAWhole) {
   ProgramBuilder b = makeHalves();
   // Some channels of each row are left out.
   b.program.kernels[0]->serial = 3;
-  EXPECT_REFUSED(b, "writes a part of operand 1 (buffer 3), of which byte 128 "
-                    "of the arena is something which nothing wrote");
+  EXPECT_REFUSED(b, "writes a part of operand 1 (buffer 3), of which the rest "
+                    "is something at byte 128 of the arena, which nothing "
+                    "wrote");
   auto fill = std::make_unique<fb::InstructionT>();
   fill->opcode = Opcode::Fill;
   fill->operands = {b.program.instructions[0]->operands[1]};
@@ -226,7 +283,7 @@ TEST(Dataflow, IsFast) {
   std::vector<fb::Operand> buffers;
   for (int i = 0; i < 2000; ++i)
     buffers.push_back(b.allocate(64));
-  b.add(Opcode::LoopBegin, {}, {8});
+  b.start(ProgramBuilder::MicroBatch);
   const int count = 30000;
   fb::Operand last = x;
   for (int i = 0; i < count; ++i) {
@@ -234,7 +291,6 @@ TEST(Dataflow, IsFast) {
     b.add(Opcode::Copy, {last, next});
     last = next;
   }
-  b.add(Opcode::LoopEnd, {});
   std::vector<uint8_t> bytes = b.pack();
   const fb::Program *program = fb::GetProgram(bytes.data());
   auto start = std::chrono::steady_clock::now();

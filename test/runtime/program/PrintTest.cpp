@@ -39,7 +39,7 @@ TEST_F(Print, InstructionsNameTheirFields) {
   EXPECT_EQ(print(SampleLaunch),
             "forward Launch square \"test Launch\" over {tp}");
   EXPECT_EQ(printInstruction(program, SampleEmbedding),
-            "forward Embedding \"test Embedding\" (0+32*32, 128+256, 512+256) "
+            "forward Embedding \"test Embedding\" (0+32*2, 128+256, 512+256) "
             "rows=8, width=8, tableRows=8, typeTable=f32, typeOut=f32 over "
             "{tp}");
 }
@@ -47,7 +47,7 @@ TEST_F(Print, InstructionsNameTheirFields) {
 TEST_F(Print, SaysEverythingAsked) {
   std::string text = printProgram(program);
   for (const char *words :
-       {"program of format version 2\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
+       {"program of format version 3\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
         "CPU           x86-64-v3, with Avx2\n",
         "8 sequences of 4 tokens, 2 micro-batches, split over {dp}\n",
         "\nmemory at the peak\n", "100.0%  everything\n",
@@ -55,8 +55,9 @@ TEST_F(Print, SaysEverythingAsked) {
         "constant rope.cos 4x4 [{}, {}]\n", "hidden 32x8 [{dp, tp}, {}]\n",
         "grad.embedding.weight 16x8 [{tp}, {}] partial {dp}\n",
         "             8         8         1         1  square\n",
-        "     2  forward LoopBegin", "     3    forward Embedding",
-        "     9  forward LoopEnd"})
+        "\nruns\n     0  before\n     1  micro_batch, micro-batches 0 to 1\n"
+        "     3  after\n     4  update, begins the update\n",
+        "        micro_batch:\n     2    forward Embedding"})
     EXPECT_NE(text.find(words), std::string::npos) << words << "\n" << text;
   EXPECT_EQ(text.find("\nplan\n"), std::string::npos);
   PrintOptions options;

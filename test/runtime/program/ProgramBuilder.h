@@ -6,6 +6,7 @@
 #include "runtime/program/Envelope.h"
 #include "runtime/program/Program.h"
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,11 +41,11 @@ public:
     program.arena_bytes = 64;
   }
 
-  /// `bytes` for each of `copies` micro-batches; a multiple of 4 where copies
-  /// is more than one.
-  fb::Operand allocate(uint64_t bytes, uint64_t copies = 1) {
-    fb::Operand operand(next, bytes, copies > 1 ? bytes : 0);
-    next += (bytes * copies + 63) / 64 * 64;
+  /// `bytes`, of no micro-batch or in each of some places; a multiple of 4
+  /// where there are more than one.
+  fb::Operand allocate(uint64_t bytes, uint64_t places = 0) {
+    fb::Operand operand(next, bytes, places > 1 ? bytes : 0, places);
+    next += (bytes * std::max<uint64_t>(places, 1) + 63) / 64 * 64;
     program.arena_bytes = next;
     return operand;
   }
@@ -61,9 +62,19 @@ public:
     instruction->ints = std::move(ints);
     instruction->floats = std::move(floats);
     instruction->group = std::move(group);
+    parts[instruction.get()] = part;
     program.instructions.push_back(std::move(instruction));
     return *program.instructions.back();
   }
+
+  /// What is added from now on is run once, for each micro-batch, once, or once
+  /// as a part of the update.
+  enum Part { Before, MicroBatch, After, Update };
+  void start(Part newPart) { part = newPart; }
+
+  /// Cuts the instructions into segments, and runs each. Instructions of which
+  /// this builder does not know are part of what is before them.
+  void cutSegments() { cutSegments(program); }
 
   /// A kernel launch; the kernel is added to the table.
   fb::InstructionT &launch(const std::string &symbol, uint64_t rows,
@@ -128,7 +139,7 @@ public:
   /// An update, so that the program may be loaded: all parameters and moments
   /// become zeros.
   void addUpdate() {
-    program.update_begin = program.instructions.size();
+    start(Update);
     for (const auto &state : program.states)
       if (state->role != "constant")
         add(Opcode::Fill, {*state->operand});
@@ -157,6 +168,8 @@ public:
   /// The FlatBuffer alone. Operands that say no buffer get theirs.
   std::vector<uint8_t> pack() const {
     fb::ProgramT numbered(program);
+    if (numbered.segments.empty())
+      cutSegments(numbered);
     for (auto &instruction : numbered.instructions)
       if (instruction->buffers.empty())
         for (const fb::Operand &operand : instruction->operands)
@@ -190,7 +203,34 @@ public:
   fb::ProgramT program;
 
 private:
+  void cutSegments(fb::ProgramT &cut) const {
+    static const char *const names[] = {"before", "micro_batch", "after",
+                                        "update"};
+    Part last = Before;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      auto known = parts.find(program.instructions[i].get());
+      Part now = known == parts.end() ? last : known->second;
+      if (i == 0 || now != last) {
+        cut.segments.push_back(std::make_unique<fb::SegmentT>());
+        cut.segments.back()->name = names[now];
+        cut.segments.back()->begin = i;
+        if (now == Update)
+          cut.update_run = cut.runs.size();
+        uint64_t times = now == MicroBatch ? program.micro_batches : 1;
+        for (uint64_t m = 0; m < times; ++m)
+          cut.runs.emplace_back(uint32_t(cut.segments.size()) - 1, uint32_t(m),
+                                m == 0);
+      }
+      cut.segments.back()->end = i + 1;
+      last = now;
+    }
+    if (last != Update)
+      cut.update_run = cut.runs.size();
+  }
+
   uint64_t next = 0;
+  Part part = Before;
+  std::map<const fb::InstructionT *, Part> parts;
 };
 
 } // namespace cleave::test

@@ -10,14 +10,12 @@ namespace cleave::test {
 enum SampleIndex {
   SampleSchedule,
   SampleFill,
-  SampleLoopBegin,
   SampleEmbedding,
   SampleGemm,
   SampleBiasGemm,
   SampleAttention,
   SampleAttentionGrad,
   SampleEmbeddingGrad,
-  SampleLoopEnd,
   SampleAllReduce,
   SampleAllGather,
   SampleReduceScatter,
@@ -39,9 +37,8 @@ inline ProgramBuilder makeSample() {
   p.flops_per_step = 1000;
   const int64_t rows = 8, width = 8, table = 8; // rows: 2 samples of 4 tokens
   fb::Operand tokens = b.allocate(rows * 4, 2), targets = b.allocate(64);
-  p.tokens =
-      std::make_unique<fb::Operand>(tokens.offset(), 2 * rows * 4, rows * 4);
-  p.targets = std::make_unique<fb::Operand>(targets.offset(), 64, 0);
+  p.tokens = std::make_unique<fb::Operand>(tokens.offset(), 2 * rows * 4, 0, 0);
+  p.targets = std::make_unique<fb::Operand>(targets.offset(), 64, 0, 0);
 
   fb::Operand weight = b.allocate(table * width * 4);
   fb::StateT &state = b.state("embedding.weight", {16, 8}, {{1}, {}}, weight);
@@ -82,7 +79,7 @@ inline ProgramBuilder makeSample() {
 
   b.add(Opcode::Schedule, {schedule}, {1, 2, 10, 0}, {1e-3, 1e-4, 0.9, 0.95});
   b.add(Opcode::Fill, {grad});
-  b.add(Opcode::LoopBegin, {}, {2});
+  b.start(ProgramBuilder::MicroBatch);
   b.add(Opcode::Embedding, {tokens, weight, hidden}, {rows, width, table, 0, 0},
         {}, {1});
   b.gemm(rows, width, width, hidden, projection, projected);
@@ -102,7 +99,7 @@ inline ProgramBuilder makeSample() {
         {2, 4, 2, 1, 4, 0, 0}, {0.5, 0});
   b.add(Opcode::EmbeddingGrad, {tokens, dq, grad},
         {rows, width, table, 0, 0, 1}, {}, {1});
-  b.add(Opcode::LoopEnd, {});
+  b.start(ProgramBuilder::After);
   b.add(Opcode::AllReduce, {grad, grad}, {table * width, 0, 0}, {}, {0});
   b.add(Opcode::AllGather, {hidden, wide}, {rows, width, 0}, {}, {1});
   b.add(Opcode::ReduceScatter, {wide, hidden}, {rows, width, 0, 0}, {}, {0});
@@ -112,6 +109,7 @@ inline ProgramBuilder makeSample() {
   b.add(Opcode::Copy, {hidden, projected});
   b.launch("square", rows, {projected, out}, {1});
   b.addUpdate();
+  b.cutSegments();
   b.output("hidden", {32, 8}, {{0, 1}, {}}, hidden);
   b.output("grad.embedding.weight", {16, 8}, {{1}, {}}, grad, {0}).state =
       "embedding.weight";

@@ -16,7 +16,7 @@ TEST(Verify, AcceptsEveryOpcode) {
   Status status = builder.load(program);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(program.getWorldSize(), 4);
-  EXPECT_EQ(program.getInstructionCount(), 18u);
+  EXPECT_EQ(program.getInstructionCount(), 16u);
   EXPECT_EQ(program->instructions()->Get(SampleLaunch)->kernel(), 0);
   EXPECT_NE(program.findState("rope.cos", "constant"), nullptr);
   EXPECT_EQ(program.findState("rope.cos"), nullptr);
@@ -40,10 +40,10 @@ struct Broken {
 };
 
 fb::Operand at(const fb::Operand &operand, uint64_t offset) {
-  return {offset, operand.bytes(), operand.stride()};
+  return {offset, operand.bytes(), operand.stride(), operand.places()};
 }
 fb::Operand sized(const fb::Operand &operand, uint64_t bytes) {
-  return {operand.offset(), bytes, operand.stride()};
+  return {operand.offset(), bytes, operand.stride(), operand.places()};
 }
 
 const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -60,7 +60,7 @@ const double nan = std::numeric_limits<double>::quiet_NaN();
   }
 
 const Broken programs[] = {
-    BREAK("version is 3, expects 2", p.version = 3),
+    BREAK("version is 4, expects 3", p.version = 4),
     BREAK("threads is 0", p.threads = 0),
     BREAK("threads is 5000", p.threads = 5000),
     BREAK("isa is 9, expects 0 to 2", p.isa = fb::Isa(9)),
@@ -141,12 +141,12 @@ const Broken states[] = {
     BREAK("fewer than 2^64", p.states[0]->shape = {uint64_t(1) << 63, 8},
           p.states[0]->logical = p.states[0]->shape),
     BREAK("has no operand", p.states[0]->operand = nullptr),
-    BREAK("inside the arena", *p.states[0]->operand = at(*p.states[0]->operand,
-                                                         p.arena_bytes - 64)),
+    BREAK("outside the arena", *p.states[0]->operand = at(*p.states[0]->operand,
+                                                          p.arena_bytes - 64)),
     BREAK("offset 36", *p.states[0]->operand = at(*p.states[0]->operand, 36)),
-    BREAK("stride over micro-batches",
+    BREAK("has 2 places, expects one for all micro-batches",
           *p.states[0]->operand =
-              fb::Operand(p.states[0]->operand->offset(), 256, 256)),
+              fb::Operand(p.states[0]->operand->offset(), 256, 256, 2)),
     BREAK("overlap in the arena",
           *p.states[1]->operand =
               at(*p.states[1]->operand, p.states[0]->operand->offset() + 64)),
@@ -179,24 +179,35 @@ const Broken states[] = {
 };
 
 const Broken instructions[] = {
-    BREAK("unknown opcode 16", i(SampleFill).opcode = Opcode(16)),
+    BREAK("unknown opcode 14", i(SampleFill).opcode = Opcode(14)),
     BREAK("unknown opcode 255", i(SampleFill).opcode = Opcode(255)),
     BREAK("FLOPs", i(SampleGemm).flops = -1),
     BREAK("FLOPs", i(SampleGemm).flops = nan),
     BREAK("without bytes",
           i(SampleFill).operands[0] = sized(i(SampleFill).operands[0], 0)),
-    BREAK("expects a multiple of 64", i(SampleFill).operands[0] = {4, 64, 0}),
-    BREAK("stride 2", i(SampleGemm).operands[0] = {0, 256, 2}),
+    BREAK("expects a multiple of 64",
+          i(SampleFill).operands[0] = {4, 64, 0, 0}),
+    BREAK("stride 258", i(SampleGemm).operands[0] = {0, 256, 258, 2}),
+    BREAK("stride 128, expects 0 for up to one place, and for several a "
+          "multiple of 4 "
+          "that is at least their 256 bytes",
+          i(SampleGemm).operands[0] = {0, 256, 128, 2}),
+    BREAK("stride 256, expects 0",
+          i(SampleGemm).operands[0] = {0, 256, 256, 1}),
+    BREAK("0 places, expects 1 to the 2 micro-batches",
+          i(SampleGemm).operands[0] = {0, 256, 0, 0}),
+    BREAK("3 places, expects 1 to the 2 micro-batches",
+          i(SampleGemm).operands[0] = {0, 256, 256, 3}),
     BREAK("outside the arena",
-          i(SampleFill).operands[0] = {p.arena_bytes, 64, 0}),
+          i(SampleFill).operands[0] = {p.arena_bytes, 64, 0, 0}),
     BREAK("outside the arena",
-          i(SampleFill).operands[0] = {0, p.arena_bytes + 1, 0}),
+          i(SampleFill).operands[0] = {0, p.arena_bytes + 1, 0, 0}),
     BREAK("outside the arena",
-          i(SampleFill).operands[0] = {~uint64_t(63), 128, 0}),
-    BREAK("2 micro-batches, outside the arena",
-          i(SampleGemm).operands[0] = {0, 256, p.arena_bytes}),
+          i(SampleFill).operands[0] = {~uint64_t(63), 128, 0, 0}),
+    BREAK("2 places, outside the arena",
+          i(SampleGemm).operands[0] = {0, 256, p.arena_bytes, 2}),
     BREAK("outside the arena",
-          i(SampleGemm).operands[0] = {0, 256, ~uint64_t(3)}),
+          i(SampleGemm).operands[0] = {0, 256, ~uint64_t(3), 2}),
     BREAK("axis 2 in its group", i(SampleAllReduce).group = {2}),
     BREAK("axis 0 in its group", i(SampleAllReduce).group = {0, 0}),
     BREAK("kernel 1", i(SampleLaunch).kernel = 1),
@@ -251,9 +262,9 @@ const Broken instructions[] = {
     // Far apart in the first micro-batch only.
     BREAK("operands 0 and 2 that overlap",
           i(SampleGemm).operands[2] =
-              fb::Operand(i(SampleGemm).operands[0].offset() + 256, 256, 0),
+              fb::Operand(i(SampleGemm).operands[0].offset() + 256, 256, 0, 0),
           i(SampleGemm).operands[0] =
-              fb::Operand(i(SampleGemm).operands[0].offset(), 256, 64)),
+              fb::Operand(i(SampleGemm).operands[0].offset(), 256, 256, 2)),
 
     BREAK(
         "has 7 operands, expects 6",
@@ -349,18 +360,19 @@ const Broken instructions[] = {
     BREAK("bytes of output", i(SampleSchedule).operands[0] =
                                  sized(i(SampleSchedule).operands[0], 12)),
 
-    BREAK("runs 3 times, expects the 2 micro-batches",
-          i(SampleLoopBegin).ints[0] = 3),
-    BREAK("has 0 ints, expects 1", i(SampleLoopBegin).ints = {}),
-    BREAK("ends a loop that did not begin",
-          std::swap(p.instructions[SampleLoopBegin],
-                    p.instructions[SampleLoopEnd])),
-    BREAK("begins a loop inside another",
-          p.instructions[SampleLoopEnd] = std::make_unique<fb::InstructionT>(
-              *p.instructions[SampleLoopBegin])),
-    BREAK("begins a loop that does not end",
-          p.instructions.erase(p.instructions.begin() + SampleLoopEnd)),
-    BREAK("has 1 ints, expects 0", i(SampleLoopEnd).ints = {1}),
+    BREAK("segment 1 \"micro_batch\" has instructions 3 to 8, expects some "
+          "from 2 on, of the program's 16",
+          p.segments[1]->begin = 3),
+    BREAK("has instructions 2 to 2", p.segments[1]->end = 2),
+    BREAK("has instructions 15 to 17", p.segments.back()->end = 17),
+    BREAK("instruction 15 is in no segment", p.segments.pop_back();
+          p.runs.pop_back()),
+    BREAK("run 1 is of segment 4, expects one of the 4",
+          p.runs[1] = fb::Run(4, 0, true)),
+    BREAK("run 2 is for micro-batch 2, expects one of the 2",
+          p.runs[2] = fb::Run(1, 2, false)),
+    BREAK("segment 3 is never run", p.runs.pop_back()),
+    BREAK("run 6 begins the update, and does not exist", p.update_run = 6),
 };
 
 void expectAllRefused(std::span<const Broken> list) {
@@ -390,7 +402,7 @@ TEST(Verify, NamesTheInstruction) {
   builder.program.instructions[SampleGemm]->ints[0] = 0;
   Program program;
   EXPECT_EQ(builder.load(program).message(),
-            "test: instruction 4 (Gemm \"gemm \\\"q\\\"\\x0a\") has m 0, "
+            "test: instruction 3 (Gemm \"gemm \\\"q\\\"\\x0a\") has m 0, "
             "expects 1 to 1099511627776");
 }
 

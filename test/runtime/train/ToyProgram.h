@@ -98,8 +98,9 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   fb::Operand targets = b.allocate(rows * 4 * microBatches);
   p.tokens = std::make_unique<fb::Operand>(tokens);
   p.targets = std::make_unique<fb::Operand>(targets);
-  fb::Operand microTokens(tokens.offset(), rows * 4, rows * 4);
-  fb::Operand microTargets(targets.offset(), rows * 4, rows * 4);
+  uint64_t stride = microBatches > 1 ? rows * 4 : 0;
+  fb::Operand microTokens(tokens.offset(), rows * 4, stride, microBatches);
+  fb::Operand microTargets(targets.offset(), rows * 4, stride, microBatches);
 
   auto addThird = [&](const char *name, uint64_t third, uint8_t axis,
                       uint64_t shards) {
@@ -149,7 +150,7 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   };
   b.add(Opcode::Schedule, {schedule}, {0, 2, 0, 0}, {8.0, 0, 0.9, 0.95});
   b.add(Opcode::Fill, {grad});
-  b.add(Opcode::LoopBegin, {}, {int64_t(microBatches)});
+  b.start(ProgramBuilder::MicroBatch);
   b.add(Opcode::Embedding, {microTokens, table, embedded}, {r, w, t, 0, 0}, {},
         {1});
   b.add(Opcode::AllReduce, {embedded, embedded}, {r * w, 0, 0}, {}, {1});
@@ -159,14 +160,14 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   category(b.add(Opcode::EmbeddingGrad, {microTokens, dembedded, grad},
                  {r, w, t, 0, 0, 1}, {}, {1}),
            "backward");
-  b.add(Opcode::LoopEnd, {});
+  b.start(ProgramBuilder::After);
   category(b.add(Opcode::AllReduce, {grad, grad}, {t * w, 0, 0}, {}, {0}),
            "backward");
   category(b.launch("toy_square", 1, {grad, gradSize, norm}), "optimizer");
   category(b.add(Opcode::AllReduce, {norm, norm}, {1, 0, 0}, {}, {1}),
            "optimizer");
   category(b.launch("toy_root", 1, {norm}), "optimizer");
-  p.update_begin = p.instructions.size();
+  b.start(ProgramBuilder::Update);
   category(b.launch("toy_update", tableRows, {schedule, grad, table}),
            "optimizer");
 

@@ -168,8 +168,9 @@ TEST(Judge, BlamesWhoHasLeftOnlyIfOthersWaitForIt) {
 TEST(Report, NamesRankInstructionCollectiveAndGroup) {
   Program program;
   ASSERT_TRUE(test::makeToyProgram(2, 2, 2).load(program).ok());
-  std::vector<RankView> views(4, at(7, 5, 1).meet(overTp).view(10));
-  views[2] = at(7, 4, 1).view(12.34);
+  // Run 2 is that of the second micro-batch.
+  std::vector<RankView> views(4, at(7, 4, 2).meet(overTp).view(10));
+  views[2] = at(7, 3, 2).view(12.34);
   std::optional<Verdict> verdict = judge(views, program.getMesh(), limits);
   ASSERT_TRUE(verdict);
   EXPECT_EQ(describeVerdict(program, views, *verdict),

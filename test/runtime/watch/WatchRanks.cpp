@@ -114,6 +114,7 @@ std::vector<uint8_t> makeProgram(bool skips) {
     ++sum;
   instructions[sum]->name = "sum_grad";
   test::fb::Operand scratch = b.allocate(64);
+  b.start(test::ProgramBuilder::After);
   b.launch("compute", 1, {scratch}, {0, 1}).name = "compute";
   std::rotate(instructions.begin() + std::ptrdiff_t(sum),
               instructions.end() - 1, instructions.end());
