@@ -1,7 +1,5 @@
 //===- Xf.cpp - The training-graph dialect and its verifiers --------------===//
 #include "dialects/xf/Shapes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -7,7 +7,7 @@ include "dialects/xf/XfForward.td"
 // Gradients
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Library, Xf_Bytes, Xf_ShardIndex]> {
+def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Bytes, Xf_ShardIndex]> {
   let summary = "sum the gradients of the tokens into the rows of a table";
   let description = [{
     ```mlir
@@ -23,7 +23,7 @@ def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Library, Xf_
   let hasVerifier = 1;
 }
 
-def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Cost]> {
   let summary = "x, with zeros in the rows of one id";
   let description = [{
     ```mlir
@@ -39,7 +39,7 @@ def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Library, Xf_Flops]> {
+def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Flops]> {
   let summary = "dy^T x over the leading dims";
   let description = [{
     The first `leading` dims of x and dy are summed; the result is
@@ -60,7 +60,7 @@ def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Libra
   let hasVerifier = 1;
 }
 
-def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Cost]> {
   let summary = "sum over leading dims";
   let description = [{
     ```mlir
@@ -75,7 +75,7 @@ def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Kernel, Xf_C
   let hasVerifier = 1;
 }
 
-def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Cost]> {
   let summary = "gradient of xf.rms_norm with respect to x";
   let description = [{
     With g = dy (offset + w): `rstd (g - x rstd^2 mean(g x))`.
@@ -97,7 +97,7 @@ def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost
   let hasVerifier = 1;
 }
 
-def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Cost]> {
   let summary = "gradient of xf.layer_norm with respect to x";
   let description = [{
     With g = dy w and n = (x - mean) rstd: `rstd (g - mean(g) - n mean(g n))`.
@@ -119,7 +119,7 @@ def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Kernel, Xf_
   let hasVerifier = 1;
 }
 
-def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Cost]> {
   let summary = "gradient of a norm with respect to its weight";
   let description = [{
     `sum over rows of dy (x - mean) rstd`; without a mean for xf.rms_norm.
@@ -141,7 +141,7 @@ def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Kernel, X
   let hasVerifier = 1;
 }
 
-def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Library, Xf_Flops]> {
+def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Flops]> {
   let summary = "gradients of xf.attention with respect to q, k and v";
   let description = [{
     ```mlir
@@ -164,7 +164,7 @@ def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Library, Xf_
   let hasVerifier = 1;
 }
 
-def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes,
+def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Bytes,
                                                           SameOperandsAndResultType]> {
   let summary = "dy act'(x)";
   let description = [{
@@ -177,7 +177,7 @@ def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Kernel, Xf
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes,
+def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Bytes,
                                             SameOperandsAndResultType]> {
   let summary = "dy up act'(gate) and dy act(gate)";
   let description = [{
@@ -192,7 +192,7 @@ def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes,
   let results = (outs Xf_Tensor:$dgate, Xf_Tensor:$dup);
 }
 
-def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Cost]> {
   let summary = "rows placed at `start` of a table of zeros";
   let description = [{
     The gradient of `xf.slice_rows`.
@@ -210,7 +210,7 @@ def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes, Xf_ShardIndex]> {
+def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Bytes, Xf_ShardIndex]> {
   let summary = "gradient of xf.cross_entropy with respect to the logits";
   let description = [{
     `dloss (exp(x - lse) - [column = target])`, zero where the target is
@@ -238,7 +238,7 @@ def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kerne
 // Optimizer
 //===----------------------------------------------------------------------===//
 
-def Xf_ReciprocalOp : Xf_TensorOp<"reciprocal", [Xf_Rule, Xf_Kernel, Xf_Cost,
+def Xf_ReciprocalOp : Xf_TensorOp<"reciprocal", [Xf_Rule, Xf_Cost,
                                                  SameOperandsAndResultType]> {
   let summary = "1 / max(x, 1)";
   let description = [{
@@ -253,7 +253,7 @@ def Xf_ReciprocalOp : Xf_TensorOp<"reciprocal", [Xf_Rule, Xf_Kernel, Xf_Cost,
   let results = (outs Xf_F32Tensor:$result);
 }
 
-def Xf_MulOp : Xf_TensorOp<"mul", [Xf_Rule, Xf_Kernel, Xf_Cost,
+def Xf_MulOp : Xf_TensorOp<"mul", [Xf_Rule, Xf_Cost,
                                    SameOperandsAndResultType]> {
   let summary = "product of two tensors";
   let description = [{
@@ -265,7 +265,7 @@ def Xf_MulOp : Xf_TensorOp<"mul", [Xf_Rule, Xf_Kernel, Xf_Cost,
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_SquareSumOp : Xf_TensorOp<"square_sum", [Xf_Rule, Xf_Kernel, Xf_Bytes]> {
+def Xf_SquareSumOp : Xf_TensorOp<"square_sum", [Xf_Rule, Xf_Bytes]> {
   let summary = "sum of squares of all elements";
   let description = [{
     Partial over the axes that split the operand.
@@ -282,7 +282,7 @@ def Xf_SquareSumOp : Xf_TensorOp<"square_sum", [Xf_Rule, Xf_Kernel, Xf_Bytes]> {
   let hasVerifier = 1;
 }
 
-def Xf_ClipFactorOp : Xf_TensorOp<"clip_factor", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_ClipFactorOp : Xf_TensorOp<"clip_factor", [Xf_Rule, Xf_Cost]> {
   let summary = "gradient norm and the factor that bounds it";
   let description = [{
     `norm = sqrt(x)`, `factor = min(1, max_norm / (norm + 1e-6))`, or 1 if
@@ -309,7 +309,7 @@ def Xf_ScheduleKind : I32EnumAttr<"ScheduleKind", "shape of the learning rate", 
   let cppNamespace = "::cleave::xf";
 }
 
-def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Library]> {
+def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>]> {
   let summary = "learning rate and bias corrections of this step";
   let description = [{
     A vector of four: the learning rate, 1 / (1 - beta1^t), 1 / (1 - beta2^t),
@@ -334,7 +334,7 @@ def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Library]> {
   let hasVerifier = 1;
 }
 
-def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Kernel, Xf_Bytes]> {
+def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Bytes]> {
   let summary = "one AdamW update";
   let description = [{
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, as

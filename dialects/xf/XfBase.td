@@ -16,8 +16,9 @@ def Xf_Dialect : Dialect {
   let summary = "The training graph of a transformer";
   let description = [{
     Tensor operations of the forward pass, their gradients, the optimizer, and
-    the named state of the program. An op is a .td entry and four interfaces:
-    sharding rule, gradient, cost, lowering; every pass then handles it.
+    the named state of the program. An op is a .td entry and three interfaces:
+    sharding rule, gradient, cost; its lowering is attached from outside. Every
+    pass then handles it.
 
     Shapes are static. Heads are dims of their own: activations are
     `[batch, seq, hidden]` and `[batch, seq, heads, head_dim]`. Floating-point
@@ -31,9 +32,7 @@ class Xf_Op<string mnemonic, list<Trait> traits = []>
 
 def Xf_Rule : DeclareOpInterfaceMethods<ShardingRuleOpInterface>;
 def Xf_Gradient : DeclareOpInterfaceMethods<GradientOpInterface>;
-def Xf_Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
 def Xf_ShardIndex : DeclareOpInterfaceMethods<ShardIndexOpInterface>;
-def Xf_Library : DeclareOpInterfaceMethods<LibraryOpInterface>;
 def Xf_Cost : DeclareOpInterfaceMethods<CostOpInterface>;
 def Xf_Flops : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
 def Xf_Bytes : DeclareOpInterfaceMethods<CostOpInterface, ["getBytes"]>;

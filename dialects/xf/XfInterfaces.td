@@ -54,24 +54,6 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
   ];
 }
 
-def KernelOpInterface : OpInterface<"KernelOpInterface"> {
-  let cppNamespace = "::cleave::xf";
-  let description = [{
-    The lowering of ops that become generated kernels: the space they walk, how
-    each operand and result is found in it, and the scalar program.
-    Ops that lower to a library call implement LibraryOpInterface instead.
-  }];
-  let methods = [
-    InterfaceMethod<"The space and the accesses, for local shapes.",
-                    "::cleave::xf::KernelSpace", "getKernelSpace">,
-    InterfaceMethod<[{
-        Builds the scalar program. `args` holds one value for each input access;
-        returns one for each output access.
-      }], "::llvm::SmallVector<::mlir::Value>", "buildBody",
-      (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$args)>,
-  ];
-}
-
 def ShardIndexOpInterface : OpInterface<"ShardIndexOpInterface"> {
   let cppNamespace = "::cleave::xf";
   let description = [{
@@ -81,19 +63,6 @@ def ShardIndexOpInterface : OpInterface<"ShardIndexOpInterface"> {
   let methods = [
     InterfaceMethod<"The tensor and its dim.",
       "::std::pair<::mlir::Value, unsigned>", "getShardedDim">,
-  ];
-}
-
-def LibraryOpInterface : OpInterface<"LibraryOpInterface"> {
-  let cppNamespace = "::cleave::xf";
-  let description = [{
-    The lowering of ops that the runtime has a routine for: one instruction.
-  }];
-  let methods = [
-    InterfaceMethod<"Builds the instruction on the buffers of `site`.",
-      "::mlir::Operation *", "buildInstruction",
-      (ins "::mlir::OpBuilder &":$builder,
-           "const ::cleave::xf::InstructionSite &":$site)>,
   ];
 }
 

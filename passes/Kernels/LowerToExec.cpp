@@ -333,10 +333,10 @@ LogicalResult Lowering::lower(Operation &op) {
     return success();
   if (isa<dist::CollectiveOpInterface>(op))
     return lowerCollective(op);
-  if (auto library = dyn_cast<xf::LibraryOpInterface>(op)) {
+  if (auto library = dyn_cast<LibraryOpInterface>(op)) {
     SmallVector<Value> inputs = getBuffers(op.getOperands());
     SmallVector<Value> outputs = getBuffers(op.getResults());
-    xf::InstructionSite site;
+    InstructionSite site;
     site.inputs = inputs;
     site.outputs = outputs;
     site.mode = op.getNumResults() == 1 ? getMode(op.getResult(0)) : 0;
@@ -357,7 +357,7 @@ void Lowering::launch(FlatSymbolRefAttr kernel, ValueRange inputs,
 
 void Lowering::lowerGroup(const KernelGroup &group) {
   Operation *last = group.getLast();
-  const xf::KernelSpace &space = group.getSpace();
+  const KernelSpace &space = group.getSpace();
   numOps += group.members.size();
   StringRef accumulate = getAccumulate(last->getResult(0));
   BuiltKernel kernel = kernels.build(group, accumulate);

@@ -1,0 +1,62 @@
+//===- OptimizerKernels.cpp - Gradient norm, clipping and update ----------===//
+#include "passes/Kernels/KernelModel.h"
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::xf;
+
+namespace {
+struct SquareSumKernel : ReductionKernel<SquareSumKernel, SquareSumOp> {
+  static SmallVector<Value> getBody(SquareSumOp op, Scalars s,
+                                    ValueRange args) {
+    return {s.sumRow(s.mul(args[0], args[0]))};
+  }
+};
+
+struct ClipFactorKernel : PointwiseKernel<ClipFactorKernel, ClipFactorOp> {
+  static SmallVector<Value> getBody(ClipFactorOp op, Scalars s,
+                                    ValueRange args) {
+    Value norm = s.sqrt(args[0]);
+    double bound = op.getMaxNorm().convertToDouble();
+    if (bound == 0)
+      return {norm, s.constant(1)};
+    Value factor = s.div(s.constant(bound), s.add(norm, 1e-6));
+    return {norm, s.min(factor, s.constant(1))};
+  }
+};
+
+struct AdamWKernel : KernelModel<AdamWKernel, AdamWOp> {
+  static KernelSpace getSpace(AdamWOp op) {
+    SpaceBuilder builder(op, op.getW(), lastDim(op.getW()));
+    for (Value value : {op.getW(), op.getM(), op.getV(), op.getGrad()})
+      builder.full(value);
+    builder.scalar(op.getClip());
+    for (int64_t i = 0; i < 3; ++i)
+      builder.scalar(op.getSchedule(), i);
+    for (Value value : op.getResults())
+      builder.full(value);
+    return builder.space;
+  }
+  static SmallVector<Value> getBody(AdamWOp op, Scalars s, ValueRange args) {
+    Value w = args[0], m = args[1], v = args[2];
+    Value g = s.mul(args[3], args[4]);
+    Value lr = args[5], c1 = args[6], c2 = args[7];
+    double beta1 = op.getBeta1().convertToDouble();
+    double beta2 = op.getBeta2().convertToDouble();
+    Value newM = s.add(s.mul(m, beta1), s.mul(g, 1 - beta1));
+    Value newV = s.add(s.mul(v, beta2), s.mul(s.mul(g, g), 1 - beta2));
+    Value root = s.add(s.sqrt(s.mul(newV, c2)), op.getEps().convertToDouble());
+    Value step = s.div(s.mul(s.mul(lr, c1), newM), root);
+    double decay = op.getDecay().convertToDouble();
+    Value kept =
+        decay == 0 ? w : s.mul(w, s.sub(s.constant(1), s.mul(lr, decay)));
+    return {s.sub(kept, step), newM, newV};
+  }
+};
+} // namespace
+
+void cleave::attachOptimizerKernels(MLIRContext *context) {
+  SquareSumOp::attachInterface<SquareSumKernel>(*context);
+  ClipFactorOp::attachInterface<ClipFactorKernel>(*context);
+  AdamWOp::attachInterface<AdamWKernel>(*context);
+}
