@@ -7,7 +7,8 @@ include "dialects/xf/XfForward.td"
 // Gradients
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Bytes, Xf_ShardIndex]> {
+def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Bytes, Xf_ShardIndex,
+    AccumulatingOpInterface]> {
   let summary = "sum the gradients of the tokens into the rows of a table";
   let description = [{
     ```mlir
@@ -39,7 +40,8 @@ def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Flops]> {
+def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Flops,
+    AccumulatingOpInterface]> {
   let summary = "dy^T x over the leading dims";
   let description = [{
     The first `leading` dims of x and dy are summed; the result is
@@ -60,7 +62,8 @@ def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Flops
   let hasVerifier = 1;
 }
 
-def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Cost]> {
+def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Cost,
+    AccumulatingOpInterface]> {
   let summary = "sum over leading dims";
   let description = [{
     ```mlir
@@ -119,7 +122,8 @@ def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Cost]> {
+def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Cost,
+    AccumulatingOpInterface]> {
   let summary = "gradient of a norm with respect to its weight";
   let description = [{
     `sum over rows of dy (x - mean) rstd`; without a mean for xf.rms_norm.
@@ -334,7 +338,7 @@ def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>]> {
   let hasVerifier = 1;
 }
 
-def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Bytes]> {
+def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
   let summary = "one AdamW update";
   let description = [{
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, as
@@ -352,15 +356,13 @@ def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Bytes]> {
     ```
 
     Constraints:
-    1. w, m, v, the gradient and the results have one shape.
-    2. clip is a scalar, the schedule has 4 elements.
+    1. As OptimizerOpInterface has them.
   }];
   let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$v,
       Xf_F32Tensor:$grad, Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$decay);
   let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m,
                       Xf_F32Tensor:$new_v);
-  let hasVerifier = 1;
 }
 
 #endif

@@ -198,7 +198,7 @@ def Xf_GluOp : Xf_TensorOp<"glu", [Xf_Rule, Xf_Gradient, Xf_Bytes,
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_AddOp : Xf_TensorOp<"add", [Xf_Rule, Xf_Gradient, Xf_Cost]> {
+def Xf_AddOp : Xf_TensorOp<"add", [Xf_Rule, Xf_Gradient, Xf_Cost, AdditionOpInterface]> {
   let summary = "sum of tensors";
   let description = [{
     Operands after the first may lack leading dims of the result: they are the
@@ -232,7 +232,8 @@ def Xf_ScaleOp : Xf_TensorOp<"scale", [Xf_Rule, Xf_Gradient, Xf_Cost,
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_CastOp : Xf_TensorOp<"cast", [Xf_Rule, Xf_Gradient, Xf_Cost]> {
+def Xf_CastOp : Xf_TensorOp<"cast", [Xf_Rule, Xf_Gradient, Xf_Cost,
+    DeclareOpInterfaceMethods<CastOpInterface>]> {
   let summary = "the same values in another floating-point type";
   let description = [{
     ```mlir
@@ -245,7 +246,6 @@ def Xf_CastOp : Xf_TensorOp<"cast", [Xf_Rule, Xf_Gradient, Xf_Cost]> {
   let arguments = (ins Xf_Tensor:$x);
   let results = (outs Xf_Tensor:$result);
   let hasVerifier = 1;
-  let hasFolder = 1;
 }
 
 def Xf_SliceRowsOp : Xf_TensorOp<"slice_rows", [Xf_Rule, Xf_Gradient, Xf_Cost]> {
@@ -362,7 +362,7 @@ def Xf_TokenLossOp : Xf_TensorOp<"token_loss", [Xf_Rule, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_SumOp : Xf_TensorOp<"sum", [Xf_Rule, Xf_Cost]> {
+def Xf_SumOp : Xf_TensorOp<"sum", [Xf_Rule, Xf_Cost, AccumulatingOpInterface]> {
   let summary = "sum of all elements";
   let description = [{
     ```mlir

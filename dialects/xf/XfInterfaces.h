@@ -13,6 +13,9 @@ namespace cleave::xf {
 /// type has one.
 mlir::LogicalResult verifyShardingRule(mlir::Operation *op);
 
+/// Checks what OptimizerOpInterface says of shapes.
+mlir::LogicalResult verifyUpdate(mlir::Operation *op);
+
 /// Bytes of all tensor operands and results.
 double getTensorBytes(mlir::Operation *op);
 

@@ -64,6 +64,7 @@ class BuildStep : public cleave::impl::BuildStepPassBase<BuildStep> {
 
   func::FuncOp step;
   Value scale; ///< d loss / d sum of losses
+  Value sum;   ///< of losses
   SmallVector<Parameter> parameters;
   std::optional<OpBuilder> builder;
 };
@@ -105,10 +106,10 @@ void BuildStep::hoistParameters(func::FuncOp forward) {
       continue;
     Value leaf = get;
     if (get->hasOneUse())
-      if (auto cast = dyn_cast<xf::CastOp>(*get->user_begin())) {
+      if (auto cast = dyn_cast<CastOpInterface>(*get->user_begin())) {
         cast->moveBefore(entry, entry->end());
         cast->setAttr("phase", builder->getStringAttr("forward"));
-        leaf = cast;
+        leaf = cast->getResult(0);
       }
     parameters.push_back({state, get, leaf, Value()});
   }
@@ -153,7 +154,7 @@ LogicalResult BuildStep::buildAccumulate(func::FuncOp forward) {
   for (auto [parameter, grad] :
        llvm::zip(parameters, accumulate.getResults().drop_front()))
     parameter.grad = grad;
-  scale = accumulate.getResult(0);
+  sum = accumulate.getResult(0);
   return success();
 }
 
@@ -163,11 +164,8 @@ void BuildStep::buildUpdate() {
   OpBuilder &b = *builder;
 
   // The mean loss, and the part of its sum that this rank has seen.
-  Value sum = scale;
   output("local_loss_sum", sum);
-  auto reciprocal = *step.getOps<xf::ReciprocalOp>().begin();
-  Value loss =
-      xf::MulOp::create(b, at("loss"), scalar(), sum, reciprocal.getResult());
+  Value loss = xf::MulOp::create(b, at("loss"), scalar(), sum, scale);
   output("loss", loss);
 
   SmallVector<Value> squares;

@@ -63,7 +63,8 @@ def VerifyStepPass : Pass<"cleave-verify-step", "::mlir::ModuleOp"> {
   let description = [{
     The contract at the end of this stage, and of Place and Partition, while
     types are global: each parameter and moment is set once, outside of the
-    micro-batches, and a constant never; an op of the backward pass has the
+    micro-batches, to the new value of its own if an optimizer made it, and a
+    constant never; an op of the backward pass has the
     attributes (window, scale, soft cap, offset, kind, ...) and the saved values
     of the forward op that it is a gradient of; a cross-entropy and its gradient
     count the columns that their head has without padding.

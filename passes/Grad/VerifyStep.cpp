@@ -2,7 +2,7 @@
 //
 // What the types of a step cannot say:
 //  1. Each parameter and moment is set once, outside of the micro-batches, and
-//     a constant never.
+//     a constant never; what an optimizer updated is set where it was got.
 //  2. An op of the backward pass has the attributes of the forward op that it
 //     is a gradient of.
 //  3. A cross-entropy counts the columns that its head has without padding.
@@ -75,6 +75,7 @@ public:
 
 private:
   LogicalResult verifySets();
+  static LogicalResult verifyUpdate(xf::SetOp set);
   void addForward(Operation *op);
   LogicalResult verifyGradient(Operation *op);
   LogicalResult verifyLoss(Operation *op);
@@ -144,7 +145,8 @@ LogicalResult StepVerifier::verifySets() {
       return WalkResult::interrupt();
     }
     sets[set.getStateAttr().getAttr()].push_back(set);
-    return WalkResult::advance();
+    return failed(verifyUpdate(set)) ? WalkResult::interrupt()
+                                     : WalkResult::advance();
   });
   if (walk.wasInterrupted())
     return failure();
@@ -161,6 +163,26 @@ LogicalResult StepVerifier::verifySets() {
     return error;
   }
   return success();
+}
+
+/// The new value that an optimizer made is of the state that is set.
+LogicalResult StepVerifier::verifyUpdate(xf::SetOp set) {
+  auto value = dyn_cast<OpResult>(getUnmoved(set.getValue()));
+  auto update =
+      value ? dyn_cast<xf::OptimizerOpInterface>(value.getOwner()) : nullptr;
+  if (!update)
+    return success();
+  auto get = getMaker<xf::GetOp>(update.getOldValue(value).get());
+  if (get && get.getStateAttr() == set.getStateAttr())
+    return success();
+  InFlightDiagnostic error = set.emitOpError("expects the new value of ")
+                             << set.getStateAttr() << ", got that of ";
+  if (get)
+    error << get.getStateAttr();
+  else
+    error << "no state";
+  error.attachNote(update->getLoc()) << "updated here";
+  return error;
 }
 
 /// Notes an op of the forward pass by what its gradients will know of it.
@@ -315,8 +337,8 @@ LogicalResult StepVerifier::verifyGradient(Operation *op) {
 /// The parameter that a linear multiplies with; null if it is no state's value.
 static xf::StateOp findState(Value weight) {
   weight = getUnmoved(weight);
-  if (auto cast = weight.getDefiningOp<xf::CastOp>())
-    weight = getUnmoved(cast.getX());
+  if (auto cast = weight.getDefiningOp<CastOpInterface>())
+    weight = getUnmoved(cast->getOperand(0));
   auto get = weight.getDefiningOp<xf::GetOp>();
   return get ? SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
                    get, get.getStateAttr())
@@ -329,7 +351,7 @@ LogicalResult StepVerifier::verifyVocab(Operation *op, Value logits,
                                         int64_t vocab) {
   Value x = getUnmoved(logits);
   while (Operation *maker = x.getDefiningOp()) {
-    if (!isa<xf::ScaleOp, xf::CastOp>(maker))
+    if (!isa<xf::ScaleOp, CastOpInterface>(maker))
       break;
     x = getUnmoved(maker->getOperand(0));
   }

@@ -227,16 +227,15 @@ void Lowering::declareStates() {
 /// new one there: the state is the operand that the result is the new value of,
 /// and no other.
 static bool canUpdateInPlace(OpResult value, FlatSymbolRefAttr state) {
-  auto update = dyn_cast<xf::AdamWOp>(value.getOwner());
+  auto update = dyn_cast<xf::OptimizerOpInterface>(value.getOwner());
   if (!update)
     return false;
-  for (auto [i, operand] : llvm::enumerate(update->getOperands())) {
-    auto get = operand.getDefiningOp<xf::GetOp>();
+  OpOperand &old = update.getOldValue(value);
+  return llvm::all_of(update->getOpOperands(), [&](OpOperand &operand) {
+    auto get = operand.get().getDefiningOp<xf::GetOp>();
     bool reads = get && get.getStateAttr() == state;
-    if (reads != (i == value.getResultNumber()))
-      return false;
-  }
-  return true;
+    return reads == (&operand == &old);
+  });
 }
 
 /// A new value of state goes where the old one lies, as it is computed if it
@@ -429,22 +428,21 @@ void Lowering::lowerOutput(xf::OutputOp op) {
 
 /// True if an instruction can add `value` to what its buffer holds.
 static bool canAdd(Value value) {
-  return value.hasOneUse() &&
-         isa_and_nonnull<xf::LinearWeightGradOp, xf::EmbeddingGradOp,
-                         xf::NormWeightGradOp, xf::ReduceLeadingOp, xf::SumOp>(
-             value.getDefiningOp());
+  auto op = value.getDefiningOp<xf::AccumulatingOpInterface>();
+  return op && op.getSum() == value && value.hasOneUse();
 }
 
-static bool canAddParts(xf::AddOp sum) {
-  return sum->hasOneUse() && llvm::all_of(sum.getInputs(), canAdd);
+static bool canAddParts(xf::AdditionOpInterface sum) {
+  return sum->hasOneUse() && llvm::all_of(sum->getOperands(), canAdd);
 }
 
 /// Decides that `value` is computed where its sum lies, if it can be: a value
 /// that is only added, the parts of such a value one by one, or any value if
 /// there is nothing to add it to.
 void Lowering::placeSum(Value value, Value buffer, StringRef accumulate) {
-  if (auto sum = value.getDefiningOp<xf::AddOp>(); sum && canAddParts(sum)) {
-    SmallVector<Value> parts(sum.getInputs());
+  auto sum = value.getDefiningOp<xf::AdditionOpInterface>();
+  if (sum && canAddParts(sum)) {
+    SmallVector<Value> parts(sum->getOperands());
     llvm::sort(parts, [](Value a, Value b) {
       return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
     });
@@ -473,9 +471,9 @@ LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
       placeSum(value, buffers[result], count > 1 ? "after_first" : "never");
 
   // So are the parts of a sum that something else reads, a collective say.
-  for (xf::AddOp sum : body.getOps<xf::AddOp>())
+  for (auto sum : body.getOps<xf::AdditionOpInterface>())
     if (canAddParts(sum) && !added.contains(sum))
-      placeSum(sum, getBuffer(sum), "never");
+      placeSum(sum->getResult(0), getBuffer(sum->getResult(0)), "never");
 
   loop = exec::LoopOp::create(b, op.getLoc(), count);
   Block &inner = loop.getBody().emplaceBlock();

@@ -25,18 +25,27 @@ struct ClipFactorKernel : PointwiseKernel<ClipFactorKernel, ClipFactorOp> {
   }
 };
 
-struct AdamWKernel : KernelModel<AdamWKernel, AdamWOp> {
-  static KernelSpace getSpace(AdamWOp op) {
-    SpaceBuilder builder(op, op.getW(), lastDim(op.getW()));
-    for (Value value : {op.getW(), op.getM(), op.getV(), op.getGrad()})
-      builder.full(value);
-    builder.scalar(op.getClip());
-    for (int64_t i = 0; i < 3; ++i)
-      builder.scalar(op.getSchedule(), i);
-    for (Value value : op.getResults())
+/// The scalar program of an update gets the old values, the gradient, the clip
+/// factor, and the first `Rates` of the schedule.
+template <typename Self, typename Op, int64_t Rates>
+struct UpdateKernel : KernelModel<Self, Op> {
+  static KernelSpace getSpace(Op op) {
+    auto update = cast<OptimizerOpInterface>(op.getOperation());
+    Value parameter = update.getParameter();
+    SpaceBuilder builder(op, parameter, lastDim(parameter));
+    for (OpResult value : op->getResults())
+      builder.full(update.getOldValue(value).get());
+    builder.full(update.getGradient());
+    builder.scalar(update.getClipFactor());
+    for (int64_t i = 0; i < Rates; ++i)
+      builder.scalar(update.getRates(), i);
+    for (Value value : op->getResults())
       builder.full(value);
     return builder.space;
   }
+};
+
+struct AdamWKernel : UpdateKernel<AdamWKernel, AdamWOp, 3> {
   static SmallVector<Value> getBody(AdamWOp op, Scalars s, ValueRange args) {
     Value w = args[0], m = args[1], v = args[2];
     Value g = s.mul(args[3], args[4]);
