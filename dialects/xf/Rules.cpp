@@ -334,6 +334,8 @@ static ShardingRule getUpdateRule(Operation *op) {
 }
 
 ShardingRule AdamWOp::getShardingRule() { return getUpdateRule(*this); }
+ShardingRule SGDOp::getShardingRule() { return getUpdateRule(*this); }
+ShardingRule LionOp::getShardingRule() { return getUpdateRule(*this); }
 
 //===----------------------------------------------------------------------===//
 // Ops that number the whole vocabulary

@@ -365,4 +365,51 @@ def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]>
                       Xf_F32Tensor:$new_v);
 }
 
+def Xf_SGDOp : Xf_TensorOp<"sgd", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
+  let summary = "one step of gradient descent with momentum";
+  let description = [{
+    Sutskever et al., "On the importance of initialization and momentum in deep
+    learning", 2013, as torch.optim.SGD without dampening and Nesterov's variant.
+    With g = grad * clip + decay w and lr the first of the schedule:
+    `m' = momentum m + g`, `w' = w - lr m'`.
+
+    ```mlir
+    %w1, %m1 = xf.sgd %w, %m, %g, %clip, %schedule
+        {momentum = 0.9 : f64, decay = 0.1 : f64}
+        : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
+           tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+    ```
+
+    Constraints:
+    1. As OptimizerOpInterface has them.
+  }];
+  let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$grad,
+      Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
+      F64Attr:$momentum, F64Attr:$decay);
+  let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m);
+}
+
+def Xf_LionOp : Xf_TensorOp<"lion", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
+  let summary = "one Lion update";
+  let description = [{
+    Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023,
+    arXiv:2302.06675. With g = grad * clip and lr the first of the schedule:
+    `w' = w - lr (sign(b1 m + (1-b1) g) + decay w)`, `m' = b2 m + (1-b2) g`.
+
+    ```mlir
+    %w1, %m1 = xf.lion %w, %m, %g, %clip, %schedule
+        {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decay = 0.1 : f64}
+        : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
+           tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+    ```
+
+    Constraints:
+    1. As OptimizerOpInterface has them.
+  }];
+  let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$grad,
+      Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
+      F64Attr:$beta1, F64Attr:$beta2, F64Attr:$decay);
+  let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m);
+}
+
 #endif

@@ -62,10 +62,41 @@ struct AdamWKernel : UpdateKernel<AdamWKernel, AdamWOp, 3> {
     return {s.sub(kept, step), newM, newV};
   }
 };
+
+struct SGDKernel : UpdateKernel<SGDKernel, SGDOp, 1> {
+  static SmallVector<Value> getBody(SGDOp op, Scalars s, ValueRange args) {
+    Value w = args[0], m = args[1], lr = args[4];
+    Value g = s.mul(args[2], args[3]);
+    double decay = op.getDecay().convertToDouble();
+    if (decay != 0)
+      g = s.add(g, s.mul(w, decay));
+    Value newM = s.add(s.mul(m, op.getMomentum().convertToDouble()), g);
+    return {s.sub(w, s.mul(lr, newM)), newM};
+  }
+};
+
+struct LionKernel : UpdateKernel<LionKernel, LionOp, 1> {
+  static SmallVector<Value> getBody(LionOp op, Scalars s, ValueRange args) {
+    Value w = args[0], m = args[1], lr = args[4];
+    Value g = s.mul(args[2], args[3]);
+    double beta1 = op.getBeta1().convertToDouble();
+    double beta2 = op.getBeta2().convertToDouble();
+    Value c = s.add(s.mul(m, beta1), s.mul(g, 1 - beta1));
+    Value negative =
+        s.select(s.isPositive(s.mul(c, -1.0)), s.constant(-1), s.constant(0));
+    Value sign = s.select(s.isPositive(c), s.constant(1), negative);
+    double decay = op.getDecay().convertToDouble();
+    Value step = decay == 0 ? sign : s.add(sign, s.mul(w, decay));
+    Value newM = s.add(s.mul(m, beta2), s.mul(g, 1 - beta2));
+    return {s.sub(w, s.mul(lr, step)), newM};
+  }
+};
 } // namespace
 
 void cleave::attachOptimizerKernels(MLIRContext *context) {
   SquareSumOp::attachInterface<SquareSumKernel>(*context);
   ClipFactorOp::attachInterface<ClipFactorKernel>(*context);
   AdamWOp::attachInterface<AdamWKernel>(*context);
+  SGDOp::attachInterface<SGDKernel>(*context);
+  LionOp::attachInterface<LionKernel>(*context);
 }

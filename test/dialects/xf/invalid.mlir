@@ -1280,6 +1280,29 @@ func.func @adamw_new_v(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
 
 // -----
 
+func.func @sgd_state(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<f32>,
+    %3: tensor<4xf32>) {
+  // expected-error @+1 {{expects state 1 of shape [8], got [4]}}
+  %r0, %r1 = xf.sgd %0, %1, %0, %2, %3 {momentum = 0.9 : f64, decay = 0.1 : f64}
+      : (tensor<8xf32>, tensor<4xf32>, tensor<8xf32>, tensor<f32>,
+         tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @lion_gradient(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<f32>,
+    %3: tensor<4xf32>) {
+  // expected-error @+1 {{expects a gradient of shape [8], got [4]}}
+  %r0, %r1 = xf.lion %0, %0, %1, %2, %3
+      {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decay = 0.1 : f64}
+      : (tensor<8xf32>, tensor<8xf32>, tensor<4xf32>, tensor<f32>,
+         tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // Placements: what the sharding rule says
 //===----------------------------------------------------------------------===//
