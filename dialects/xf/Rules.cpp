@@ -319,6 +319,13 @@ ShardingRule NormWeightGradOp::getShardingRule() {
                     clause("reduce", l));
 }
 
+/// Every rank computes it for itself.
+ShardingRule ScheduleOp::getShardingRule() {
+  RuleSpelling rule;
+  rule.dim("q", 4);
+  return rule.parse("-> q | block q: scalars of the step");
+}
+
 /// One rule for all updates: values and gradient are split alike.
 static ShardingRule getUpdateRule(Operation *op) {
   RuleSpelling rule;

@@ -7,7 +7,7 @@ include "dialects/xf/XfForward.td"
 // Gradients
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Bytes, Xf_ShardIndex,
+def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Check, Xf_Bytes, Xf_ShardIndex,
     AccumulatingOpInterface]> {
   let summary = "sum the gradients of the tokens into the rows of a table";
   let description = [{
@@ -40,7 +40,7 @@ def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Flops,
+def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Check, Xf_Flops,
     AccumulatingOpInterface]> {
   let summary = "dy^T x over the leading dims";
   let description = [{
@@ -78,7 +78,7 @@ def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Cost,
   let hasVerifier = 1;
 }
 
-def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Cost]> {
+def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Check, Xf_Cost]> {
   let summary = "gradient of xf.rms_norm with respect to x";
   let description = [{
     With g = dy (offset + w): `rstd (g - x rstd^2 mean(g x))`.
@@ -100,7 +100,7 @@ def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Cost]> {
+def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Check, Xf_Cost]> {
   let summary = "gradient of xf.layer_norm with respect to x";
   let description = [{
     With g = dy w and n = (x - mean) rstd: `rstd (g - mean(g) - n mean(g n))`.
@@ -122,7 +122,7 @@ def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Cost,
+def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Check, Xf_Cost,
     AccumulatingOpInterface]> {
   let summary = "gradient of a norm with respect to its weight";
   let description = [{
@@ -145,7 +145,7 @@ def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Cost,
   let hasVerifier = 1;
 }
 
-def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Flops]> {
+def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Check, Xf_Flops]> {
   let summary = "gradients of xf.attention with respect to q, k and v";
   let description = [{
     ```mlir
@@ -168,7 +168,7 @@ def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Flops]> {
   let hasVerifier = 1;
 }
 
-def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Bytes,
+def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Check, Xf_Bytes,
                                                           SameOperandsAndResultType]> {
   let summary = "dy act'(x)";
   let description = [{
@@ -181,7 +181,7 @@ def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Bytes,
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Bytes,
+def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Check, Xf_Bytes,
                                             SameOperandsAndResultType]> {
   let summary = "dy up act'(gate) and dy act(gate)";
   let description = [{
@@ -196,7 +196,7 @@ def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Bytes,
   let results = (outs Xf_Tensor:$dgate, Xf_Tensor:$dup);
 }
 
-def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Cost]> {
+def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Check, Xf_Cost]> {
   let summary = "rows placed at `start` of a table of zeros";
   let description = [{
     The gradient of `xf.slice_rows`.
@@ -214,7 +214,7 @@ def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Bytes, Xf_ShardIndex]> {
+def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Check, Xf_Bytes, Xf_ShardIndex]> {
   let summary = "gradient of xf.cross_entropy with respect to the logits";
   let description = [{
     `dloss (exp(x - lse) - [column = target])`, zero where the target is
@@ -313,7 +313,7 @@ def Xf_ScheduleKind : I32EnumAttr<"ScheduleKind", "shape of the learning rate", 
   let cppNamespace = "::cleave::xf";
 }
 
-def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>]> {
+def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Rule]> {
   let summary = "learning rate and bias corrections of this step";
   let description = [{
     A vector of four: the learning rate, 1 / (1 - beta1^t), 1 / (1 - beta2^t),

@@ -38,6 +38,12 @@ def Xf_Cost : DeclareOpInterfaceMethods<CostOpInterface>;
 def Xf_Flops : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
 def Xf_Bytes : DeclareOpInterfaceMethods<CostOpInterface, ["getBytes"]>;
 
+// What gradients know of an op; what is checked of one; both.
+def Xf_Origin : DeclareOpInterfaceMethods<StepCheckOpInterface, ["noteForward"]>;
+def Xf_Check : DeclareOpInterfaceMethods<StepCheckOpInterface, ["verifyInStep"]>;
+def Xf_OriginAndCheck : DeclareOpInterfaceMethods<StepCheckOpInterface,
+    ["noteForward", "verifyInStep"]>;
+
 def Xf_Tensor : AnyTypeOf<[RankedTensorOf<[F32, BF16]>], "f32 or bf16 tensor",
                           "::mlir::RankedTensorType">;
 def Xf_F32Tensor : AnyTypeOf<[RankedTensorOf<[F32]>], "f32 tensor",

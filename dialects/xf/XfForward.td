@@ -7,7 +7,7 @@ include "dialects/xf/XfBase.td"
 // Forward
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Gradient, Xf_Bytes, Xf_ShardIndex]> {
+def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Origin, Xf_Gradient, Xf_Bytes, Xf_ShardIndex]> {
   let summary = "rows of a table, by id";
   let description = [{
     `[b, s], [v, h] -> [b, s, h]`; an id whose row another rank holds gives
@@ -28,7 +28,7 @@ def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Gradient, Xf_Bytes, X
   let hasVerifier = 1;
 }
 
-def Xf_LinearOp : Xf_TensorOp<"linear", [Xf_Rule, Xf_Gradient, Xf_Flops]> {
+def Xf_LinearOp : Xf_TensorOp<"linear", [Xf_Rule, Xf_OriginAndCheck, Xf_Gradient, Xf_Flops]> {
   let summary = "contract the trailing dims of x with a weight; add a bias";
   let description = [{
     With `contract` = 1: `[b, s, h], [f, h], [f] -> [b, s, f]`; the weight is
@@ -105,7 +105,7 @@ def Xf_LayerNormOp : Xf_TensorOp<"layer_norm", [Xf_Rule, Xf_Gradient, Xf_Cost]> 
   let hasVerifier = 1;
 }
 
-def Xf_RopeOp : Xf_TensorOp<"rope", [Xf_Rule, Xf_Gradient, Xf_Bytes]> {
+def Xf_RopeOp : Xf_TensorOp<"rope", [Xf_Rule, Xf_OriginAndCheck, Xf_Gradient, Xf_Bytes]> {
   let summary = "rotate pairs of channels by a position-dependent angle";
   let description = [{
     Su et al., "RoFormer", 2021, in half-split form: with n columns of the
@@ -165,7 +165,7 @@ def Xf_ActivationKind : I32EnumAttr<"ActivationKind", "a pointwise function", [
   let cppNamespace = "::cleave::xf";
 }
 
-def Xf_ActivationOp : Xf_TensorOp<"activation", [Xf_Rule, Xf_Gradient,
+def Xf_ActivationOp : Xf_TensorOp<"activation", [Xf_Rule, Xf_Origin, Xf_Gradient,
     Xf_Bytes, SameOperandsAndResultType]> {
   let summary = "a pointwise function";
   let description = [{
@@ -183,7 +183,7 @@ def Xf_ActivationOp : Xf_TensorOp<"activation", [Xf_Rule, Xf_Gradient,
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_GluOp : Xf_TensorOp<"glu", [Xf_Rule, Xf_Gradient, Xf_Bytes,
+def Xf_GluOp : Xf_TensorOp<"glu", [Xf_Rule, Xf_Origin, Xf_Gradient, Xf_Bytes,
                                    SameOperandsAndResultType]> {
   let summary = "act(gate) * up";
   let description = [{
@@ -220,7 +220,7 @@ def Xf_AddOp : Xf_TensorOp<"add", [Xf_Rule, Xf_Gradient, Xf_Cost, AdditionOpInte
   let hasFolder = 1;
 }
 
-def Xf_ScaleOp : Xf_TensorOp<"scale", [Xf_Rule, Xf_Gradient, Xf_Cost,
+def Xf_ScaleOp : Xf_TensorOp<"scale", [Xf_Rule, Xf_OriginAndCheck, Xf_Gradient, Xf_Cost,
                                        SameOperandsAndResultType]> {
   let summary = "x times a constant";
   let description = [{
@@ -248,7 +248,7 @@ def Xf_CastOp : Xf_TensorOp<"cast", [Xf_Rule, Xf_Gradient, Xf_Cost,
   let hasVerifier = 1;
 }
 
-def Xf_SliceRowsOp : Xf_TensorOp<"slice_rows", [Xf_Rule, Xf_Gradient, Xf_Cost]> {
+def Xf_SliceRowsOp : Xf_TensorOp<"slice_rows", [Xf_Rule, Xf_Origin, Xf_Gradient, Xf_Cost]> {
   let summary = "rows [start, start + size) of a table";
   let description = [{
     ```mlir
@@ -264,7 +264,7 @@ def Xf_SliceRowsOp : Xf_TensorOp<"slice_rows", [Xf_Rule, Xf_Gradient, Xf_Cost]> 
   let hasVerifier = 1;
 }
 
-def Xf_CrossEntropyOp : Xf_TensorOp<"cross_entropy", [Xf_Rule, Xf_Gradient, Xf_Bytes]> {
+def Xf_CrossEntropyOp : Xf_TensorOp<"cross_entropy", [Xf_Rule, Xf_Check, Xf_Gradient, Xf_Bytes]> {
   let summary = "sum over tokens of -log softmax(logits)[target]";
   let description = [{
     Tokens whose target is `ignore` (-100) add nothing. Only the first `vocab`
@@ -289,7 +289,7 @@ def Xf_CrossEntropyOp : Xf_TensorOp<"cross_entropy", [Xf_Rule, Xf_Gradient, Xf_B
 
 // The parts of a cross-entropy, each with a vocabulary that may be split.
 
-def Xf_RowMaxOp : Xf_TensorOp<"row_max", [Xf_Rule, Xf_Cost, Xf_ShardIndex]> {
+def Xf_RowMaxOp : Xf_TensorOp<"row_max", [Xf_Rule, Xf_Check, Xf_Cost, Xf_ShardIndex]> {
   let summary = "maximum over the first `vocab` columns";
   let description = [{
     `[b, s, v] -> [b, s]`, a maximum over v.
@@ -308,7 +308,7 @@ def Xf_RowMaxOp : Xf_TensorOp<"row_max", [Xf_Rule, Xf_Cost, Xf_ShardIndex]> {
   let hasVerifier = 1;
 }
 
-def Xf_SumExpOp : Xf_TensorOp<"sum_exp", [Xf_Rule, Xf_Cost, Xf_ShardIndex]> {
+def Xf_SumExpOp : Xf_TensorOp<"sum_exp", [Xf_Rule, Xf_Check, Xf_Cost, Xf_ShardIndex]> {
   let summary = "sum of exp(x - max) over the first `vocab` columns";
   let description = [{
     ```mlir

@@ -9,6 +9,8 @@
 
 namespace cleave::xf {
 
+class Origins;
+
 /// Checks the placements of an op's types against its rule; succeeds where no
 /// type has one.
 mlir::LogicalResult verifyShardingRule(mlir::Operation *op);

@@ -103,6 +103,25 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
   let verify = [{ return ::cleave::xf::verifyUpdate($_op); }];
 }
 
+def StepCheckOpInterface : OpInterface<"StepCheckOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = [{
+    What types cannot say of an op in a training step: that a gradient has the
+    attributes of the forward op that it is of, and reads what that one saved.
+    `cleave-verify-step` first asks all ops that are not of the backward pass
+    what their gradients will know of them, then all ops for their check.
+  }];
+  let methods = [
+    InterfaceMethod<"Notes what gradients will know of this forward op.",
+      "void", "noteForward", (ins "::cleave::xf::Origins &":$origins), "",
+      "return;">,
+    InterfaceMethod<"Checks this op; see dialects/xf/Origins.h.",
+      "::llvm::LogicalResult", "verifyInStep",
+      (ins "::cleave::xf::Origins &":$origins), "",
+      "return ::mlir::success();">,
+  ];
+}
+
 def AccumulatingOpInterface : OpInterface<"AccumulatingOpInterface"> {
   let cppNamespace = "::cleave::xf";
   let description = [{

@@ -67,10 +67,6 @@ private:
         dist::withPlacement(cast<RankedTensorType>(value.getType()),
                             dist::getPlacementAttr(meshName, mesh, placement)));
   }
-  void setReplicated(Value value) {
-    setPlacement(value, Placement::getReplicated(
-                            cast<RankedTensorType>(value.getType()).getRank()));
-  }
   /// `value`, which is partial, made whole for an earlier op of the block.
   Value getWhole(Value value, Operation *user) {
     Value whole = wholes.lookup(value);
@@ -176,8 +172,6 @@ LogicalResult Placer::place(Operation &op) {
     set.getValueMutable().assign(reshard(set.getValue(), target, &op));
     return success();
   }
-  if (isa<xf::ScheduleOp>(op))
-    return setReplicated(op.getResult(0)), success();
   if (isa<xf::OutputOp, xf::YieldOp, func::ReturnOp>(op))
     return success();
   if (auto accumulate = dyn_cast<xf::AccumulateOp>(op))
