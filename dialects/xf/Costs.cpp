@@ -121,4 +121,6 @@ double SquareSumOp::getBytes() {
   return gradientNormBytes * getElements(getX());
 }
 
-double AdamWOp::getBytes() { return adamWBytes * getElements(getW()); }
+double AdamWOp::getBytes() { return getUpdateBytes(2) * getElements(getW()); }
+double SGDOp::getBytes() { return getUpdateBytes(1) * getElements(getW()); }
+double LionOp::getBytes() { return getUpdateBytes(1) * getElements(getW()); }

@@ -319,13 +319,30 @@ ShardingRule NormWeightGradOp::getShardingRule() {
                     clause("reduce", l));
 }
 
-ShardingRule AdamWOp::getShardingRule() {
+/// Every rank computes it for itself.
+ShardingRule ScheduleOp::getShardingRule() {
   RuleSpelling rule;
-  std::string l = rule.dims('l', shapeOf(getW()));
   rule.dim("q", 4);
-  return rule.parse(l + ", " + l + ", " + l + ", " + l + ", ., q -> " + l +
-                    ", " + l + ", " + l + " | block q: scalars of the step");
+  return rule.parse("-> q | block q: scalars of the step");
 }
+
+/// One rule for all updates: values and gradient are split alike.
+static ShardingRule getUpdateRule(Operation *op) {
+  RuleSpelling rule;
+  std::string l = rule.dims('l', shapeOf(op->getResult(0)));
+  rule.dim("q", 4);
+  std::string olds, news;
+  for (size_t i = 0; i < op->getNumResults(); ++i) {
+    olds += l + ", ";
+    news += (i ? ", " : "") + l;
+  }
+  return rule.parse(olds + l + ", ., q -> " + news +
+                    " | block q: scalars of the step");
+}
+
+ShardingRule AdamWOp::getShardingRule() { return getUpdateRule(*this); }
+ShardingRule SGDOp::getShardingRule() { return getUpdateRule(*this); }
+ShardingRule LionOp::getShardingRule() { return getUpdateRule(*this); }
 
 //===----------------------------------------------------------------------===//
 // Ops that number the whole vocabulary

@@ -234,15 +234,24 @@ LogicalResult ScheduleOp::verify() {
   return expectShape(*this, "a result", getResult(), {4});
 }
 
-LogicalResult AdamWOp::verify() {
-  ArrayRef<int64_t> w = shapeOf(getW());
-  if (failed(expectShape(*this, "m", getM(), w)) ||
-      failed(expectShape(*this, "v", getV(), w)) ||
-      failed(expectShape(*this, "a gradient", getGrad(), w)) ||
-      failed(expectShape(*this, "clip", getClip(), {})) ||
-      failed(expectShape(*this, "a schedule", getSchedule(), {4})) ||
-      failed(expectShape(*this, "new_w", getNewW(), w)) ||
-      failed(expectShape(*this, "new_m", getNewM(), w)))
+LogicalResult xf::verifyUpdate(Operation *op) {
+  size_t values = op->getNumResults();
+  if (values == 0 || op->getNumOperands() != values + 3)
+    return op->emitOpError("expects the parameter and its states, a gradient, "
+                           "clip and a schedule, and a result for each state "
+                           "and the parameter");
+  auto update = cast<OptimizerOpInterface>(op);
+  ArrayRef<int64_t> shape = shapeOf(update.getParameter());
+  for (size_t i = 1; i < values; ++i)
+    if (failed(expectShape(op, "state " + std::to_string(i), op->getOperand(i),
+                           shape)))
+      return failure();
+  if (failed(expectShape(op, "a gradient", update.getGradient(), shape)) ||
+      failed(expectShape(op, "clip", update.getClipFactor(), {})) ||
+      failed(expectShape(op, "a schedule", update.getRates(), {4})))
     return failure();
-  return expectShape(*this, "new_v", getNewV(), w);
+  for (auto [i, value] : llvm::enumerate(op->getResults()))
+    if (failed(expectShape(op, "new value " + std::to_string(i), value, shape)))
+      return failure();
+  return success();
 }

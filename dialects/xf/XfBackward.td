@@ -7,7 +7,8 @@ include "dialects/xf/XfForward.td"
 // Gradients
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Library, Xf_Bytes, Xf_ShardIndex]> {
+def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Check, Xf_Bytes, Xf_ShardIndex,
+    AccumulatingOpInterface]> {
   let summary = "sum the gradients of the tokens into the rows of a table";
   let description = [{
     ```mlir
@@ -23,7 +24,7 @@ def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Library, Xf_
   let hasVerifier = 1;
 }
 
-def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Cost]> {
   let summary = "x, with zeros in the rows of one id";
   let description = [{
     ```mlir
@@ -39,7 +40,8 @@ def Xf_MaskRowsOp : Xf_TensorOp<"mask_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Library, Xf_Flops]> {
+def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Check, Xf_Flops,
+    AccumulatingOpInterface]> {
   let summary = "dy^T x over the leading dims";
   let description = [{
     The first `leading` dims of x and dy are summed; the result is
@@ -60,7 +62,8 @@ def Xf_LinearWeightGradOp : Xf_TensorOp<"linear_weight_grad", [Xf_Rule, Xf_Libra
   let hasVerifier = 1;
 }
 
-def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Cost,
+    AccumulatingOpInterface]> {
   let summary = "sum over leading dims";
   let description = [{
     ```mlir
@@ -75,7 +78,7 @@ def Xf_ReduceLeadingOp : Xf_TensorOp<"reduce_leading", [Xf_Rule, Xf_Kernel, Xf_C
   let hasVerifier = 1;
 }
 
-def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Check, Xf_Cost]> {
   let summary = "gradient of xf.rms_norm with respect to x";
   let description = [{
     With g = dy (offset + w): `rstd (g - x rstd^2 mean(g x))`.
@@ -97,7 +100,7 @@ def Xf_RMSNormGradOp : Xf_TensorOp<"rms_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost
   let hasVerifier = 1;
 }
 
-def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Check, Xf_Cost]> {
   let summary = "gradient of xf.layer_norm with respect to x";
   let description = [{
     With g = dy w and n = (x - mean) rstd: `rstd (g - mean(g) - n mean(g n))`.
@@ -119,7 +122,8 @@ def Xf_LayerNormGradOp : Xf_TensorOp<"layer_norm_grad", [Xf_Rule, Xf_Kernel, Xf_
   let hasVerifier = 1;
 }
 
-def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Check, Xf_Cost,
+    AccumulatingOpInterface]> {
   let summary = "gradient of a norm with respect to its weight";
   let description = [{
     `sum over rows of dy (x - mean) rstd`; without a mean for xf.rms_norm.
@@ -141,7 +145,7 @@ def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Kernel, X
   let hasVerifier = 1;
 }
 
-def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Library, Xf_Flops]> {
+def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Check, Xf_Flops]> {
   let summary = "gradients of xf.attention with respect to q, k and v";
   let description = [{
     ```mlir
@@ -164,7 +168,7 @@ def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Library, Xf_
   let hasVerifier = 1;
 }
 
-def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes,
+def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Check, Xf_Bytes,
                                                           SameOperandsAndResultType]> {
   let summary = "dy act'(x)";
   let description = [{
@@ -177,7 +181,7 @@ def Xf_ActivationGradOp : Xf_TensorOp<"activation_grad", [Xf_Rule, Xf_Kernel, Xf
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes,
+def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Check, Xf_Bytes,
                                             SameOperandsAndResultType]> {
   let summary = "dy up act'(gate) and dy act(gate)";
   let description = [{
@@ -192,7 +196,7 @@ def Xf_GluGradOp : Xf_TensorOp<"glu_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes,
   let results = (outs Xf_Tensor:$dgate, Xf_Tensor:$dup);
 }
 
-def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Check, Xf_Cost]> {
   let summary = "rows placed at `start` of a table of zeros";
   let description = [{
     The gradient of `xf.slice_rows`.
@@ -210,7 +214,7 @@ def Xf_PadRowsOp : Xf_TensorOp<"pad_rows", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kernel, Xf_Bytes, Xf_ShardIndex]> {
+def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Check, Xf_Bytes, Xf_ShardIndex]> {
   let summary = "gradient of xf.cross_entropy with respect to the logits";
   let description = [{
     `dloss (exp(x - lse) - [column = target])`, zero where the target is
@@ -238,7 +242,7 @@ def Xf_CrossEntropyGradOp : Xf_TensorOp<"cross_entropy_grad", [Xf_Rule, Xf_Kerne
 // Optimizer
 //===----------------------------------------------------------------------===//
 
-def Xf_ReciprocalOp : Xf_TensorOp<"reciprocal", [Xf_Rule, Xf_Kernel, Xf_Cost,
+def Xf_ReciprocalOp : Xf_TensorOp<"reciprocal", [Xf_Rule, Xf_Cost,
                                                  SameOperandsAndResultType]> {
   let summary = "1 / max(x, 1)";
   let description = [{
@@ -253,7 +257,7 @@ def Xf_ReciprocalOp : Xf_TensorOp<"reciprocal", [Xf_Rule, Xf_Kernel, Xf_Cost,
   let results = (outs Xf_F32Tensor:$result);
 }
 
-def Xf_MulOp : Xf_TensorOp<"mul", [Xf_Rule, Xf_Kernel, Xf_Cost,
+def Xf_MulOp : Xf_TensorOp<"mul", [Xf_Rule, Xf_Cost,
                                    SameOperandsAndResultType]> {
   let summary = "product of two tensors";
   let description = [{
@@ -265,7 +269,7 @@ def Xf_MulOp : Xf_TensorOp<"mul", [Xf_Rule, Xf_Kernel, Xf_Cost,
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_SquareSumOp : Xf_TensorOp<"square_sum", [Xf_Rule, Xf_Kernel, Xf_Bytes]> {
+def Xf_SquareSumOp : Xf_TensorOp<"square_sum", [Xf_Rule, Xf_Bytes]> {
   let summary = "sum of squares of all elements";
   let description = [{
     Partial over the axes that split the operand.
@@ -282,7 +286,7 @@ def Xf_SquareSumOp : Xf_TensorOp<"square_sum", [Xf_Rule, Xf_Kernel, Xf_Bytes]> {
   let hasVerifier = 1;
 }
 
-def Xf_ClipFactorOp : Xf_TensorOp<"clip_factor", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_ClipFactorOp : Xf_TensorOp<"clip_factor", [Xf_Rule, Xf_Cost]> {
   let summary = "gradient norm and the factor that bounds it";
   let description = [{
     `norm = sqrt(x)`, `factor = min(1, max_norm / (norm + 1e-6))`, or 1 if
@@ -309,7 +313,7 @@ def Xf_ScheduleKind : I32EnumAttr<"ScheduleKind", "shape of the learning rate", 
   let cppNamespace = "::cleave::xf";
 }
 
-def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Library]> {
+def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Rule]> {
   let summary = "learning rate and bias corrections of this step";
   let description = [{
     A vector of four: the learning rate, 1 / (1 - beta1^t), 1 / (1 - beta2^t),
@@ -334,7 +338,7 @@ def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Library]> {
   let hasVerifier = 1;
 }
 
-def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Kernel, Xf_Bytes]> {
+def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
   let summary = "one AdamW update";
   let description = [{
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019, as
@@ -352,15 +356,60 @@ def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Kernel, Xf_Bytes]> {
     ```
 
     Constraints:
-    1. w, m, v, the gradient and the results have one shape.
-    2. clip is a scalar, the schedule has 4 elements.
+    1. As OptimizerOpInterface has them.
   }];
   let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$v,
       Xf_F32Tensor:$grad, Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$decay);
   let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m,
                       Xf_F32Tensor:$new_v);
-  let hasVerifier = 1;
+}
+
+def Xf_SGDOp : Xf_TensorOp<"sgd", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
+  let summary = "one step of gradient descent with momentum";
+  let description = [{
+    Sutskever et al., "On the importance of initialization and momentum in deep
+    learning", 2013, as torch.optim.SGD without dampening and Nesterov's variant.
+    With g = grad * clip + decay w and lr the first of the schedule:
+    `m' = momentum m + g`, `w' = w - lr m'`.
+
+    ```mlir
+    %w1, %m1 = xf.sgd %w, %m, %g, %clip, %schedule
+        {momentum = 0.9 : f64, decay = 0.1 : f64}
+        : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
+           tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+    ```
+
+    Constraints:
+    1. As OptimizerOpInterface has them.
+  }];
+  let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$grad,
+      Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
+      F64Attr:$momentum, F64Attr:$decay);
+  let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m);
+}
+
+def Xf_LionOp : Xf_TensorOp<"lion", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
+  let summary = "one Lion update";
+  let description = [{
+    Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023,
+    arXiv:2302.06675. With g = grad * clip and lr the first of the schedule:
+    `w' = w - lr (sign(b1 m + (1-b1) g) + decay w)`, `m' = b2 m + (1-b2) g`.
+
+    ```mlir
+    %w1, %m1 = xf.lion %w, %m, %g, %clip, %schedule
+        {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decay = 0.1 : f64}
+        : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
+           tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+    ```
+
+    Constraints:
+    1. As OptimizerOpInterface has them.
+  }];
+  let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$grad,
+      Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
+      F64Attr:$beta1, F64Attr:$beta2, F64Attr:$decay);
+  let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m);
 }
 
 #endif

@@ -7,6 +7,7 @@ include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/CastInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "dialects/xf/XfInterfaces.td"
 
@@ -16,8 +17,9 @@ def Xf_Dialect : Dialect {
   let summary = "The training graph of a transformer";
   let description = [{
     Tensor operations of the forward pass, their gradients, the optimizer, and
-    the named state of the program. An op is a .td entry and four interfaces:
-    sharding rule, gradient, cost, lowering; every pass then handles it.
+    the named state of the program. An op is a .td entry and three interfaces:
+    sharding rule, gradient, cost; its lowering is attached from outside. Every
+    pass then handles it.
 
     Shapes are static. Heads are dims of their own: activations are
     `[batch, seq, hidden]` and `[batch, seq, heads, head_dim]`. Floating-point
@@ -31,12 +33,16 @@ class Xf_Op<string mnemonic, list<Trait> traits = []>
 
 def Xf_Rule : DeclareOpInterfaceMethods<ShardingRuleOpInterface>;
 def Xf_Gradient : DeclareOpInterfaceMethods<GradientOpInterface>;
-def Xf_Kernel : DeclareOpInterfaceMethods<KernelOpInterface>;
 def Xf_ShardIndex : DeclareOpInterfaceMethods<ShardIndexOpInterface>;
-def Xf_Library : DeclareOpInterfaceMethods<LibraryOpInterface>;
 def Xf_Cost : DeclareOpInterfaceMethods<CostOpInterface>;
 def Xf_Flops : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
 def Xf_Bytes : DeclareOpInterfaceMethods<CostOpInterface, ["getBytes"]>;
+
+// What gradients know of an op; what is checked of one; both.
+def Xf_Origin : DeclareOpInterfaceMethods<StepCheckOpInterface, ["noteForward"]>;
+def Xf_Check : DeclareOpInterfaceMethods<StepCheckOpInterface, ["verifyInStep"]>;
+def Xf_OriginAndCheck : DeclareOpInterfaceMethods<StepCheckOpInterface,
+    ["noteForward", "verifyInStep"]>;
 
 def Xf_Tensor : AnyTypeOf<[RankedTensorOf<[F32, BF16]>], "f32 or bf16 tensor",
                           "::mlir::RankedTensorType">;

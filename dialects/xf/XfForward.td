@@ -7,7 +7,7 @@ include "dialects/xf/XfBase.td"
 // Forward
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Library, Xf_Gradient, Xf_Bytes, Xf_ShardIndex]> {
+def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Origin, Xf_Gradient, Xf_Bytes, Xf_ShardIndex]> {
   let summary = "rows of a table, by id";
   let description = [{
     `[b, s], [v, h] -> [b, s, h]`; an id whose row another rank holds gives
@@ -28,7 +28,7 @@ def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Library, Xf_Gradient,
   let hasVerifier = 1;
 }
 
-def Xf_LinearOp : Xf_TensorOp<"linear", [Xf_Rule, Xf_Library, Xf_Gradient, Xf_Flops]> {
+def Xf_LinearOp : Xf_TensorOp<"linear", [Xf_Rule, Xf_OriginAndCheck, Xf_Gradient, Xf_Flops]> {
   let summary = "contract the trailing dims of x with a weight; add a bias";
   let description = [{
     With `contract` = 1: `[b, s, h], [f, h], [f] -> [b, s, f]`; the weight is
@@ -57,7 +57,7 @@ def Xf_LinearOp : Xf_TensorOp<"linear", [Xf_Rule, Xf_Library, Xf_Gradient, Xf_Fl
   }];
 }
 
-def Xf_RMSNormOp : Xf_TensorOp<"rms_norm", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost]> {
+def Xf_RMSNormOp : Xf_TensorOp<"rms_norm", [Xf_Rule, Xf_Gradient, Xf_Cost]> {
   let summary = "x / sqrt(mean(x^2) + eps) * (offset + weight)";
   let description = [{
     Normalizes over the dims of the weight, the trailing ones of x. The second
@@ -83,7 +83,7 @@ def Xf_RMSNormOp : Xf_TensorOp<"rms_norm", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_
   let hasVerifier = 1;
 }
 
-def Xf_LayerNormOp : Xf_TensorOp<"layer_norm", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost]> {
+def Xf_LayerNormOp : Xf_TensorOp<"layer_norm", [Xf_Rule, Xf_Gradient, Xf_Cost]> {
   let summary = "(x - mean) / sqrt(var + eps) * weight + bias";
   let description = [{
     As `xf.rms_norm`; further results are the mean and 1 / sqrt(var + eps).
@@ -105,7 +105,7 @@ def Xf_LayerNormOp : Xf_TensorOp<"layer_norm", [Xf_Rule, Xf_Gradient, Xf_Kernel,
   let hasVerifier = 1;
 }
 
-def Xf_RopeOp : Xf_TensorOp<"rope", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Bytes]> {
+def Xf_RopeOp : Xf_TensorOp<"rope", [Xf_Rule, Xf_OriginAndCheck, Xf_Gradient, Xf_Bytes]> {
   let summary = "rotate pairs of channels by a position-dependent angle";
   let description = [{
     Su et al., "RoFormer", 2021, in half-split form: with n columns of the
@@ -129,7 +129,7 @@ def Xf_RopeOp : Xf_TensorOp<"rope", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Bytes]>
   let hasVerifier = 1;
 }
 
-def Xf_AttentionOp : Xf_TensorOp<"attention", [Xf_Rule, Xf_Library, Xf_Gradient, Xf_Flops]> {
+def Xf_AttentionOp : Xf_TensorOp<"attention", [Xf_Rule, Xf_Gradient, Xf_Flops]> {
   let summary = "causal attention, grouped heads, sliding window";
   let description = [{
     `softmax(scale q k^T) v` over keys j <= i, and j > i - window if window > 0.
@@ -165,7 +165,7 @@ def Xf_ActivationKind : I32EnumAttr<"ActivationKind", "a pointwise function", [
   let cppNamespace = "::cleave::xf";
 }
 
-def Xf_ActivationOp : Xf_TensorOp<"activation", [Xf_Rule, Xf_Gradient, Xf_Kernel,
+def Xf_ActivationOp : Xf_TensorOp<"activation", [Xf_Rule, Xf_Origin, Xf_Gradient,
     Xf_Bytes, SameOperandsAndResultType]> {
   let summary = "a pointwise function";
   let description = [{
@@ -183,7 +183,7 @@ def Xf_ActivationOp : Xf_TensorOp<"activation", [Xf_Rule, Xf_Gradient, Xf_Kernel
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_GluOp : Xf_TensorOp<"glu", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Bytes,
+def Xf_GluOp : Xf_TensorOp<"glu", [Xf_Rule, Xf_Origin, Xf_Gradient, Xf_Bytes,
                                    SameOperandsAndResultType]> {
   let summary = "act(gate) * up";
   let description = [{
@@ -198,7 +198,7 @@ def Xf_GluOp : Xf_TensorOp<"glu", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Bytes,
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_AddOp : Xf_TensorOp<"add", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost]> {
+def Xf_AddOp : Xf_TensorOp<"add", [Xf_Rule, Xf_Gradient, Xf_Cost, AdditionOpInterface]> {
   let summary = "sum of tensors";
   let description = [{
     Operands after the first may lack leading dims of the result: they are the
@@ -220,7 +220,7 @@ def Xf_AddOp : Xf_TensorOp<"add", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost]> {
   let hasFolder = 1;
 }
 
-def Xf_ScaleOp : Xf_TensorOp<"scale", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost,
+def Xf_ScaleOp : Xf_TensorOp<"scale", [Xf_Rule, Xf_OriginAndCheck, Xf_Gradient, Xf_Cost,
                                        SameOperandsAndResultType]> {
   let summary = "x times a constant";
   let description = [{
@@ -232,7 +232,8 @@ def Xf_ScaleOp : Xf_TensorOp<"scale", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost,
   let results = (outs Xf_Tensor:$result);
 }
 
-def Xf_CastOp : Xf_TensorOp<"cast", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost]> {
+def Xf_CastOp : Xf_TensorOp<"cast", [Xf_Rule, Xf_Gradient, Xf_Cost,
+    DeclareOpInterfaceMethods<CastOpInterface>]> {
   let summary = "the same values in another floating-point type";
   let description = [{
     ```mlir
@@ -245,10 +246,9 @@ def Xf_CastOp : Xf_TensorOp<"cast", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost]> 
   let arguments = (ins Xf_Tensor:$x);
   let results = (outs Xf_Tensor:$result);
   let hasVerifier = 1;
-  let hasFolder = 1;
 }
 
-def Xf_SliceRowsOp : Xf_TensorOp<"slice_rows", [Xf_Rule, Xf_Gradient, Xf_Kernel, Xf_Cost]> {
+def Xf_SliceRowsOp : Xf_TensorOp<"slice_rows", [Xf_Rule, Xf_Origin, Xf_Gradient, Xf_Cost]> {
   let summary = "rows [start, start + size) of a table";
   let description = [{
     ```mlir
@@ -264,7 +264,7 @@ def Xf_SliceRowsOp : Xf_TensorOp<"slice_rows", [Xf_Rule, Xf_Gradient, Xf_Kernel,
   let hasVerifier = 1;
 }
 
-def Xf_CrossEntropyOp : Xf_TensorOp<"cross_entropy", [Xf_Rule, Xf_Gradient, Xf_Bytes]> {
+def Xf_CrossEntropyOp : Xf_TensorOp<"cross_entropy", [Xf_Rule, Xf_Check, Xf_Gradient, Xf_Bytes]> {
   let summary = "sum over tokens of -log softmax(logits)[target]";
   let description = [{
     Tokens whose target is `ignore` (-100) add nothing. Only the first `vocab`
@@ -289,7 +289,7 @@ def Xf_CrossEntropyOp : Xf_TensorOp<"cross_entropy", [Xf_Rule, Xf_Gradient, Xf_B
 
 // The parts of a cross-entropy, each with a vocabulary that may be split.
 
-def Xf_RowMaxOp : Xf_TensorOp<"row_max", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
+def Xf_RowMaxOp : Xf_TensorOp<"row_max", [Xf_Rule, Xf_Check, Xf_Cost, Xf_ShardIndex]> {
   let summary = "maximum over the first `vocab` columns";
   let description = [{
     `[b, s, v] -> [b, s]`, a maximum over v.
@@ -308,7 +308,7 @@ def Xf_RowMaxOp : Xf_TensorOp<"row_max", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardI
   let hasVerifier = 1;
 }
 
-def Xf_SumExpOp : Xf_TensorOp<"sum_exp", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
+def Xf_SumExpOp : Xf_TensorOp<"sum_exp", [Xf_Rule, Xf_Check, Xf_Cost, Xf_ShardIndex]> {
   let summary = "sum of exp(x - max) over the first `vocab` columns";
   let description = [{
     ```mlir
@@ -325,7 +325,7 @@ def Xf_SumExpOp : Xf_TensorOp<"sum_exp", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardI
   let hasVerifier = 1;
 }
 
-def Xf_PickOp : Xf_TensorOp<"pick", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]> {
+def Xf_PickOp : Xf_TensorOp<"pick", [Xf_Rule, Xf_Cost, Xf_ShardIndex]> {
   let summary = "the column that a target names, zero if there is none";
   let description = [{
     ```mlir
@@ -341,7 +341,7 @@ def Xf_PickOp : Xf_TensorOp<"pick", [Xf_Rule, Xf_Kernel, Xf_Cost, Xf_ShardIndex]
   let hasVerifier = 1;
 }
 
-def Xf_TokenLossOp : Xf_TensorOp<"token_loss", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_TokenLossOp : Xf_TensorOp<"token_loss", [Xf_Rule, Xf_Cost]> {
   let summary = "loss and log-sum-exp of each token from its parts";
   let description = [{
     `lse = max + log(sum_exp)`; `loss = lse - picked`, 0 where the target is
@@ -362,7 +362,7 @@ def Xf_TokenLossOp : Xf_TensorOp<"token_loss", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_SumOp : Xf_TensorOp<"sum", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_SumOp : Xf_TensorOp<"sum", [Xf_Rule, Xf_Cost, AccumulatingOpInterface]> {
   let summary = "sum of all elements";
   let description = [{
     ```mlir
@@ -377,7 +377,7 @@ def Xf_SumOp : Xf_TensorOp<"sum", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
-def Xf_CountTokensOp : Xf_TensorOp<"count_tokens", [Xf_Rule, Xf_Kernel, Xf_Cost]> {
+def Xf_CountTokensOp : Xf_TensorOp<"count_tokens", [Xf_Rule, Xf_Cost]> {
   let summary = "how many targets are not ignored, as f32";
   let description = [{
     ```mlir

@@ -54,24 +54,6 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
   ];
 }
 
-def KernelOpInterface : OpInterface<"KernelOpInterface"> {
-  let cppNamespace = "::cleave::xf";
-  let description = [{
-    The lowering of ops that become generated kernels: the space they walk, how
-    each operand and result is found in it, and the scalar program.
-    Ops that lower to a library call implement LibraryOpInterface instead.
-  }];
-  let methods = [
-    InterfaceMethod<"The space and the accesses, for local shapes.",
-                    "::cleave::xf::KernelSpace", "getKernelSpace">,
-    InterfaceMethod<[{
-        Builds the scalar program. `args` holds one value for each input access;
-        returns one for each output access.
-      }], "::llvm::SmallVector<::mlir::Value>", "buildBody",
-      (ins "::mlir::OpBuilder &":$builder, "::mlir::ValueRange":$args)>,
-  ];
-}
-
 def ShardIndexOpInterface : OpInterface<"ShardIndexOpInterface"> {
   let cppNamespace = "::cleave::xf";
   let description = [{
@@ -84,16 +66,86 @@ def ShardIndexOpInterface : OpInterface<"ShardIndexOpInterface"> {
   ];
 }
 
-def LibraryOpInterface : OpInterface<"LibraryOpInterface"> {
+def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
   let cppNamespace = "::cleave::xf";
   let description = [{
-    The lowering of ops that the runtime has a routine for: one instruction.
+    The update of one parameter: from its value, its states (moments) and its
+    gradient to new values of all but the gradient. An element of a new value
+    follows from the elements in its place and from scalars of the step. So an
+    update runs on shards as it does on the whole, and may write each new value
+    where the old one lies.
+
+    Constraints:
+    1. The operands are the parameter, its states, the gradient, the clip factor
+       and the schedule; result i is the new value of operand i.
+    2. States, gradient and new values have the parameter's shape.
+    3. The clip factor is a scalar, the schedule has 4 elements.
   }];
   let methods = [
-    InterfaceMethod<"Builds the instruction on the buffers of `site`.",
-      "::mlir::Operation *", "buildInstruction",
-      (ins "::mlir::OpBuilder &":$builder,
-           "const ::cleave::xf::InstructionSite &":$site)>,
+    InterfaceMethod<"The parameter.", "::mlir::Value", "getParameter", (ins),
+                    "", "return $_op->getOperand(0);">,
+    InterfaceMethod<"Its gradient, before clipping.", "::mlir::Value",
+                    "getGradient", (ins), "", [{
+        return $_op->getOperand($_op->getNumResults());
+      }]>,
+    InterfaceMethod<"The factor that clips the gradient.", "::mlir::Value",
+                    "getClipFactor", (ins), "", [{
+        return $_op->getOperand($_op->getNumResults() + 1);
+      }]>,
+    InterfaceMethod<"Learning rate and bias corrections of the step.",
+                    "::mlir::Value", "getRates", (ins), "", [{
+        return $_op->getOperand($_op->getNumResults() + 2);
+      }]>,
+    InterfaceMethod<"The operand that a result is the new value of.",
+      "::mlir::OpOperand &", "getOldValue", (ins "::mlir::OpResult":$result),
+      "", "return $_op->getOpOperand(result.getResultNumber());">,
+  ];
+  let verify = [{ return ::cleave::xf::verifyUpdate($_op); }];
+}
+
+def StepCheckOpInterface : OpInterface<"StepCheckOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = [{
+    What types cannot say of an op in a training step: that a gradient has the
+    attributes of the forward op that it is of, and reads what that one saved.
+    `cleave-verify-step` first asks all ops that are not of the backward pass
+    what their gradients will know of them, then all ops for their check.
+  }];
+  let methods = [
+    InterfaceMethod<"Notes what gradients will know of this forward op.",
+      "void", "noteForward", (ins "::cleave::xf::Origins &":$origins), "",
+      "return;">,
+    InterfaceMethod<"Checks this op; see dialects/xf/Origins.h.",
+      "::llvm::LogicalResult", "verifyInStep",
+      (ins "::cleave::xf::Origins &":$origins), "",
+      "return ::mlir::success();">,
+  ];
+}
+
+def AccumulatingOpInterface : OpInterface<"AccumulatingOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = [{
+    An op with a result that is a sum over tokens or rows, formed term by term:
+    it may as well start from what the result's buffer holds, which adds the
+    result to it.
+  }];
+  let methods = [
+    InterfaceMethod<"The result that is such a sum.", "::mlir::Value", "getSum",
+                    (ins), "", "return $_op->getResult(0);">,
+  ];
+}
+
+def AdditionOpInterface : OpInterface<"AdditionOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = [{
+    An op that adds its operands, however many there are. The first one has the
+    result's shape, the others may be repeated along leading dims.
+  }];
+  let methods = [
+    InterfaceMethod<"The operands.", "::mlir::MutableOperandRange",
+                    "getAddendsMutable", (ins), "", [{
+        return ::mlir::MutableOperandRange($_op.getOperation());
+      }]>,
   ];
 }
 

@@ -1,7 +1,9 @@
 //===- BuildStep.cpp - From the forward function to a training step -------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/Grad/Optimizers.h"
 #include "passes/Grad/Passes.h"
 #include "passes/Grad/ReverseMode.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_BUILDSTEPPASS
@@ -42,7 +44,9 @@ class BuildStep : public cleave::impl::BuildStepPassBase<BuildStep> {
   void hoistParameters(func::FuncOp forward);
   LogicalResult buildAccumulate(func::FuncOp forward);
   void buildUpdate();
-  void buildAdamW(Parameter &parameter, Value factor, Value schedule);
+  double getHyperparameter(StringRef name);
+  void updateParameter(Parameter &parameter, const Optimizer &rule,
+                       Value factor, Value rates);
   void output(StringRef name, Value value, FlatSymbolRefAttr state = {}) {
     xf::OutputOp::create(*builder, value.getLoc(), name, value, state);
   }
@@ -64,6 +68,7 @@ class BuildStep : public cleave::impl::BuildStepPassBase<BuildStep> {
 
   func::FuncOp step;
   Value scale; ///< d loss / d sum of losses
+  Value sum;   ///< of losses
   SmallVector<Parameter> parameters;
   std::optional<OpBuilder> builder;
 };
@@ -105,10 +110,10 @@ void BuildStep::hoistParameters(func::FuncOp forward) {
       continue;
     Value leaf = get;
     if (get->hasOneUse())
-      if (auto cast = dyn_cast<xf::CastOp>(*get->user_begin())) {
+      if (auto cast = dyn_cast<CastOpInterface>(*get->user_begin())) {
         cast->moveBefore(entry, entry->end());
         cast->setAttr("phase", builder->getStringAttr("forward"));
-        leaf = cast;
+        leaf = cast->getResult(0);
       }
     parameters.push_back({state, get, leaf, Value()});
   }
@@ -153,7 +158,7 @@ LogicalResult BuildStep::buildAccumulate(func::FuncOp forward) {
   for (auto [parameter, grad] :
        llvm::zip(parameters, accumulate.getResults().drop_front()))
     parameter.grad = grad;
-  scale = accumulate.getResult(0);
+  sum = accumulate.getResult(0);
   return success();
 }
 
@@ -163,11 +168,8 @@ void BuildStep::buildUpdate() {
   OpBuilder &b = *builder;
 
   // The mean loss, and the part of its sum that this rank has seen.
-  Value sum = scale;
   output("local_loss_sum", sum);
-  auto reciprocal = *step.getOps<xf::ReciprocalOp>().begin();
-  Value loss =
-      xf::MulOp::create(b, at("loss"), scalar(), sum, reciprocal.getResult());
+  Value loss = xf::MulOp::create(b, at("loss"), scalar(), sum, scale);
   output("loss", loss);
 
   SmallVector<Value> squares;
@@ -191,46 +193,71 @@ void BuildStep::buildUpdate() {
         << schedule << "\"; legal are constant, cosine, linear, wsd";
     return signalPassFailure();
   }
+  const Optimizer *rule = findOptimizer(optimizer);
+  if (!rule) {
+    getOperation().emitError("unknown optimizer \"")
+        << optimizer << "\"; legal are " << listOptimizers();
+    return signalPassFailure();
+  }
+  // The bias corrections are of what the optimizer has.
+  auto getBeta = [&](StringRef name) {
+    return f64(rule->getStandard(name) ? getHyperparameter(name) : 0);
+  };
   Value rates = xf::ScheduleOp::create(
       b, at("schedule"), RankedTensorType::get({4}, b.getF32Type()),
       xf::ScheduleKindAttr::get(b.getContext(), *kind), f64(lr), f64(minLr),
       b.getI64IntegerAttr(warmupSteps), b.getI64IntegerAttr(decaySteps),
-      b.getI64IntegerAttr(stableSteps), f64(beta1), f64(beta2));
+      b.getI64IntegerAttr(stableSteps), getBeta("beta1"), getBeta("beta2"));
   output("schedule", rates);
   for (Parameter &parameter : parameters)
-    buildAdamW(parameter, clipping.getFactor(), rates);
+    updateParameter(parameter, *rule, clipping.getFactor(), rates);
   markPhase(entry, last, "optimizer");
 }
 
-void BuildStep::buildAdamW(Parameter &parameter, Value factor, Value schedule) {
+double BuildStep::getHyperparameter(StringRef name) {
+  return llvm::StringSwitch<double>(name)
+      .Case("beta1", beta1)
+      .Case("beta2", beta2)
+      .Case("eps", eps)
+      .Case("momentum", momentum);
+}
+
+/// Declares the optimizer's states of the parameter, and sets them and the
+/// parameter to what the optimizer makes of them.
+void BuildStep::updateParameter(Parameter &parameter, const Optimizer &rule,
+                                Value factor, Value rates) {
   OpBuilder &b = *builder;
   xf::StateOp state = parameter.state;
-  Location loc = at("adamw " + state.getSymName().str());
+  Location loc = at((rule.name + " " + state.getSymName()).str());
   RankedTensorType type = state.getTensorType();
 
-  auto addMoment = [&](StringRef suffix, xf::StateRole role) {
+  SmallVector<FlatSymbolRefAttr> names{
+      FlatSymbolRefAttr::get(state.getSymNameAttr())};
+  SmallVector<Value> olds{parameter.master};
+  for (const OptimizerState &each : rule.states) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(step);
-    std::string name = (state.getSymName() + suffix).str();
-    auto zeros = xf::InitAttr::get(b.getContext(), xf::InitKind::Zeros,
-                                   b.getF64FloatAttr(0), {});
+    std::string name = (state.getSymName() + each.suffix).str();
+    auto init =
+        xf::InitAttr::get(b.getContext(), each.init, b.getF64FloatAttr(0), {});
     xf::StateOp::create(b, loc, b.getStringAttr(name),
-                        xf::StateRoleAttr::get(b.getContext(), role),
-                        TypeAttr::get(type), zeros, state.getLogicalAttr(),
+                        xf::StateRoleAttr::get(b.getContext(), each.role),
+                        TypeAttr::get(type), init, state.getLogicalAttr(),
                         state.getDimsAttr(), xf::PieceAttr(), UnitAttr());
-    return FlatSymbolRefAttr::get(b.getContext(), name);
-  };
-  auto m = addMoment("/moment1", xf::StateRole::Moment1);
-  auto v = addMoment("/moment2", xf::StateRole::Moment2);
-  Value oldM = xf::GetOp::create(b, loc, type, m);
-  Value oldV = xf::GetOp::create(b, loc, type, v);
-  auto update = xf::AdamWOp::create(
-      b, loc, TypeRange{type, type, type}, parameter.master, oldM, oldV,
-      parameter.grad, factor, schedule, b.getF64FloatAttr(beta1),
-      b.getF64FloatAttr(beta2), b.getF64FloatAttr(eps),
-      b.getF64FloatAttr(state.getDecay() ? double(weightDecay) : 0.0));
-  xf::SetOp::create(b, loc, FlatSymbolRefAttr::get(state.getSymNameAttr()),
-                    update.getNewW());
-  xf::SetOp::create(b, loc, m, update.getNewM());
-  xf::SetOp::create(b, loc, v, update.getNewV());
+    names.push_back(FlatSymbolRefAttr::get(b.getContext(), name));
+  }
+  for (FlatSymbolRefAttr name : ArrayRef(names).drop_front())
+    olds.push_back(xf::GetOp::create(b, loc, type, name));
+
+  OperationState update(loc, ("xf." + rule.name).str());
+  update.addOperands(olds);
+  update.addOperands({parameter.grad, factor, rates});
+  update.addTypes(SmallVector<Type>(olds.size(), type));
+  for (const Hyperparameter &each : rule.hyperparameters)
+    update.addAttribute(each.name,
+                        b.getF64FloatAttr(getHyperparameter(each.name)));
+  update.addAttribute(
+      "decay", b.getF64FloatAttr(state.getDecay() ? double(weightDecay) : 0));
+  for (auto [name, value] : llvm::zip(names, b.create(update)->getResults()))
+    xf::SetOp::create(b, loc, name, value);
 }

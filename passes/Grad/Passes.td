@@ -9,8 +9,8 @@ def BuildStepPass : Pass<"cleave-build-step", "::mlir::ModuleOp"> {
     Before: a function `@forward(ids, targets) -> loss` on one micro-batch, the
     loss being a sum over tokens. After: a function `@step(ids, targets)` on all
     micro-batches, which runs forward and backward in `xf.accumulate`, clips the
-    gradients to a global norm, and updates each parameter by AdamW. The moments
-    are state. Every op carries a `phase`: forward, backward or optimizer.
+    gradients to a global norm, and updates each parameter by the optimizer. Its
+    moments are state. Every op carries a `phase`: forward, backward or optimizer.
 
     The loss is the mean over all targets of the step that are not ignored, so
     it does not depend on how the batch is cut.
@@ -45,12 +45,19 @@ def BuildStepPass : Pass<"cleave-build-step", "::mlir::ModuleOp"> {
            "steps of the peak rate before the decay of wsd">,
     Option<"schedule", "schedule", "std::string", "\"cosine\"",
            "constant, cosine, linear or wsd">,
-    Option<"beta1", "beta1", "double", "0.9", "decay of the first moment">,
+    Option<"optimizer", "optimizer", "std::string", "\"adamw\"",
+           "adamw, sgd or lion">,
+    Option<"beta1", "beta1", "double", "0.9",
+           "of adamw: decay of the first moment; of lion: share of the moment in "
+           "the direction of a step">,
     Option<"beta2", "beta2", "double", "0.95",
-           "decay of the second moment; 0.95 as large models are trained">,
-    Option<"eps", "eps", "double", "1e-8", "added to the root of the second moment">,
+           "of adamw: decay of the second moment, 0.95 as large models are "
+           "trained; of lion: decay of the moment, commonly 0.99">,
+    Option<"eps", "eps", "double", "1e-8",
+           "of adamw: added to the root of the second moment">,
+    Option<"momentum", "momentum", "double", "0.9", "of sgd: decay of the moment">,
     Option<"weightDecay", "weight-decay", "double", "0.1",
-           "decoupled weight decay of matrices">,
+           "weight decay of matrices; decoupled, but of sgd added to the gradient">,
     Option<"clip", "clip", "double", "1.0",
            "bound of the global gradient norm; 0: none">,
     Option<"gradients", "gradients", "bool", "false",
@@ -63,7 +70,8 @@ def VerifyStepPass : Pass<"cleave-verify-step", "::mlir::ModuleOp"> {
   let description = [{
     The contract at the end of this stage, and of Place and Partition, while
     types are global: each parameter and moment is set once, outside of the
-    micro-batches, and a constant never; an op of the backward pass has the
+    micro-batches, to the new value of its own if an optimizer made it, and a
+    constant never; an op of the backward pass has the
     attributes (window, scale, soft cap, offset, kind, ...) and the saved values
     of the forward op that it is a gradient of; a cross-entropy and its gradient
     count the columns that their head has without padding.

@@ -18,18 +18,18 @@
 using namespace mlir;
 using namespace cleave;
 
-static int64_t getSize(const xf::KernelSpace &space) {
+static int64_t getSize(const KernelSpace &space) {
   return space.rows * space.columns;
 }
 
-static bool isPlainRow(const xf::KernelSpace &space) {
+static bool isPlainRow(const KernelSpace &space) {
   return space.mode == exec::KernelMode::Row && space.copyFrom < 0 &&
          !space.zeroResults && !space.foldRows;
 }
 
 /// Every access is to the element of the space: nothing is repeated or moved.
-static bool isPointwise(const xf::KernelSpace &space) {
-  auto plain = [&](const xf::KernelAccess &each) {
+static bool isPointwise(const KernelSpace &space) {
+  auto plain = [&](const KernelAccess &each) {
     exec::AccessAttr access = each.access;
     return access.getOffset() == 0 && access.getRowDiv() == 1 &&
            access.getRowMod() == 0 && access.getRowStride() == space.columns &&
@@ -40,9 +40,8 @@ static bool isPointwise(const xf::KernelSpace &space) {
 }
 
 /// A pointwise space over `rows` elements as one element a row of `target`.
-static void spreadOverRows(xf::KernelSpace &space,
-                           const xf::KernelSpace &target) {
-  auto spread = [&](xf::KernelAccess &each) {
+static void spreadOverRows(KernelSpace &space, const KernelSpace &target) {
+  auto spread = [&](KernelAccess &each) {
     each.access = exec::AccessAttr::get(each.access.getContext(),
                                         each.access.getType(), 0, 1, 0, 1, 0);
   };
@@ -61,7 +60,7 @@ static Value getTensor(Operation *op, unsigned tensor) {
 /// Where a member of the group writes `value`; null if none does.
 static exec::AccessAttr findOutput(const KernelGroup &group, Value value) {
   for (const KernelGroup::Member &member : group.members)
-    for (const xf::KernelAccess &each : member.space.outputs)
+    for (const KernelAccess &each : member.space.outputs)
       if (getTensor(member.op, each.tensor) == value)
         return each.access;
   return {};
@@ -69,8 +68,8 @@ static exec::AccessAttr findOutput(const KernelGroup &group, Value value) {
 
 /// Fits `space` to the group's; returns false if `op` cannot join.
 static bool tryFit(const KernelGroup &group, Operation *op,
-                   xf::KernelSpace &space) {
-  const xf::KernelSpace &target = group.getSpace();
+                   KernelSpace &space) {
+  const KernelSpace &target = group.getSpace();
   if (!isPlainRow(space) || !isPlainRow(target))
     return false;
   if (space.rows != target.rows || space.columns != target.columns) {
@@ -78,7 +77,7 @@ static bool tryFit(const KernelGroup &group, Operation *op,
       return false;
     spreadOverRows(space, target);
   }
-  for (const xf::KernelAccess &each : space.inputs) {
+  for (const KernelAccess &each : space.inputs) {
     exec::AccessAttr written = findOutput(group, getTensor(op, each.tensor));
     if (written && written != each.access)
       return false;
@@ -97,12 +96,12 @@ cleave::groupKernels(Block &block, bool fuse,
   SmallVector<KernelGroup> groups;
   bool open = false;
   for (Operation &op : block) {
-    auto kernel = dyn_cast<xf::KernelOpInterface>(op);
+    auto kernel = dyn_cast<KernelOpInterface>(op);
     if (!kernel || !isKernel(&op)) {
       open = false;
       continue;
     }
-    xf::KernelSpace space = kernel.getKernelSpace();
+    KernelSpace space = kernel.getKernelSpace();
     if (!fuse || !open || !tryFit(groups.back(), &op, space))
       groups.emplace_back();
     groups.back().members.push_back({&op, space});

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_PASSES_KERNELS_FUSEKERNELS_H
 #define CLEAVE_PASSES_KERNELS_FUSEKERNELS_H
 
-#include "dialects/xf/Xf.h"
+#include "passes/Kernels/LoweringInterfaces.h"
 
 namespace cleave {
 
@@ -11,11 +11,11 @@ namespace cleave {
 struct KernelGroup {
   struct Member {
     mlir::Operation *op;
-    xf::KernelSpace space;
+    KernelSpace space;
   };
   llvm::SmallVector<Member> members;
 
-  const xf::KernelSpace &getSpace() const { return members.front().space; }
+  const KernelSpace &getSpace() const { return members.front().space; }
   mlir::Operation *getLast() const { return members.back().op; }
 };
 

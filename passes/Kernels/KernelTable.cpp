@@ -77,7 +77,7 @@ FlatSymbolRefAttr KernelTable::intern(exec::KernelOp kernel) {
 }
 
 BuiltKernel KernelTable::build(const KernelGroup &group, StringRef accumulate) {
-  const xf::KernelSpace &space = group.getSpace();
+  const KernelSpace &space = group.getSpace();
   llvm::SmallPtrSet<Operation *, 8> members;
   for (const KernelGroup::Member &member : group.members)
     members.insert(member.op);
@@ -88,13 +88,13 @@ BuiltKernel KernelTable::build(const KernelGroup &group, StringRef accumulate) {
   llvm::SetVector<std::pair<Value, Attribute>> inputs;
   SmallVector<std::pair<Value, Attribute>> outputs;
   for (const KernelGroup::Member &member : group.members) {
-    for (const xf::KernelAccess &each : member.space.inputs) {
+    for (const KernelAccess &each : member.space.inputs) {
       Value value = getTensor(member.op, each.tensor);
       Operation *producer = value.getDefiningOp();
       if (!producer || !members.contains(producer))
         inputs.insert({value, each.access});
     }
-    for (const xf::KernelAccess &each : member.space.outputs) {
+    for (const KernelAccess &each : member.space.outputs) {
       Value value = getTensor(member.op, each.tensor);
       bool stored = llvm::any_of(value.getUsers(), [&](Operation *user) {
         return !members.contains(user);
@@ -125,10 +125,10 @@ BuiltKernel KernelTable::build(const KernelGroup &group, StringRef accumulate) {
     scalars[key] = body.getArgument(i);
   for (const KernelGroup::Member &member : group.members) {
     SmallVector<Value> args;
-    for (const xf::KernelAccess &each : member.space.inputs)
+    for (const KernelAccess &each : member.space.inputs)
       args.push_back(scalars[{getTensor(member.op, each.tensor), each.access}]);
     SmallVector<Value> results =
-        cast<xf::KernelOpInterface>(member.op).buildBody(b, args);
+        cast<KernelOpInterface>(member.op).buildBody(b, args);
     for (auto [each, result] : llvm::zip(member.space.outputs, results)) {
       Value value = getTensor(member.op, each.tensor);
       // What a later member reads is what would have been stored.

@@ -300,16 +300,15 @@ void Lowering::declareStates() {
 /// new one there: the state is the operand that the result is the new value of,
 /// and no other.
 static bool canUpdateInPlace(OpResult value, FlatSymbolRefAttr state) {
-  auto update = dyn_cast<xf::AdamWOp>(value.getOwner());
+  auto update = dyn_cast<xf::OptimizerOpInterface>(value.getOwner());
   if (!update)
     return false;
-  for (auto [i, operand] : llvm::enumerate(update->getOperands())) {
-    auto get = operand.getDefiningOp<xf::GetOp>();
+  OpOperand &old = update.getOldValue(value);
+  return llvm::all_of(update->getOpOperands(), [&](OpOperand &operand) {
+    auto get = operand.get().getDefiningOp<xf::GetOp>();
     bool reads = get && get.getStateAttr() == state;
-    if (reads != (i == value.getResultNumber()))
-      return false;
-  }
-  return true;
+    return reads == (&operand == &old);
+  });
 }
 
 /// A new value of state goes where the old one lies, as it is computed if it
@@ -406,10 +405,10 @@ LogicalResult Lowering::lower(Operation &op) {
     return success();
   if (isa<dist::CollectiveOpInterface>(op))
     return lowerCollective(op);
-  if (auto library = dyn_cast<xf::LibraryOpInterface>(op)) {
+  if (auto library = dyn_cast<LibraryOpInterface>(op)) {
     SmallVector<Value> inputs = getBuffers(op.getOperands());
     SmallVector<Value> outputs = getBuffers(op.getResults());
-    xf::InstructionSite site;
+    InstructionSite site;
     site.inputs = inputs;
     site.outputs = outputs;
     site.mode = op.getNumResults() == 1 ? getMode(op.getResult(0)) : 0;
@@ -430,7 +429,7 @@ void Lowering::launch(FlatSymbolRefAttr kernel, ValueRange inputs,
 
 void Lowering::lowerGroup(const KernelGroup &group) {
   Operation *last = group.getLast();
-  const xf::KernelSpace &space = group.getSpace();
+  const KernelSpace &space = group.getSpace();
   numOps += group.members.size();
   StringRef accumulate = getAccumulate(last->getResult(0));
   BuiltKernel kernel = kernels.build(group, accumulate);
@@ -501,22 +500,21 @@ void Lowering::lowerOutput(xf::OutputOp op) {
 
 /// True if an instruction can add `value` to what its buffer holds.
 static bool canAdd(Value value) {
-  return value.hasOneUse() &&
-         isa_and_nonnull<xf::LinearWeightGradOp, xf::EmbeddingGradOp,
-                         xf::NormWeightGradOp, xf::ReduceLeadingOp, xf::SumOp>(
-             value.getDefiningOp());
+  auto op = value.getDefiningOp<xf::AccumulatingOpInterface>();
+  return op && op.getSum() == value && value.hasOneUse();
 }
 
-static bool canAddParts(xf::AddOp sum) {
-  return sum->hasOneUse() && llvm::all_of(sum.getInputs(), canAdd);
+static bool canAddParts(xf::AdditionOpInterface sum) {
+  return sum->hasOneUse() && llvm::all_of(sum->getOperands(), canAdd);
 }
 
 /// Decides that `value` is computed where its sum lies, if it can be: a value
 /// that is only added, the parts of such a value one by one, or any value if
 /// there is nothing to add it to.
 void Lowering::placeSum(Value value, Value buffer, StringRef accumulate) {
-  if (auto sum = value.getDefiningOp<xf::AddOp>(); sum && canAddParts(sum)) {
-    SmallVector<Value> parts(sum.getInputs());
+  auto sum = value.getDefiningOp<xf::AdditionOpInterface>();
+  if (sum && canAddParts(sum)) {
+    SmallVector<Value> parts(sum->getOperands());
     llvm::sort(parts, [](Value a, Value b) {
       return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
     });
@@ -545,9 +543,9 @@ LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
       placeSum(value, buffers[result], times > 1 ? "after_first" : "never");
 
   // So are the parts of a sum that something else reads, a collective say.
-  for (xf::AddOp sum : body.getOps<xf::AddOp>())
+  for (auto sum : body.getOps<xf::AdditionOpInterface>())
     if (canAddParts(sum) && !added.contains(sum))
-      placeSum(sum, getBuffer(sum), "never");
+      placeSum(sum->getResult(0), getBuffer(sum->getResult(0)), "never");
 
   startSegment("micro_batch");
   repeated[segment] = count = times;

@@ -2,6 +2,7 @@
 #include "passes/Pipelines/Pipelines.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "passes/Kernels/Lowerings.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -52,6 +53,7 @@ ArrayRef<Stage> cleave::getStages() {
 void cleave::registerAllDialects(DialectRegistry &registry) {
   registry.insert<xf::XfDialect, dist::DistDialect, exec::ExecDialect,
                   func::FuncDialect, arith::ArithDialect, math::MathDialect>();
+  registerLoweringExternalModels(registry);
 }
 
 void cleave::registerAllPasses() {

@@ -29,7 +29,8 @@ struct Stage {
 /// From the forward graph to instructions with offsets.
 llvm::ArrayRef<Stage> getStages();
 
-/// Our dialects, and those that our IR is written in.
+/// Our dialects, with the lowerings of their ops, and those that our IR is
+/// written in.
 void registerAllDialects(mlir::DialectRegistry &registry);
 
 /// Registers every pass, and each stage as a pipeline `cleave-stage-NAME`.

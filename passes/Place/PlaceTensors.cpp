@@ -54,9 +54,9 @@ private:
   LogicalResult placeAccumulate(xf::AccumulateOp op);
   void placeParameter(xf::GetOp op);
 
-  xf::AddOp splitBias(xf::LinearOp op);
+  Operation *splitAddend(Operation &op);
   void readWholes(Operation &op);
-  void groupPartials(xf::AddOp op);
+  void groupPartials(xf::AdditionOpInterface op);
   FactorAxes claimAxes(Operation &op, const ShardingRule &rule);
 
   Placement getPlacement(Value value) {
@@ -67,10 +67,6 @@ private:
         dist::withPlacement(cast<RankedTensorType>(value.getType()),
                             dist::getPlacementAttr(meshName, mesh, placement)));
   }
-  void setReplicated(Value value) {
-    setPlacement(value, Placement::getReplicated(
-                            cast<RankedTensorType>(value.getType()).getRank()));
-  }
   /// `value`, which is partial, made whole for an earlier op of the block.
   Value getWhole(Value value, Operation *user) {
     Value whole = wholes.lookup(value);
@@ -80,6 +76,9 @@ private:
   /// `value` under `placement`, where `builder` stands.
   Value reshard(Value value, const Placement &placement, Operation *user);
 
+  static ArrayRef<int64_t> getShape(Value value) {
+    return cast<RankedTensorType>(value.getType()).getShape();
+  }
   static SmallVector<std::string> getDimNames(xf::StateOp state) {
     SmallVector<std::string> names;
     if (std::optional<ArrayAttr> dims = state.getDims())
@@ -173,8 +172,6 @@ LogicalResult Placer::place(Operation &op) {
     set.getValueMutable().assign(reshard(set.getValue(), target, &op));
     return success();
   }
-  if (isa<xf::ScheduleOp>(op))
-    return setReplicated(op.getResult(0)), success();
   if (isa<xf::OutputOp, xf::YieldOp, func::ReturnOp>(op))
     return success();
   if (auto accumulate = dyn_cast<xf::AccumulateOp>(op))
@@ -201,7 +198,7 @@ void Placer::placeParameter(xf::GetOp op) {
   // Cast before moving: fewer bytes.
   Operation *last = op;
   for (Operation *user : op->getUsers())
-    if (isa<xf::CastOp>(user))
+    if (isa<CastOpInterface>(user))
       last = user;
   Value value = last->getResult(0);
   setPlacement(value, getPlacement(op));
@@ -217,7 +214,8 @@ void Placer::placeParameter(xf::GetOp op) {
     // The optimizer updates what is kept; everything else reads the copy.
     value.replaceUsesWithIf(stored, [&](OpOperand &use) {
       return use.getOwner() != stored.getDefiningOp() &&
-             use.getOwner() != last && !isa<xf::AdamWOp>(use.getOwner());
+             use.getOwner() != last &&
+             !isa<xf::OptimizerOpInterface>(use.getOwner());
     });
   }
   seenAs[stored] = plan.getCompute(names);
@@ -240,16 +238,16 @@ LogicalResult Placer::placeAccumulate(xf::AccumulateOp op) {
   llvm::DenseMap<Value, Placement> kept;
   for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults()))
     for (Operation *user : result.getUsers())
-      if (auto update = dyn_cast<xf::AdamWOp>(user)) {
-        auto get = update.getW().getDefiningOp<xf::GetOp>();
+      if (auto update = dyn_cast<xf::OptimizerOpInterface>(user)) {
+        auto get = update.getParameter().getDefiningOp<xf::GetOp>();
         auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
             op, get.getStateAttr());
         gradients.push_back({state, result});
         SmallVector<std::string> names = getDimNames(state);
         Placement compute = plan.getCompute(names);
         computedAs[value] = compute;
-        if (auto sum = value.getDefiningOp<xf::AddOp>())
-          for (Value part : sum.getInputs())
+        if (auto sum = value.getDefiningOp<xf::AdditionOpInterface>())
+          for (Value part : sum->getOperands())
             computedAs[part] = compute;
         Placement keep = plan.getKept(names, state.getTensorType().getShape(),
                                       plan.gradientAxes);
@@ -311,34 +309,47 @@ Value Placer::reshard(Value value, const Placement &placement,
 // Ops with a rule
 //===----------------------------------------------------------------------===//
 
-/// Where the contracted dims of a linear are split, each rank would add the
-/// whole bias. Returns the add of its own that the bias became, if it did.
-xf::AddOp Placer::splitBias(xf::LinearOp op) {
-  if (!op.getBias())
-    return {};
-  auto pin = seenAs.find(op.getWeight());
-  if (pin == seenAs.end())
-    return {};
-  ArrayRef<AxisList> dims = pin->second.dims;
-  dims = op.getInputsFirst() ? dims.take_front(op.getContract())
-                             : dims.take_back(op.getContract());
-  if (llvm::all_of(dims, [](const AxisList &axes) { return axes.empty(); }))
-    return {};
+/// Where a reduced factor is split, each rank would add the whole of an addend
+/// that the rule has, a bias. Takes it out of the op; returns the add of its
+/// own that it became, if it did.
+Operation *Placer::splitAddend(Operation &op) {
+  ShardingRule rule = cast<xf::ShardingRuleOpInterface>(op).getShardingRule();
+  if (rule.addends.empty())
+    return nullptr;
+  bool split = false;
+  for (auto [value, tensor] : llvm::zip(op.getOperands(), rule.operands)) {
+    auto pin = seenAs.find(value);
+    if (pin == seenAs.end())
+      continue;
+    llvm::Expected<FactorAxes> axes =
+        getFactorAxes(mesh, rule, tensor, pin->second);
+    if (!axes) {
+      llvm::consumeError(axes.takeError());
+      continue;
+    }
+    for (auto [factor, list] : llvm::zip(rule.factors, *axes))
+      split |= factor.reduction && !list.empty();
+  }
+  if (!split)
+    return nullptr;
   // An add that reads the result, as that of a residual stream does, adds the
   // bias too; then it can add partial results before it reduces them.
-  Value bias = op.getBias();
-  op.getBiasMutable().clear();
-  if (op.getResult().hasOneUse())
-    if (auto user = dyn_cast<xf::AddOp>(*op.getResult().user_begin());
-        user && user.getType().getShape() == op.getType().getShape()) {
-      user.getInputsMutable().append(bias);
-      return {};
+  Value result = op.getResult(0);
+  SmallVector<Value> parts{result};
+  for (unsigned addend : llvm::reverse(rule.addends)) {
+    parts.insert(parts.begin() + 1, op.getOperand(addend));
+    op.eraseOperand(addend);
+  }
+  if (result.hasOneUse())
+    if (auto user = dyn_cast<xf::AdditionOpInterface>(*result.user_begin());
+        user && getShape(user->getResult(0)) == getShape(result)) {
+      user.getAddendsMutable().append(ValueRange(parts).drop_front());
+      return nullptr;
     }
-  b.setInsertionPointAfter(op);
-  SmallVector<Value> parts{op.getResult(), bias};
-  auto sum = xf::AddOp::create(b, op.getLoc(), op.getResult().getType(), parts);
-  sum->setAttr("phase", op->getAttr("phase"));
-  op.getResult().replaceAllUsesExcept(sum.getResult(), sum);
+  b.setInsertionPointAfter(&op);
+  auto sum = xf::AddOp::create(b, op.getLoc(), result.getType(), parts);
+  sum->setAttr("phase", op.getAttr("phase"));
+  result.replaceAllUsesExcept(sum.getResult(), sum);
   return sum;
 }
 
@@ -353,14 +364,14 @@ void Placer::readWholes(Operation &op) {
 
 /// In an add of partial and whole operands, those that are partial over the
 /// same axes are added first, to be reduced once.
-void Placer::groupPartials(xf::AddOp op) {
-  ArrayRef<int64_t> shape = op.getResult().getType().getShape();
+void Placer::groupPartials(xf::AdditionOpInterface op) {
+  Value result = op->getResult(0);
+  ArrayRef<int64_t> shape = getShape(result);
   llvm::MapVector<Attribute, SmallVector<Value>> groups;
   SmallVector<Value> inputs;
-  for (Value value : op.getInputs()) {
+  for (Value value : op->getOperands()) {
     ArrayAttr partial = dist::getPlacementAttr(value.getType()).getPartial();
-    if (partial.empty() ||
-        cast<RankedTensorType>(value.getType()).getShape() != shape)
+    if (partial.empty() || getShape(value) != shape)
       inputs.push_back(value);
     else
       groups[partial].push_back(value);
@@ -372,20 +383,17 @@ void Placer::groupPartials(xf::AddOp op) {
     Value part = values[0];
     if (values.size() > 1) {
       b.setInsertionPoint(op);
-      auto sum =
-          xf::AddOp::create(b, op.getLoc(), op.getResult().getType(), values);
+      auto sum = xf::AddOp::create(b, op.getLoc(), result.getType(), values);
       if (Attribute attr = op->getAttr("phase"))
         sum->setAttr("phase", attr);
       if (failed(placeByRule(*sum)))
         return;
       part = sum;
     }
-    bool first =
-        inputs.empty() ||
-        cast<RankedTensorType>(inputs[0].getType()).getShape() != shape;
+    bool first = inputs.empty() || getShape(inputs[0]) != shape;
     inputs.insert(first ? inputs.begin() : inputs.end(), part);
   }
-  op.getInputsMutable().assign(inputs);
+  op.getAddendsMutable().assign(inputs);
 }
 
 FactorAxes Placer::claimAxes(Operation &op, const ShardingRule &rule) {
@@ -449,11 +457,9 @@ FactorAxes Placer::claimAxes(Operation &op, const ShardingRule &rule) {
 }
 
 LogicalResult Placer::placeByRule(Operation &op) {
-  xf::AddOp biasAdd;
-  if (auto linear = dyn_cast<xf::LinearOp>(op))
-    biasAdd = splitBias(linear);
+  Operation *addition = splitAddend(op);
   readWholes(op);
-  if (auto add = dyn_cast<xf::AddOp>(op))
+  if (auto add = dyn_cast<xf::AdditionOpInterface>(op))
     groupPartials(add);
 
   ShardingRule rule = cast<xf::ShardingRuleOpInterface>(op).getShardingRule();
@@ -471,7 +477,7 @@ LogicalResult Placer::placeByRule(Operation &op) {
     operand.set(reshard(operand.get(), placement, &op));
   for (auto [result, placement] : llvm::zip(op.getResults(), inferred->results))
     setPlacement(result, placement);
-  return biasAdd ? placeByRule(*biasAdd) : success();
+  return addition ? placeByRule(*addition) : success();
 }
 
 /// Places the step of `module` as `plan` says.

@@ -46,17 +46,16 @@ class VerifyPlacements
     if (auto state = dyn_cast<xf::StateOp>(op))
       if (failed(checkType(op, state.getType())))
         return failure();
-    bool moves =
-        isa_and_nonnull<dist::DistDialect>(op->getDialect()) ||
-        isa<xf::GetOp, xf::SetOp, xf::OutputOp, xf::ScheduleOp,
-            xf::AccumulateOp, xf::YieldOp, func::FuncOp, func::ReturnOp>(op);
+    bool moves = isa_and_nonnull<dist::DistDialect>(op->getDialect()) ||
+                 isa<xf::GetOp, xf::SetOp, xf::OutputOp, xf::AccumulateOp,
+                     xf::YieldOp, func::FuncOp, func::ReturnOp>(op);
     bool hasTensors = op->getNumOperands() || op->getNumResults();
     if (hasTensors && !moves && !isa<xf::ShardingRuleOpInterface>(op))
       return op->emitOpError("has no sharding rule");
     if (auto ruled = dyn_cast<xf::ShardingRuleOpInterface>(op))
       if (failed(checkSizes(ruled)))
         return failure();
-    return checkReplicated(op);
+    return checkState(op);
   }
 
   LogicalResult checkType(Operation *op, Type type) {
@@ -81,13 +80,8 @@ class VerifyPlacements
     return success();
   }
 
-  /// Values without a rule that every rank computes for itself, and state,
-  /// which is never an addend.
-  LogicalResult checkReplicated(Operation *op) {
-    if (auto schedule = dyn_cast<xf::ScheduleOp>(op))
-      if (!dist::getPlacement(dist::getPlacementAttr(schedule.getType()), mesh)
-               .isReplicated())
-        return op->emitOpError("expects a copy on every rank");
+  /// State is never an addend.
+  LogicalResult checkState(Operation *op) {
     if (auto state = dyn_cast<xf::StateOp>(op))
       if (dist::getPlacement(dist::getPlacementAttr(state.getType()), mesh)
               .isPartial())

@@ -15,6 +15,8 @@ CLEAN = {
     "dialects/xf/Xf.cpp": '#include "cleave/Mesh/Mesh.h"\n'
                           '#include "dialects/xf/Xf.h.inc"\n'
                           '#include "mlir/IR/Value.h"\n',
+    "dialects/dist/Dist.cpp": '#include "cleave/Mesh/Mesh.h"\n',
+    "dialects/exec/Exec.cpp": '#include "runtime/abi/Kernel.h"\n',
     "passes/Emit/Emit.cpp": '#include "dialects/xf/Xf.h"\n'
                             '#include "runtime/abi/Kernel.h"\n'
                             '#include "runtime/program/Envelope.h"\n',
@@ -32,6 +34,10 @@ VIOLATIONS = [
     ("lib/Mesh/Mesh.cpp", '#include "../../passes/Emit/Emit.cpp"'),
     ("include/cleave/Mesh/Mesh.h", '#  include <mlir-c/IR.h>'),
     ("dialects/xf/Xf.td", 'include "passes/Emit/Passes.td"'),
+    ("dialects/xf/Xf.cpp", '#include "dialects/exec/Exec.h"'),
+    ("dialects/xf/Xf.cpp", '#include "runtime/abi/Workspace.h"'),
+    ("dialects/xf/Xf.td", 'include "dialects/exec/Kernel.td"'),
+    ("dialects/dist/Dist.cpp", '#include "dialects/exec/Exec.h"'),
     ("dialects/xf/Xf.cpp", '#include "passes/Emit/Emit.h"'),
     ("dialects/xf/Xf.cpp", '#include "runtime/program/Verify.h"'),
     ("passes/Emit/Emit.cpp", '#include "tools/cleave/Options.h"'),
@@ -63,7 +69,7 @@ class CheckLayersTest(unittest.TestCase):
             file.write(text)
 
     def test_accepts_what_follows_the_arrows(self):
-        self.assertEqual(check_layers.check(self.root), ([], 15))
+        self.assertEqual(check_layers.check(self.root), ([], 17))
 
     def test_sees_each_violation_in_its_line(self):
         for path, line in VIOLATIONS:

@@ -213,9 +213,9 @@ class SchemaTest(ToolTest):
         self.assertEqual(set().union(*blocks),
                          set(load(ROOT, "docs", "schemas",
                                   "recipe.schema.json")["properties"]))
-        values = [-1, 0, 0.5, 1, 2.0, 1e12, "f32", "fp8", "wsd", "on", "auto",
-                  "none", "even", "gpipe", "ring", "tp-pp-cp-dp", "norms+up",
-                  "", True, False, [], ["a"], ["a", 1], {}]
+        values = [-1, 0, 0.5, 1, 2.0, 1e12, "f32", "fp8", "wsd", "lion", "on",
+                  "auto", "none", "even", "gpipe", "ring", "tp-pp-cp-dp",
+                  "norms+up", "", True, False, [], ["a"], ["a", 1], {}]
         for i, (key, whole) in enumerate({key: block for block in blocks
                                           for key in block}.items()):
             says = [(value, validator.is_valid(dict(whole, **{key: value})))

@@ -2,9 +2,11 @@
 #include "CommandLine.h"
 #include "cleave/Search/ReadPlan.h"
 #include "cleave/Search/Search.h"
+#include "passes/Grad/Optimizers.h"
 #include "runtime/program/Limits.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include <cmath>
@@ -90,7 +92,13 @@ const tool::NumberRule tool::positiveRule{
                              [](double value) { return value > 0; }};
 
 const std::vector<std::string> tool::dtypeNames{"f32", "bf16", "fp8", "fp4"},
-    tool::scheduleNames{"constant", "cosine", "linear", "wsd"};
+    tool::scheduleNames{"constant", "cosine", "linear", "wsd"},
+    tool::optimizerNames = [] {
+      std::vector<std::string> names;
+      for (const Optimizer &optimizer : getOptimizers())
+        names.push_back(optimizer.name.str());
+      return names;
+    }();
 
 std::string tool::makeFlag(llvm::StringRef key) {
   std::string flag = "--" + key.str();
@@ -274,8 +282,59 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
   return plan;
 }
 
+namespace {
+/// A number that some optimizers have; see Optimizers.h.
+struct HyperparameterFlag {
+  const char *name, *help;
+  double BuildStepPassOptions::*value;
+  const tool::NumberRule *rule;
+};
+} // namespace
+
+static const HyperparameterFlag hyperparameterFlags[] = {
+    {"beta1",
+     "decay of the first moment; of lion: the moment's share of a step",
+     &BuildStepPassOptions::beta1, &tool::shareRule},
+    {"beta2", "decay of the second moment; of lion: of the moment",
+     &BuildStepPassOptions::beta2, &tool::shareRule},
+    {"eps", "added to the root of the second moment",
+     &BuildStepPassOptions::eps, &tool::positiveNumberRule},
+    {"momentum", "decay of the moment", &BuildStepPassOptions::momentum,
+     &tool::shareRule},
+};
+
+/// What a hyperparameter is, who has it, and whose default is another than the
+/// one that is shown.
+static std::string describe(const HyperparameterFlag &flag, double shown) {
+  std::string text =
+      std::string(flag.help) + " (" + listOptimizers(flag.name) + ")";
+  for (const Optimizer &optimizer : getOptimizers())
+    if (std::optional<double> standard = optimizer.getStandard(flag.name);
+        standard && *standard != shown)
+      text += llvm::formatv("; {0}'s default is {1}", optimizer.name,
+                            llvm::format("%g", *standard));
+  return text;
+}
+
+llvm::Error tool::completeOptimizer(const CLI::App &app,
+                                    BuildStepPassOptions &options) {
+  const Optimizer &optimizer = *findOptimizer(options.optimizer);
+  for (const HyperparameterFlag &flag : hyperparameterFlags) {
+    std::string name = makeFlag(flag.name);
+    bool given = app.get_option(name)->count() > 0;
+    std::optional<double> standard = optimizer.getStandard(flag.name);
+    if (given && !standard)
+      return llvm::createStringError(name + ": only --optimizer " +
+                                     listOptimizers(flag.name) +
+                                     " has it, not " + options.optimizer);
+    if (!given && standard)
+      options.*flag.value = *standard;
+  }
+  return llvm::Error::success();
+}
+
 void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
-  CLI::Validator rate = makeCheck(rateRule), share = makeCheck(shareRule);
+  CLI::Validator rate = makeCheck(rateRule);
   app.add_option("--lr", options.lr, "peak learning rate")
       ->check(rate)
       ->capture_default_str();
@@ -302,17 +361,19 @@ void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
     return "the learning rate's is --lr-schedule, the pipeline's "
            "--pipeline-schedule";
   });
-  app.add_option("--beta1", options.beta1, "decay of the first moment")
-      ->check(share)
+  app.add_option("--optimizer", options.optimizer,
+                 "what updates the parameters; whichever it is, the planner "
+                 "counts adamw's two moments")
+      ->check(CLI::IsMember(optimizerNames))
       ->capture_default_str();
-  app.add_option("--beta2", options.beta2, "decay of the second moment")
-      ->check(share)
-      ->capture_default_str();
-  app.add_option("--eps", options.eps, "AdamW's epsilon")
-      ->check(makePositiveNumberCheck())
-      ->capture_default_str();
+  for (const HyperparameterFlag &flag : hyperparameterFlags)
+    app.add_option(makeFlag(flag.name), options.*flag.value,
+                   describe(flag, options.*flag.value))
+        ->check(makeCheck(*flag.rule))
+        ->capture_default_str();
   app.add_option("--weight-decay", options.weightDecay,
-                 "decoupled weight decay of matrices")
+                 "weight decay of matrices; decoupled, but of sgd added to the "
+                 "gradient")
       ->check(rate)
       ->capture_default_str();
   app.add_option("--clip", options.clip,

@@ -52,7 +52,7 @@ std::string makeFlag(llvm::StringRef key);
 std::string getLayoutKey(llvm::StringRef field);
 
 /// Legal names.
-extern const std::vector<std::string> dtypeNames, scheduleNames;
+extern const std::vector<std::string> dtypeNames, scheduleNames, optimizerNames;
 
 /// Refuse what is not an integer from 1, or from 0, to `maxCount`.
 CLI::Validator makePositiveCheck();
@@ -79,6 +79,10 @@ struct LayoutFlags {
 
 /// What they are told of the optimizer.
 void addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options);
+/// Gives hyperparameters without a flag the optimizer's own values, once `app`
+/// is parsed; fails if there is a flag for one that the optimizer has not.
+llvm::Error completeOptimizer(const CLI::App &app,
+                              BuildStepPassOptions &options);
 
 /// What `compile` and `train` are told.
 struct CompileFlags {
@@ -86,6 +90,7 @@ struct CompileFlags {
   LayoutFlags layout;
   CompileOptions options;
   bool quiet = false, json = false, strict = false;
+  const CLI::App *app = nullptr; ///< that the flags were added to
 
   /// `run` gets what a recipe says to the executable.
   void add(CLI::App &app, std::vector<std::string> *run = nullptr);

@@ -54,7 +54,9 @@ int tool::runCompile(CompileFlags flags) {
   auto start = std::chrono::steady_clock::now();
   if (llvm::Error error = tool::checkReplaceable(flags.output))
     return tool::fail(std::move(error));
-  const BuildStepPassOptions &step = flags.options.stages.step;
+  BuildStepPassOptions &step = flags.options.stages.step;
+  if (llvm::Error error = tool::completeOptimizer(*flags.app, step))
+    return tool::fail(std::move(error));
   if (step.stableSteps > 0 && step.schedule != "wsd")
     return tool::fail("--stable-steps " + llvm::Twine(step.stableSteps) +
                       ": only --lr-schedule wsd has them, not " +
@@ -99,6 +101,7 @@ int tool::runCompile(CompileFlags flags) {
 }
 
 void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
+  this->app = &app;
   app.add_option("model", model, "config.json, or the folder that has it")
       ->required();
   addStrictFlag(app, strict);

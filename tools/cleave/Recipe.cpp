@@ -71,7 +71,8 @@ static std::vector<RecipeKey> makeKeys() {
   addNames(Reads::Command, "lr_schedule", tool::scheduleNames);
   addNumbers(Reads::Command, tool::countRule,
              {"warmup_steps", "stable_steps", "decay_steps"});
-  addNumbers(Reads::Command, tool::shareRule, {"beta1", "beta2"});
+  addNames(Reads::Command, "optimizer", tool::optimizerNames);
+  addNumbers(Reads::Command, tool::shareRule, {"beta1", "beta2", "momentum"});
   addNumbers(Reads::Command, tool::positiveNumberRule, {"eps"});
 
   addText(Reads::Command, "plan", Text::One);

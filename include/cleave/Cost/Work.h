@@ -76,9 +76,11 @@ double getLossBytes(Direction direction, double logits, double logitBytes,
                     double gradientBytes);
 
 /// Bytes that an update moves for a parameter, everything in f32: its gradient
-/// for the global norm; AdamW's gradient, and weight and two moments both ways.
+/// for the global norm; the optimizer's gradient, and weight and moments both
+/// ways. AdamW has two moments.
 constexpr double gradientNormBytes = 4;
-constexpr double adamWBytes = 4 + 3 * 8;
+constexpr double getUpdateBytes(int moments) { return 4 + (1 + moments) * 8; }
+constexpr double adamWBytes = getUpdateBytes(2);
 
 } // namespace cleave
 

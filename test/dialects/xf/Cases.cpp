@@ -211,5 +211,30 @@ std::vector<Case> cleave::xf::getOthers() {
                       "tensor<3x4xf32>, tensor<3x4xf32>, tensor<f32>, "
                       "tensor<4xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>, "
                       "tensor<3x4xf32>)")});
+  // With one moment; where moment and gradient are zero (`nothing`) too.
+  auto addUpdate = [&](const std::string &op, const std::string &attributes,
+                       const char *decay, const char *scale) {
+    std::string nothing = std::string(scale) == "0.0" ? "nothing_" : "";
+    add({op + "_" + nothing + "decay_" + decay,
+         function("%w: tensor<3x4xf32>, %m: tensor<3x4xf32>, "
+                  "%g: tensor<3x4xf32>, %c: tensor<f32>, %s: tensor<4xf32>",
+                  "tensor<3x4xf32>",
+                  "%m0 = xf.scale %m {factor = " + std::string(scale) +
+                      " : f64} : (tensor<3x4xf32>) -> tensor<3x4xf32>\n"
+                      "%g0 = xf.scale %g {factor = " +
+                      scale +
+                      " : f64} : (tensor<3x4xf32>) -> tensor<3x4xf32>\n"
+                      "%y, %m1 = xf." +
+                      op + " %w, %m0, %g0, %c, %s {" + attributes +
+                      ", decay = " + decay +
+                      " : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, "
+                      "tensor<3x4xf32>, tensor<f32>, tensor<4xf32>) -> "
+                      "(tensor<3x4xf32>, tensor<3x4xf32>)")});
+  };
+  for (const char *decay : {"0.1", "0.0"})
+    for (const char *scale : {"1.0", "0.0"}) {
+      addUpdate("sgd", "momentum = 0.9 : f64", decay, scale);
+      addUpdate("lion", "beta1 = 0.9 : f64, beta2 = 0.99 : f64", decay, scale);
+    }
   return cases;
 }

@@ -509,6 +509,33 @@ void Interpreter::runOptimizer(Operation *operation) {
                          (std::sqrt(rates.data[2] * newV.data[i]) +
                           op.getEps().convertToDouble());
     }
+  } else if (auto op = dyn_cast<SGDOp>(operation)) {
+    const Array &w = get(op.getW()), &m = get(op.getM()),
+                &grad = get(op.getGrad()), &clip = get(op.getClip()),
+                &rates = get(op.getSchedule());
+    Array &newW = make(op.getNewW()), &newM = make(op.getNewM());
+    for (int64_t i = 0; i < w.size(); ++i) {
+      double g = grad.data[i] * clip.data[0] +
+                 op.getDecay().convertToDouble() * w.data[i];
+      newM.data[i] = op.getMomentum().convertToDouble() * m.data[i] + g;
+      newW.data[i] = w.data[i] - rates.data[0] * newM.data[i];
+    }
+  } else if (auto op = dyn_cast<LionOp>(operation)) {
+    const Array &w = get(op.getW()), &m = get(op.getM()),
+                &grad = get(op.getGrad()), &clip = get(op.getClip()),
+                &rates = get(op.getSchedule());
+    Array &newW = make(op.getNewW()), &newM = make(op.getNewM());
+    double b1 = op.getBeta1().convertToDouble(),
+           b2 = op.getBeta2().convertToDouble();
+    for (int64_t i = 0; i < w.size(); ++i) {
+      double g = grad.data[i] * clip.data[0];
+      double c = b1 * m.data[i] + (1 - b1) * g;
+      double sign = double(c > 0) - double(c < 0);
+      newW.data[i] =
+          w.data[i] -
+          rates.data[0] * (sign + op.getDecay().convertToDouble() * w.data[i]);
+      newM.data[i] = b2 * m.data[i] + (1 - b2) * g;
+    }
   } else {
     known = false;
   }

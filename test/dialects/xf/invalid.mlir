@@ -1178,7 +1178,7 @@ func.func @schedule_result() {
 
 func.func @adamw_m(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<8xf32>, %3:
     tensor<8xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
-  // expected-error @+1 {{expects m of shape [8], got [4]}}
+  // expected-error @+1 {{expects state 1 of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<4xf32>, tensor<8xf32>, tensor<8xf32>,
@@ -1191,7 +1191,7 @@ func.func @adamw_m(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<8xf32>, %3:
 
 func.func @adamw_v(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<4xf32>, %3:
     tensor<8xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
-  // expected-error @+1 {{expects v of shape [8], got [4]}}
+  // expected-error @+1 {{expects state 2 of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<4xf32>, tensor<8xf32>,
@@ -1243,7 +1243,7 @@ func.func @adamw_schedule(%0: tensor<8xf32>, %1: tensor<8xf32>, %2:
 
 func.func @adamw_new_w(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
     %3: tensor<8xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
-  // expected-error @+1 {{expects new_w of shape [8], got [4]}}
+  // expected-error @+1 {{expects new value 0 of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
@@ -1256,7 +1256,7 @@ func.func @adamw_new_w(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
 
 func.func @adamw_new_m(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
     %3: tensor<8xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
-  // expected-error @+1 {{expects new_m of shape [8], got [4]}}
+  // expected-error @+1 {{expects new value 1 of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
@@ -1269,12 +1269,35 @@ func.func @adamw_new_m(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
 
 func.func @adamw_new_v(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
     %3: tensor<8xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
-  // expected-error @+1 {{expects new_v of shape [8], got [4]}}
+  // expected-error @+1 {{expects new value 2 of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
       tensor<f32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>,
       tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func @sgd_state(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<f32>,
+    %3: tensor<4xf32>) {
+  // expected-error @+1 {{expects state 1 of shape [8], got [4]}}
+  %r0, %r1 = xf.sgd %0, %1, %0, %2, %3 {momentum = 0.9 : f64, decay = 0.1 : f64}
+      : (tensor<8xf32>, tensor<4xf32>, tensor<8xf32>, tensor<f32>,
+         tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @lion_gradient(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<f32>,
+    %3: tensor<4xf32>) {
+  // expected-error @+1 {{expects a gradient of shape [8], got [4]}}
+  %r0, %r1 = xf.lion %0, %0, %1, %2, %3
+      {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decay = 0.1 : f64}
+      : (tensor<8xf32>, tensor<8xf32>, tensor<4xf32>, tensor<f32>,
+         tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
   return
 }
 

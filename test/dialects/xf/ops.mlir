@@ -262,6 +262,16 @@ func.func @optimizer(%w: tensor<8xf32>, %rates: tensor<4xf32>) {
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
          tensor<f32>, tensor<4xf32>)
      -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>)
+  // CHECK: xf.sgd
+  %w2, %m2 = xf.sgd %w, %w, %w, %clip, %rates
+      {momentum = 0.9 : f64, decay = 0.1 : f64}
+      : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
+         tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+  // CHECK: xf.lion
+  %w3, %m3 = xf.lion %w, %w, %w, %clip, %rates
+      {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decay = 0.1 : f64}
+      : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
+         tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
   return
 }
 

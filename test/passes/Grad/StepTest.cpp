@@ -2,7 +2,7 @@
 //
 // The step that `cleave-build-step` makes of a model's forward graph is run in
 // f64: its loss against the forward graph's, its gradients against difference
-// quotients of that loss, its updates against AdamW written out.
+// quotients of that loss, its updates against each optimizer written out.
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/xf/Xf.h"
@@ -18,13 +18,17 @@ using namespace cleave::xf;
 namespace {
 constexpr int64_t microBatches = 2;
 constexpr double lr = 0.01, beta1 = 0.8, beta2 = 0.9, eps = 1e-6, decay = 0.3,
-                 bound = 0.5;
+                 momentum = 0.7, bound = 0.5;
 
-class Step : public testing::TestWithParam<const char *> {
+struct Case {
+  const char *model, *optimizer;
+};
+
+class Step : public testing::TestWithParam<Case> {
 protected:
   void SetUp() override {
     auto buffer = llvm::MemoryBuffer::getFile(std::string(CLEAVE_TEST_MODELS) +
-                                              "/" + GetParam() + ".mlir");
+                                              "/" + GetParam().model + ".mlir");
     ASSERT_TRUE(bool(buffer));
     text = (*buffer)->getBuffer().str();
     forward.emplace(text);
@@ -37,6 +41,8 @@ protected:
     options.beta1 = beta1;
     options.beta2 = beta2;
     options.eps = eps;
+    options.momentum = momentum;
+    options.optimizer = GetParam().optimizer;
     options.weightDecay = decay;
     options.clip = bound;
     options.gradients = true;
@@ -154,7 +160,34 @@ TEST_P(Step, GradientsMatchDifferenceQuotients) {
   EXPECT_GE(count, 10);
 }
 
-TEST_P(Step, UpdatesByAdamW) {
+/// A parameter and the states that an optimizer keeps of it.
+using Values = std::vector<double>;
+
+/// The optimizers, each from its paper: what becomes of `x` under the clipped
+/// gradient g.
+static Values update(StringRef optimizer, const Values &x, double g,
+                     double decay) {
+  double w = x[0], m = x[1];
+  if (optimizer == "adamw") {
+    m = beta1 * m + (1 - beta1) * g;
+    double v = beta2 * x[2] + (1 - beta2) * g * g;
+    w -= lr * decay * w;
+    return {w - lr * (m * 1.7) / (std::sqrt(v * 2.3) + eps), m, v};
+  }
+  if (optimizer == "sgd") {
+    m = momentum * m + (g + decay * w);
+    return {w - lr * m, m};
+  }
+  if (optimizer == "lion") {
+    double direction = beta1 * m + (1 - beta1) * g;
+    w -= lr * ((direction > 0 ? 1 : direction < 0 ? -1 : 0) + decay * w);
+    return {w, beta2 * m + (1 - beta2) * g};
+  }
+  ADD_FAILURE() << "unknown optimizer";
+  return x;
+}
+
+TEST_P(Step, UpdatesAsTheOptimizerSays) {
   Interpreter run = runStep();
   double squares = 0;
   for (auto &[name, array] : run.outputs)
@@ -165,6 +198,13 @@ TEST_P(Step, UpdatesByAdamW) {
   EXPECT_NEAR(run.outputs.at("grad_norm").data[0], norm, 1e-12 * norm);
   EXPECT_GT(norm, bound) << "nothing is clipped";
 
+  static const std::map<std::string, std::vector<std::string>> suffixes = {
+      {"adamw", {"", "/moment1", "/moment2"}},
+      {"sgd", {"", "/momentum"}},
+      {"lion", {"", "/lion"}}};
+  std::map<std::string, Array> old = state;
+  old.insert(moments.begin(), moments.end());
+  EXPECT_EQ(run.state.size(), old.size());
   int64_t decayed = 0, others = 0;
   for (auto op : forward->module->getOps<StateOp>()) {
     std::string name = op.getSymName().str();
@@ -177,22 +217,29 @@ TEST_P(Step, UpdatesByAdamW) {
     ++(isMatrix ? decayed : others);
     const Array &grad = run.outputs.at("grad." + name);
     for (int64_t i = 0; i < grad.size(); ++i) {
-      double g = grad.data[i] * bound / (norm + 1e-6);
-      double m =
-          beta1 * moments.at(name + "/moment1").data[i] + (1 - beta1) * g;
-      double v =
-          beta2 * moments.at(name + "/moment2").data[i] + (1 - beta2) * g * g;
-      double w = state.at(name).data[i];
-      w -= lr * (isMatrix ? decay : 0) * w;
-      w -= lr * (m * 1.7) / (std::sqrt(v * 2.3) + eps);
-      EXPECT_NEAR(run.state.at(name + "/moment1").data[i], m, 1e-12);
-      EXPECT_NEAR(run.state.at(name + "/moment2").data[i], v, 1e-12);
-      EXPECT_NEAR(run.state.at(name).data[i], w, 1e-12) << name;
+      Values before, after;
+      for (const std::string &suffix : suffixes.at(GetParam().optimizer)) {
+        before.push_back(old.at(name + suffix).data[i]);
+        after.push_back(run.state.at(name + suffix).data[i]);
+      }
+      Values expected =
+          update(GetParam().optimizer, before,
+                 grad.data[i] * bound / (norm + 1e-6), isMatrix ? decay : 0);
+      ASSERT_EQ(after.size(), expected.size());
+      for (auto [x, y] : llvm::zip(after, expected))
+        EXPECT_NEAR(x, y, 1e-12) << name;
     }
   }
   EXPECT_GT(decayed, 0);
   EXPECT_GT(others, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Step,
-                         testing::Values("gpt2", "llama", "gpt_neox", "olmo2"));
+INSTANTIATE_TEST_SUITE_P(
+    Models, Step,
+    testing::Values(Case{"gpt2", "adamw"}, Case{"llama", "adamw"},
+                    Case{"gpt_neox", "adamw"}, Case{"olmo2", "adamw"},
+                    Case{"gpt2", "sgd"}, Case{"llama", "sgd"},
+                    Case{"gpt2", "lion"}, Case{"llama", "lion"}),
+    [](const auto &info) {
+      return std::string(info.param.model) + "_" + info.param.optimizer;
+    });

@@ -75,7 +75,7 @@ xf.state @w parameter : tensor<8xf32, #dist.on<@mesh, [{}], partial = {x}>> {
 
 dist.mesh @mesh [#dist.axis<"x" = 2>]
 func.func @f() {
-  // expected-error@below {{expects a copy on every rank}}
+  // expected-error@below {{factor "q" cannot be split by {x}: scalars of the step}}
   %s = xf.schedule {kind = 1 : i32, lr = 2.0e-3 : f64, min_lr = 2.0e-4 : f64,
       warmup_steps = 5 : i64, decay_steps = 20 : i64, stable_steps = 0 : i64,
       beta1 = 0.9 : f64, beta2 = 0.95 : f64}

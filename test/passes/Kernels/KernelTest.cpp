@@ -7,12 +7,13 @@
 // them are the constants, which a kernel has in f32.
 //
 //===----------------------------------------------------------------------===//
-#include "Cases.h"
 #include "KernelRunner.h"
-#include "Program.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Grad/ReverseMode.h"
+#include "passes/Kernels/Lowerings.h"
+#include "test/dialects/xf/Cases.h"
+#include "test/dialects/xf/Program.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -21,6 +22,15 @@ using namespace cleave::xf;
 namespace {
 class Kernel : public testing::TestWithParam<Case> {};
 } // namespace
+
+/// Lets `context` lower the ops of xf.
+static void addLowerings(MLIRContext &context) {
+  DialectRegistry registry;
+  registerLoweringExternalModels(registry);
+  context.appendDialectRegistry(registry);
+  context.loadDialect<XfDialect, arith::ArithDialect, math::MathDialect,
+                      exec::ExecDialect>();
+}
 
 /// Compares what `op`'s kernel computes with the interpreter's results.
 static void expectSame(Operation *op, const Interpreter &reference,
@@ -45,8 +55,7 @@ TEST_P(Kernel, ComputesWhatTheOpMeans) {
   const Case &one = GetParam();
   Program program(one.text);
   ASSERT_TRUE(program.module);
-  program.context
-      .loadDialect<arith::ArithDialect, math::MathDialect, exec::ExecDialect>();
+  addLowerings(program.context);
   Block &block = program.getFunction("f").getBody().front();
   Operation *terminator = block.getTerminator();
   Value result = terminator->getOperand(0);
@@ -112,7 +121,7 @@ TEST(KernelCases, AreComplete) {
         "xf.cross_entropy_grad"})
     seen[gradient] = true;
   MLIRContext context;
-  context.loadDialect<XfDialect>();
+  addLowerings(context);
   int count = 0;
   for (RegisteredOperationName name : context.getRegisteredOperations())
     if (name.hasInterface<KernelOpInterface>()) {
@@ -121,6 +130,22 @@ TEST(KernelCases, AreComplete) {
           << name.getStringRef().str();
     }
   EXPECT_GE(count, 25);
+}
+
+/// Every op that computes has one lowering, but the one that is taken apart.
+TEST(Lowerings, AreComplete) {
+  MLIRContext context;
+  addLowerings(context);
+  int count = 0;
+  for (RegisteredOperationName name : context.getRegisteredOperations())
+    if (name.hasInterface<ShardingRuleOpInterface>()) {
+      ++count;
+      int lowerings = name.hasInterface<KernelOpInterface>() +
+                      name.hasInterface<LibraryOpInterface>();
+      EXPECT_EQ(lowerings, name.getStringRef() != "xf.cross_entropy")
+          << name.getStringRef().str();
+    }
+  EXPECT_GE(count, 30);
 }
 
 //===----------------------------------------------------------------------===//
@@ -158,8 +183,7 @@ constexpr const char *halves = R"(
 TEST(KernelShards, AreThePartsOfTheWhole) {
   Program program(halves);
   ASSERT_TRUE(program.module);
-  program.context
-      .loadDialect<arith::ArithDialect, math::MathDialect, exec::ExecDialect>();
+  addLowerings(program.context);
   Block &block = program.getFunction("f").getBody().front();
   Random random;
   Interpreter whole;

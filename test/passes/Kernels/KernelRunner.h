@@ -1,8 +1,9 @@
 //===- KernelRunner.h - A kernel description, executed in f64 -------------===//
-#ifndef CLEAVE_TEST_DIALECTS_XF_KERNELRUNNER_H
-#define CLEAVE_TEST_DIALECTS_XF_KERNELRUNNER_H
+#ifndef CLEAVE_TEST_PASSES_KERNELS_KERNELRUNNER_H
+#define CLEAVE_TEST_PASSES_KERNELS_KERNELRUNNER_H
 
-#include "Interpreter.h"
+#include "passes/Kernels/LoweringInterfaces.h"
+#include "test/dialects/xf/Interpreter.h"
 
 namespace cleave::xf {
 
@@ -14,4 +15,4 @@ runKernel(KernelOpInterface op, llvm::ArrayRef<Array> operands, int64_t shard);
 
 } // namespace cleave::xf
 
-#endif // CLEAVE_TEST_DIALECTS_XF_KERNELRUNNER_H
+#endif // CLEAVE_TEST_PASSES_KERNELS_KERNELRUNNER_H
