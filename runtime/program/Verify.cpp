@@ -85,7 +85,7 @@ Status cleave::runtime::verifyPlaces(const fb::Program &program,
   if (operand.stride() % 4 != 0 || !fits)
     return bad(
         " with stride " + std::to_string(operand.stride()) +
-        ", expects 0 for one place, and for several a multiple of 4 that "
+        ", expects 0 for up to one place, and for several a multiple of 4 that "
         "is at least their " +
         std::to_string(operand.bytes()) + " bytes");
   if (!getOperandEnd(operand, program.arena_bytes()))

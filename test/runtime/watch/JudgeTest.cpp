@@ -175,8 +175,8 @@ TEST(Report, NamesRankInstructionCollectiveAndGroup) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(describeVerdict(program, views, *verdict),
             "watchdog: rank 2 hangs for 12.3 s in step 7, micro-batch 1, "
-            "instruction 4 (AllReduce \"test AllReduce\"); rank 3 waits for it "
-            "in step 7, micro-batch 1, instruction 5 (Launch \"test Launch\") "
+            "instruction 3 (AllReduce \"test AllReduce\"); rank 3 waits for it "
+            "in step 7, micro-batch 1, instruction 4 (Launch \"test Launch\") "
             "over tp of ranks 2 and 3");
   // Of many ranks, the first few.
   Program wide;
