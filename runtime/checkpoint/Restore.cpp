@@ -104,8 +104,9 @@ Status cleave::runtime::checkFits(const Program &program,
   auto wanted = getSavedByName(program);
   auto there = getSavedByName(reader.getProgram());
   auto fail = [&](const std::string &how) {
-    return Status::error(reader.getPath() +
-                         ": is a checkpoint of another model: " + how);
+    return Status::error(
+        reader.getPath() +
+        ": is a checkpoint of another model or optimizer: " + how);
   };
   for (const auto &[name, state] : wanted) {
     auto found = there.find(name);

@@ -17,9 +17,10 @@ struct ResumedRun {
 
 /// Looks for the newest whole checkpoint that `options` allow and fills every
 /// state of this rank that a checkpoint has from it, whatever layout saved it.
-/// Rank 0 names damaged ones. Fails where the checkpoint is of another model,
-/// where all there are damaged, where none is where --resume says that one is,
-/// and where a run that does not resume would save over another's checkpoints.
+/// Rank 0 names damaged ones. Fails where the checkpoint is of another model or
+/// optimizer, where all there are damaged, where none is where --resume says
+/// that one is, and where a run that does not resume would save over another's
+/// checkpoints.
 /// Collective.
 Status resumeRun(Executor &executor, const Options &options,
                  ResumedRun &resumed);

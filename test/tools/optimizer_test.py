@@ -155,7 +155,8 @@ class OptimizerTest(ToolTest):
                                  ("lion", "/lion")]:
             for other in OPTIMIZERS:
                 if other != optimizer:
-                    self.expect_error(state, f"./{optimizer}", *RUN, "--steps",
+                    self.expect_error(["another model or optimizer", state],
+                                      f"./{optimizer}", *RUN, "--steps",
                                       "2", "--resume", f"{other}-save")
 
     def test_flags_and_recipes(self):
