@@ -166,6 +166,10 @@ LogicalResult Lowering::verifySizes() {
         return op->emitOpError("expects the types of one rank, got ") << type;
     return verify(op, types);
   };
+  for (Type type : step.getArgumentTypes())
+    if (!isa<RankedTensorType>(type))
+      return step.emitOpError("expects tensors of ids and targets, got ")
+             << type;
   if (failed(verifyLocal(step, step.getArgumentTypes())))
     return failure();
   WalkResult result = step.walk([&](Operation *op) {

@@ -140,6 +140,9 @@ class SchemaTest(ToolTest):
                                   env=dict(os.environ, COLUMNS="1000"))
         fields = re.findall(r"--(\S+) TEXT +(.*)",
                             help_text[help_text.index("\nLayout"):])
+        # The flag says whose schedule it is; a layout has only one.
+        fields = [(name.removeprefix("pipeline-"), meaning)
+                  for name, meaning in fields]
         self.assertEqual({name.replace("-", "_") for name, _ in fields}
                          - {"batch", "trace"}, set(layout))
         for name, meaning in fields:

@@ -57,3 +57,10 @@ func.func @step() {
 dist.mesh @mesh [#dist.axis<"tp" = 4>]
 // expected-error@below {{'func.func' op expects the types of one rank, got 'tensor<8xf32, #dist.on<@mesh, [{tp}]>>'}}
 func.func @step(%0: !t) { return }
+
+// -----
+
+// expected-error @+1 {{expects tensors of ids and targets, got 'index'}}
+func.func @step(%ids: index) {
+  return
+}

@@ -75,8 +75,8 @@ TEST(Executor, SplitProductIsTheWholeProduct) {
         b,
         [&](Executor &executor) -> Status {
           const Program &program = executor.getProgram();
-          fillShard(executor, *program.findState("x"), xAt);
-          fillShard(executor, *program.findState("w"), wAt);
+          fillShard(executor, *program.findState("x", "constant"), xAt);
+          fillShard(executor, *program.findState("w", "constant"), wAt);
           for (int64_t step = 0; step < 2; ++step)
             CLEAVE_RETURN_IF_ERROR(executor.runStep(step));
           GlobalTensor partial, reduced, out;
@@ -135,7 +135,7 @@ TEST(Executor, SplitEmbeddingIsTheWholeEmbedding) {
         b,
         [&](Executor &executor) -> Status {
           const Program &program = executor.getProgram();
-          fillShard(executor, *program.findState("table"),
+          fillShard(executor, *program.findState("table", "constant"),
                     [&](const auto &i) { return value(i[0], i[1]); });
           auto bytes = executor.getBytes(*program.findState("ids", "constant"));
           for (uint64_t r = 0; r < rows; ++r)
@@ -194,7 +194,7 @@ TEST(Executor, MovesKeepTheTensor) {
         b,
         [&](Executor &executor) -> Status {
           const Program &program = executor.getProgram();
-          fillShard(executor, *program.findState("x"), valueAt);
+          fillShard(executor, *program.findState("x", "constant"), valueAt);
           CLEAVE_RETURN_IF_ERROR(executor.runStep(0));
           for (const fb::Output *output : *program->outputs()) {
             GlobalTensor tensor;
@@ -347,7 +347,8 @@ TEST(Executor, StopsBetweenInstructions) {
 TEST(Executor, AFailingRankIsNamedOnce) {
   ProgramBuilder b({{"dp", 4}});
   fb::Operand x = b.allocate(64);
-  b.state("x", {16}, {{}}, x);
+  b.state("x", {16}, {{}}, x).role = "parameter";
+  b.start(ProgramBuilder::Update);
   b.add(Opcode::AllReduce, {x, x}, {16, 0, 0}, {}, {0});
   Status status = runProgram(b, [](Executor &executor) -> Status {
     for (int64_t step = 0; step < 5; ++step) {

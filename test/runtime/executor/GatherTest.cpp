@@ -61,7 +61,8 @@ TEST(Gather, StatesOfEveryPlacement) {
         test.logical;
     b.add(Opcode::Fill, {b.allocate(64)});
     Status status = runProgram(b, [&](Executor &executor) -> Status {
-      const fb::State &state = *executor.getProgram().findState("value");
+      const fb::State &state =
+          *executor.getProgram().findState("value", "constant");
       fillShard(executor, state, valueAt);
       GlobalTensor tensor;
       CLEAVE_RETURN_IF_ERROR(gatherState(executor, state, tensor));
