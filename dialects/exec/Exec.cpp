@@ -2,6 +2,7 @@
 #include "dialects/exec/Exec.h"
 #include "dialects/dist/Placements.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "runtime/program/Limits.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -108,6 +109,12 @@ LogicalResult KernelOp::verify() {
   if (int64_t(getRows()) < 1 || int64_t(getColumns()) < 1)
     return emitOpError("expects at least one row and column, got ")
            << getRows() << " and " << getColumns();
+  int64_t elements = 0;
+  if (llvm::MulOverflow(int64_t(getRows()), int64_t(getColumns()), elements) ||
+      uint64_t(elements) > runtime::limits::arenaBytes)
+    return emitOpError("expects at most ")
+           << runtime::limits::arenaBytes << " elements, got " << getRows()
+           << " rows of " << getColumns() << " columns";
   if (getAccumulate() != "never" && getAccumulate() != "always" &&
       getAccumulate() != "after_first")
     return emitOpError("expects accumulate to be \"never\", \"always\" or "

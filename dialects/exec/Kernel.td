@@ -90,7 +90,8 @@ def Exec_KernelOp : Exec_Op<"kernel", [IsolatedFromAbove, Symbol,
        least 0; elements are f32, bf16 or i32.
     4. `flat` has one column and no `exec.row_reduce`; `column` has none either,
        and its outputs are vectors along the columns.
-    5. There is at least one row and one column.
+    5. There is at least one row and one column, and no more elements than the
+       largest arena has bytes.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Exec_KernelMode:$mode,
                        I64Attr:$rows, I64Attr:$columns,

@@ -383,3 +383,13 @@ exec.program @step threads 1 {
   // expected-error @+1 {{expects a micro-batch of at least 0, got -1}}
   exec.run @a -1 first
 }
+
+// -----
+
+// expected-error @+1 {{expects at most 70368744177664 elements, got 256 rows of 9223372036854775807 columns}}
+exec.kernel @too_large mode = row, rows = 256, columns = 9223372036854775807,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
