@@ -18,12 +18,9 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "passes/Kernels/LoweringInterfaces.h"
 #include "passes/Kernels/Lowerings.h"
+#include "passes/Kernels/Tensors.h"
 
 namespace cleave {
-
-inline mlir::RankedTensorType typeOf(mlir::Value value) {
-  return mlir::cast<mlir::RankedTensorType>(value.getType());
-}
 
 /// The size of the last dim; 1 of a scalar.
 int64_t lastDim(mlir::Value value);

@@ -11,6 +11,7 @@
 #include "passes/Kernels/FuseKernels.h"
 #include "passes/Kernels/KernelTable.h"
 #include "passes/Kernels/Passes.h"
+#include "passes/Kernels/Tensors.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_LOWERTOEXECPASS
@@ -23,18 +24,6 @@ using namespace cleave;
 static int64_t getBytes(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
-}
-
-static int64_t getTypeCode(Value value) {
-  Type type = cast<RankedTensorType>(value.getType()).getElementType();
-  return type.isBF16() ? 1 : type.isInteger(32) ? 2 : 0;
-}
-
-static int64_t product(ArrayRef<int64_t> sizes) {
-  int64_t count = 1;
-  for (int64_t size : sizes)
-    count *= size;
-  return count;
 }
 
 namespace {

@@ -2,28 +2,12 @@
 #include "dialects/xf/Xf.h"
 #include "passes/Kernels/LoweringInterfaces.h"
 #include "passes/Kernels/Lowerings.h"
+#include "passes/Kernels/Tensors.h"
 #include "runtime/abi/Workspace.h"
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::xf;
-
-static RankedTensorType typeOf(Value value) {
-  return cast<RankedTensorType>(value.getType());
-}
-
-/// The program format's code of an element type.
-static int64_t codeOf(Value value) {
-  Type type = typeOf(value).getElementType();
-  return type.isBF16() ? 1 : type.isInteger(32) ? 2 : 0;
-}
-
-static int64_t product(ArrayRef<int64_t> sizes) {
-  int64_t count = 1;
-  for (int64_t size : sizes)
-    count *= size;
-  return count;
-}
 
 /// A buffer for scratch; none if it has no bytes.
 static SmallVector<Value> addWorkspace(OpBuilder &b, Location loc,
@@ -69,10 +53,10 @@ struct LinearRoutine : Routine<LinearRoutine, LinearOp> {
     int64_t m = product(x.take_front(op.getNumLeading()));
     int64_t k = product(x.drop_front(op.getNumLeading()));
     int64_t n = typeOf(op.getWeight()).getNumElements() / k;
-    return buildGemm(
-        b, op.getLoc(), site, site.inputs, {m, n, k}, false,
-        !op.getInputsFirst(),
-        {codeOf(op.getX()), codeOf(op.getWeight()), codeOf(op.getResult())});
+    return buildGemm(b, op.getLoc(), site, site.inputs, {m, n, k}, false,
+                     !op.getInputsFirst(),
+                     {getTypeCode(op.getX()), getTypeCode(op.getWeight()),
+                      getTypeCode(op.getResult())});
   }
 };
 
@@ -87,13 +71,14 @@ struct LinearWeightGradRoutine
     int64_t outs = typeOf(op.getDy()).getNumElements() / rows;
     Value xBuffer = site.inputs[0], dyBuffer = site.inputs[1];
     if (op.getInputsFirst())
-      return buildGemm(
-          b, op.getLoc(), site, {xBuffer, dyBuffer}, {ins, outs, rows}, true,
-          false,
-          {codeOf(op.getX()), codeOf(op.getDy()), codeOf(op.getResult())});
-    return buildGemm(
-        b, op.getLoc(), site, {dyBuffer, xBuffer}, {outs, ins, rows}, true,
-        false, {codeOf(op.getDy()), codeOf(op.getX()), codeOf(op.getResult())});
+      return buildGemm(b, op.getLoc(), site, {xBuffer, dyBuffer},
+                       {ins, outs, rows}, true, false,
+                       {getTypeCode(op.getX()), getTypeCode(op.getDy()),
+                        getTypeCode(op.getResult())});
+    return buildGemm(b, op.getLoc(), site, {dyBuffer, xBuffer},
+                     {outs, ins, rows}, true, false,
+                     {getTypeCode(op.getDy()), getTypeCode(op.getX()),
+                      getTypeCode(op.getResult())});
   }
 };
 
@@ -101,7 +86,8 @@ struct AttentionRoutine : Routine<AttentionRoutine, AttentionOp> {
   static Operation *build(AttentionOp op, OpBuilder &b,
                           const InstructionSite &site) {
     ArrayRef<int64_t> q = typeOf(op.getQ()).getShape();
-    int64_t kvHeads = typeOf(op.getK()).getDimSize(2), type = codeOf(op.getQ());
+    int64_t kvHeads = typeOf(op.getK()).getDimSize(2),
+            type = getTypeCode(op.getQ());
     size_t bytes = cpu::attentionWorkspaceBytes(q[0], q[1], q[2], kvHeads, q[3],
                                                 type, site.threads);
     return exec::AttentionOp::create(b, op.getLoc(), site.inputs, site.outputs,
@@ -115,7 +101,8 @@ struct AttentionGradRoutine : Routine<AttentionGradRoutine, AttentionGradOp> {
   static Operation *build(AttentionGradOp op, OpBuilder &b,
                           const InstructionSite &site) {
     ArrayRef<int64_t> q = typeOf(op.getQ()).getShape();
-    int64_t kvHeads = typeOf(op.getK()).getDimSize(2), type = codeOf(op.getQ());
+    int64_t kvHeads = typeOf(op.getK()).getDimSize(2),
+            type = getTypeCode(op.getQ());
     size_t bytes = cpu::attentionGradWorkspaceBytes(q[0], q[1], q[2], kvHeads,
                                                     q[3], type, site.threads);
     return exec::AttentionGradOp::create(
@@ -132,7 +119,8 @@ struct EmbeddingRoutine : Routine<EmbeddingRoutine, EmbeddingOp> {
     return exec::EmbeddingOp::create(
         b, op.getLoc(), site.inputs, site.outputs, ValueRange(),
         typeOf(op.getIds()).getNumElements(), table[1], table[0],
-        codeOf(op.getTable()), codeOf(op.getResult()), getShardAxes(op));
+        getTypeCode(op.getTable()), getTypeCode(op.getResult()),
+        getShardAxes(op));
   }
 };
 
@@ -143,7 +131,7 @@ struct EmbeddingGradRoutine : Routine<EmbeddingGradRoutine, EmbeddingGradOp> {
     return exec::EmbeddingGradOp::create(
         b, op.getLoc(), site.inputs, site.outputs, ValueRange(),
         typeOf(op.getIds()).getNumElements(), table[1], table[0],
-        codeOf(op.getDy()), codeOf(op.getResult()), site.mode,
+        getTypeCode(op.getDy()), getTypeCode(op.getResult()), site.mode,
         getShardAxes(op));
   }
 };
