@@ -60,6 +60,21 @@ RankedTensorType dist::withPlacement(RankedTensorType type, OnAttr attr) {
   return RankedTensorType::get(type.getShape(), type.getElementType(), attr);
 }
 
+RankedTensorType dist::withLeadingDim(RankedTensorType type, int64_t size) {
+  SmallVector<int64_t> shape{size};
+  llvm::append_range(shape, type.getShape());
+  Attribute encoding = type.getEncoding();
+  if (OnAttr attr = getPlacementAttr(type)) {
+    MLIRContext *context = type.getContext();
+    SmallVector<Attribute> dims{ArrayAttr::get(context, {})};
+    llvm::append_range(dims, attr.getDims());
+    encoding =
+        OnAttr::get(context, attr.getMesh(), ArrayAttr::get(context, dims),
+                    attr.getPartial(), attr.getReduction());
+  }
+  return RankedTensorType::get(shape, type.getElementType(), encoding);
+}
+
 /// Checks that the mesh has the axes; emits an error at `op`.
 static LogicalResult verifyNames(Operation *op, ArrayAttr names,
                                  const Mesh &mesh) {

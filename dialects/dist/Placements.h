@@ -19,6 +19,10 @@ OnAttr getPlacementAttr(mlir::FlatSymbolRefAttr name, const Mesh &mesh,
 /// `type` under another placement.
 mlir::RankedTensorType withPlacement(mlir::RankedTensorType type, OnAttr attr);
 
+/// `type` with a first dim of `size`, which no axis splits.
+mlir::RankedTensorType withLeadingDim(mlir::RankedTensorType type,
+                                      int64_t size);
+
 /// Checks that a tensor type is placed on `mesh`, called `name`: its axes are
 /// the mesh's and divide its dims. Emits an error at `op`.
 mlir::LogicalResult verifyPlaced(mlir::Operation *op, mlir::Type type,

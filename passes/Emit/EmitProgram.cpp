@@ -295,7 +295,10 @@ void ProgramWriter::writeRuns() {
   program.update_run = update.value_or(program.runs.size());
 }
 
+/// Of several locations, that of the op that an instruction is named after.
 static std::string getLocName(Location loc) {
+  if (auto fused = dyn_cast<FusedLoc>(loc))
+    return getLocName(fused.getLocations().front());
   if (auto name = dyn_cast<NameLoc>(loc))
     return name.getName().str();
   return "";

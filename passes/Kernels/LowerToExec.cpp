@@ -182,6 +182,10 @@ LogicalResult Lowering::run() {
                                          getBytes(argument.getType()));
     buffer.setPinned(true);
     buffer->setAttr("data", b.getStringAttr(name));
+    auto global =
+        step.getArgAttrOfType<TypeAttr>(argument.getArgNumber(), "dist.global");
+    buffer->setAttr("global",
+                    global ? global : TypeAttr::get(argument.getType()));
     buffers[argument] = buffer;
   }
   startSegment("before");
@@ -448,9 +452,14 @@ void Lowering::lowerGroup(const KernelGroup &group) {
          last);
   launch(kernel.symbol, inputs, outputs, last);
   auto op = cast<exec::LaunchOp>(&*std::prev(b.getInsertionPoint()));
-  for (const KernelGroup::Member &member : group.members)
+  // Named after its last op, it is of all of them.
+  SmallVector<Location> locations{last->getLoc()};
+  for (const KernelGroup::Member &member : group.members) {
+    locations.push_back(member.op->getLoc());
     if (auto axes = member.op->getAttrOfType<ArrayAttr>("shard_axes"))
       op.setShardAxesAttr(axes);
+  }
+  op->setLoc(FusedLoc::get(b.getContext(), locations));
 }
 
 void Lowering::lowerOutput(xf::OutputOp op) {
@@ -460,22 +469,11 @@ void Lowering::lowerOutput(xf::OutputOp op) {
     type = global.getValue();
   if (count > 0) {
     // One value for each micro-batch.
-    auto tensor = cast<RankedTensorType>(type);
     Value all = addBuffer("outputs", getBytes(value.getType()) * count);
     Value view = exec::ViewOp::create(b, op.getLoc(), all,
                                       getBytes(value.getType()), count);
     mark(exec::CopyOp::create(b, op.getLoc(), buffer, view, ValueRange()), op);
-    SmallVector<int64_t> shape{count};
-    llvm::append_range(shape, tensor.getShape());
-    Attribute encoding = tensor.getEncoding();
-    if (auto attr = dyn_cast_or_null<dist::OnAttr>(encoding)) {
-      SmallVector<Attribute> dims{b.getArrayAttr({})};
-      llvm::append_range(dims, attr.getDims());
-      encoding = dist::OnAttr::get(b.getContext(), attr.getMesh(),
-                                   b.getArrayAttr(dims), attr.getPartial(),
-                                   attr.getReduction());
-    }
-    type = RankedTensorType::get(shape, tensor.getElementType(), encoding);
+    type = dist::withLeadingDim(cast<RankedTensorType>(type), count);
     buffer = all;
   }
   // What a state held before the step is shown, not what it holds after.

@@ -30,6 +30,9 @@ class Localize : public cleave::impl::LocalizePassBase<Localize> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       // What depends on placements is written down before they go.
       function.walk([&](Operation *inner) { recordShard(inner); });
+      for (BlockArgument argument : function.getArguments())
+        function.setArgAttr(argument.getArgNumber(), "dist.global",
+                            TypeAttr::get(argument.getType()));
       function.walk([&](Operation *inner) { localizeTypes(inner); });
       auto local = [&](TypeRange types) {
         return llvm::map_to_vector(

@@ -1,10 +1,12 @@
 //===- Compile.cpp - From a model and a plan to an object file ------------===//
 #include "passes/Pipelines/Compile.h"
+#include "cleave/Frontend/Shrink.h"
 #include "cleave/Search/ReadArchitecture.h"
 #include "mlir/IR/Verifier.h"
 #include "passes/Emit/EmitObject.h"
 #include "passes/Emit/EmitProgram.h"
 #include "passes/Import/BuildModel.h"
+#include "passes/Interpret/CheckMeaning.h"
 #include "runtime/program/Limits.h"
 
 using namespace mlir;
@@ -44,11 +46,15 @@ private:
 };
 } // namespace
 
-static LogicalResult runStages(ModuleOp module, const CompileOptions &options) {
+/// Where `meaning` is given, checks it around each pass.
+static LogicalResult runStages(ModuleOp module, const CompileOptions &options,
+                               MeaningCheck::Result *meaning = nullptr) {
   for (const Stage &stage : getStages()) {
     PassManager pm(module.getContext());
+    if (meaning)
+      pm.addInstrumentation(std::make_unique<MeaningCheck>(*meaning));
     stage.addPasses(pm, options.stages);
-    if (failed(pm.run(module)))
+    if (failed(pm.run(module)) || (meaning && meaning->failed))
       return failure();
     if (options.dump &&
         (options.dumpAfter == stage.name || options.dumpAfter == "all")) {
@@ -82,19 +88,31 @@ static llvm::Error checkLimits(ModuleOp module, uint64_t programBytes) {
   return check("bytes of the program", programBytes, limits::programBytes);
 }
 
-llvm::Expected<Compiled> cleave::compileModel(const Model &model,
-                                              CompileOptions options) {
-  MLIRContext context;
-  DialectRegistry registry;
-  registerAllDialects(registry);
-  context.appendDialectRegistry(registry);
-  context.loadAllAvailableDialects();
-  context.printOpOnDiagnostic(false);
-  DiagnosticCollector collector(options.remarks);
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    return collector.handle(diagnostic);
-  });
+namespace {
+/// A context with all that a compilation needs, whose diagnostics are
+/// collected.
+struct Compilation {
+  explicit Compilation(bool remarks)
+      : collector(remarks), handler(&context, [this](Diagnostic &diagnostic) {
+          return collector.handle(diagnostic);
+        }) {
+    DialectRegistry registry;
+    registerAllDialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+    context.printOpOnDiagnostic(false);
+  }
 
+  MLIRContext context;
+  DiagnosticCollector collector;
+  ScopedDiagnosticHandler handler;
+};
+} // namespace
+
+/// The model's forward graph through every stage.
+static llvm::Expected<OwningOpRef<ModuleOp>>
+buildProgram(Compilation &compilation, const Model &model,
+             CompileOptions &options, MeaningCheck::Result *meaning = nullptr) {
   BuildOptions build;
   build.batch = options.batch.globalBatch / options.plan.microBatches;
   build.seqLen = options.batch.seqLen;
@@ -102,15 +120,71 @@ llvm::Expected<Compiled> cleave::compileModel(const Model &model,
   build.bf16 = options.bf16;
   build.logits = options.logits;
   llvm::Expected<OwningOpRef<ModuleOp>> module =
-      buildModel(&context, model, build);
+      buildModel(&compilation.context, model, build);
   if (!module)
     return module.takeError();
   options.stages.step.microBatches = options.plan.microBatches;
   options.stages.plan = &options.plan;
   if (failed(mlir::verify(**module)))
-    return collector.getError("verification of the imported model");
-  if (failed(runStages(**module, options)))
-    return collector.getError("compilation");
+    return compilation.collector.getError("verification of the imported model");
+  if (failed(runStages(**module, options, meaning)))
+    return compilation.collector.getError(meaning ? "check" : "compilation");
+  return module;
+}
+
+llvm::Expected<MeaningReport>
+cleave::checkCompilation(const Model &model, const CompileOptions &options) {
+  const Plan &plan = options.plan;
+  CompileOptions small = options;
+  small.dump = nullptr;
+  small.remarks = false;
+  SmallVector<MeshAxis> axes(plan.mesh.getAxes());
+  for (MeshAxis &axis : axes)
+    axis.size = std::min<int64_t>(axis.size, 2);
+  small.plan.mesh = Mesh(axes);
+  small.plan.microBatches = std::min<int64_t>(plan.microBatches, 3);
+  auto parts = [&](StringRef dim) {
+    return small.plan.mesh.getSize(plan.getAxes(dim));
+  };
+  int64_t samples = options.batch.globalBatch / plan.microBatches /
+                    plan.mesh.getSize(plan.getAxes("batch"));
+  small.batch.globalBatch =
+      std::min<int64_t>(samples, 2) * parts("batch") * small.plan.microBatches;
+  small.batch.seqLen = 3 * std::max<int64_t>(2, parts("sequence"));
+
+  SmallSizes sizes;
+  sizes.seqLen = small.batch.seqLen;
+  sizes.vocab = parts("vocab");
+  sizes.heads = parts("heads");
+  sizes.kvHeads = parts("kv_heads");
+  sizes.intermediate = parts("intermediate");
+  sizes.hidden = 2 * parts("hidden");
+  sizes.headDim = parts("head_dim");
+  bool padsVocab = plan.getPaddedVocab(model.vocab) != model.vocab;
+  llvm::Expected<Model> shrunk = shrinkModel(model, sizes, padsVocab);
+  if (!shrunk)
+    return shrunk.takeError();
+
+  Compilation compilation(/*remarks=*/false);
+  MeaningCheck::Result meaning;
+  auto module = buildProgram(compilation, *shrunk, small, &meaning);
+  if (!module)
+    return module.takeError();
+  MeaningReport report;
+  report.layers = int64_t(shrunk->layers.size());
+  report.mesh.assign(axes.begin(), axes.end());
+  report.microBatches = small.plan.microBatches;
+  report.passes = meaning.passes;
+  return report;
+}
+
+llvm::Expected<Compiled> cleave::compileModel(const Model &model,
+                                              CompileOptions options) {
+  Compilation compilation(options.remarks);
+  DiagnosticCollector &collector = compilation.collector;
+  auto module = buildProgram(compilation, model, options);
+  if (!module)
+    return module.takeError();
 
   FailureOr<emit::TargetCpu> cpu = emit::getTargetCpu(**module, options.cpu);
   if (failed(cpu))

@@ -26,6 +26,21 @@ struct Compiled {
   int64_t kernels = 0, instructions = 0;
 };
 
+/// What `checkCompilation` did.
+struct MeaningReport {
+  int64_t layers = 0;         ///< of the small model
+  std::vector<MeshAxis> mesh; ///< of the simulated ranks
+  int64_t microBatches = 0;
+  int64_t passes = 0; ///< that changed the step
+};
+
+/// Compiles a small model of the same structure, by the same plan and options
+/// with each mesh axis cut down to two ranks, and runs its step in f64 on
+/// simulated ranks before and after every pass. Fails where a pass changes what
+/// the step computes, and says where.
+llvm::Expected<MeaningReport> checkCompilation(const Model &model,
+                                               const CompileOptions &options);
+
 /// Runs every stage. Warnings and remarks go to stderr; the error says what
 /// failed, and why.
 llvm::Expected<Compiled> compileModel(const Model &model,

@@ -2,6 +2,7 @@
 #include "passes/Pipelines/Pipelines.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "passes/Interpret/Meanings.h"
 #include "passes/Kernels/Lowerings.h"
 
 using namespace mlir;
@@ -54,6 +55,7 @@ void cleave::registerAllDialects(DialectRegistry &registry) {
   registry.insert<xf::XfDialect, dist::DistDialect, exec::ExecDialect,
                   func::FuncDialect, arith::ArithDialect, math::MathDialect>();
   registerLoweringExternalModels(registry);
+  registerInterpretableExternalModels(registry);
 }
 
 void cleave::registerAllPasses() {

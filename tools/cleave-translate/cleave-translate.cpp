@@ -1,11 +1,12 @@
-//===- cleave-translate.cpp - Kernels to target code ----------------------===//
+//===- cleave-translate.cpp - IR to code, and to values -------------------===//
 #include "dialects/exec/Exec.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Parser/Parser.h"
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "passes/Emit/EmitObject.h"
 #include "passes/Emit/EmitPtx.h"
+#include "passes/Interpret/CompareSteps.h"
+#include "passes/Pipelines/Pipelines.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/base/Version.h"
 #include "tools/UsageCode.h"
@@ -18,18 +19,68 @@ static llvm::cl::opt<std::string>
     cpu("cpu", llvm::cl::init("native"),
         llvm::cl::desc("x86-64 CPU to compile for; native: this one"));
 
+static llvm::cl::opt<int> steps("steps", llvm::cl::init(1),
+                                llvm::cl::desc("steps to interpret"));
+static llvm::cl::opt<std::string>
+    against("against",
+            llvm::cl::desc("IR of the same step to compare with, of an earlier "
+                           "stage or by hand"));
+
 /// Before a file is parsed, so once all options are.
 static void registerDialects(DialectRegistry &registry) {
   tool::UsageCode::end();
-  registry.insert<exec::ExecDialect, arith::ArithDialect, math::MathDialect>();
+  registerAllDialects(registry);
 }
 
 /// The module around `op`, or an error.
 static ModuleOp getModule(Operation *op) {
   auto module = dyn_cast<ModuleOp>(op);
   if (!module)
-    op->emitError("expects a module of exec.kernel ops");
+    op->emitError("expects a module");
   return module;
+}
+
+/// A line for each value: what it is, its name, its shape, its first elements.
+static void printValues(StringRef kind,
+                        const std::map<std::string, Array> &values,
+                        raw_ostream &output) {
+  constexpr size_t most = 8;
+  for (const auto &[name, array] : values) {
+    output << kind << "\t" << name << "\t[";
+    llvm::interleave(array.shape, output, "x");
+    output << "]\t";
+    ArrayRef<double> elements(array.data);
+    llvm::interleave(
+        elements.take_front(most), output,
+        [&](double x) { output << llvm::format("%.12g", x); }, " ");
+    output << (elements.size() > most ? " ...\n" : "\n");
+  }
+}
+
+/// Runs a step in f64, and compares it with another.
+static LogicalResult interpret(Operation *op, raw_ostream &output) {
+  ModuleOp module = getModule(op);
+  if (!module)
+    return failure();
+  if (steps < 1)
+    return op->emitError("--steps ") << steps << ": expects at least 1";
+  StepRunner runner(module);
+  FailureOr<StepInputs> inputs = runner.makeInputs(steps);
+  if (failed(inputs))
+    return failure();
+  if (!against.empty()) {
+    OwningOpRef<ModuleOp> other =
+        parseSourceFile<ModuleOp>(against, op->getContext());
+    if (!other)
+      return failure();
+    return compareSteps(*other, module, *inputs);
+  }
+  FailureOr<StepResults> results = runner.run(*inputs);
+  if (failed(results))
+    return failure();
+  printValues("output", results->outputs, output);
+  printValues("state", results->states, output);
+  return success();
 }
 
 static void printVersion(llvm::raw_ostream &os) {
@@ -97,7 +148,12 @@ int main(int argc, char **argv) {
         return success();
       },
       registerDialects);
+  TranslateFromMLIRRegistration toValues(
+      "interpret-step",
+      "the outputs and states after steps in f64, on simulated ranks, from "
+      "random states and tokens",
+      interpret, registerDialects);
   tool::UsageCode usage;
   return failed(
-      mlirTranslateMain(argc, argv, "Cleave kernels to target code\n"));
+      mlirTranslateMain(argc, argv, "Cleave IR to code, and to values\n"));
 }

@@ -36,9 +36,8 @@ int tool::flushOutput(int code) {
 }
 
 std::string tool::count(int64_t number, llvm::StringRef noun) {
-  llvm::StringRef ending = number == 1               ? ""
-                           : noun.ends_with("batch") ? "es"
-                                                     : "s";
+  bool hisses = noun.ends_with("batch") || noun.ends_with("pass");
+  llvm::StringRef ending = number == 1 ? "" : hisses ? "es" : "s";
   return llvm::formatv("{0} {1}{2}", number, noun, ending);
 }
 

@@ -90,6 +90,7 @@ struct CompileFlags {
   LayoutFlags layout;
   CompileOptions options;
   bool quiet = false, json = false, strict = false;
+  bool check = false;            ///< what the passes make of the step, first
   const CLI::App *app = nullptr; ///< that the flags were added to
 
   /// `run` gets what a recipe says to the executable.

@@ -36,6 +36,14 @@ static void printSummary(const tool::CompileFlags &flags,
                                   bytes / 1048576.0);
 }
 
+static void printReport(const MeaningReport &report) {
+  llvm::outs() << llvm::formatv(
+      "check: {0}, each keeps what a step computes ({1} on {2}, {3}, in f64)\n",
+      tool::count(report.passes, "pass"), tool::count(report.layers, "layer"),
+      Mesh(report.mesh).toString(),
+      tool::count(report.microBatches, "micro-batch"));
+}
+
 /// What was written, read again.
 static int printJSON(const tool::CompileFlags &flags, double seconds) {
   runtime::Program program;
@@ -86,6 +94,13 @@ int tool::runCompile(CompileFlags flags) {
   options.cpu = cluster->cpu;
   options.stages.kernels.threads =
       cluster->getThreads(plan->mesh.getNumRanks());
+  if (flags.check) {
+    llvm::Expected<MeaningReport> report = checkCompilation(*model, options);
+    if (!report)
+      return tool::fail(report.takeError());
+    if (!flags.json && !flags.quiet)
+      printReport(*report);
+  }
   options.dump = &llvm::outs();
   llvm::Expected<Compiled> compiled =
       tool::buildExecutable(*model, options, flags.output);
@@ -139,6 +154,11 @@ void tool::addCompileCommand(CLI::App &app, std::function<int()> &run) {
   command->add_flag("--json", flags->json, "print JSON (docs/formats.md)")
       ->excludes(command->get_option("--quiet"))
       ->excludes(command->get_option("--dump-after-stage"));
+  command->add_flag(
+      "--check", flags->check,
+      "first run a small model of the same structure, by the same "
+      "plan, in f64 on simulated ranks around every pass, and stop "
+      "where a pass changes what a step computes");
   command->add_option("-o,--output", flags->output, "executable to write")
       ->required();
   command->callback(

@@ -2,11 +2,13 @@
 #ifndef CLEAVE_TEST_DIALECTS_XF_PROGRAM_H
 #define CLEAVE_TEST_DIALECTS_XF_PROGRAM_H
 
-#include "Interpreter.h"
+#include "dialects/xf/Xf.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Parser/Parser.h"
+#include "passes/Interpret/Meanings.h"
+#include "passes/Interpret/SimulatedRanks.h"
 #include "gtest/gtest.h"
 #include <random>
 
@@ -18,6 +20,9 @@ struct Program {
   mlir::OwningOpRef<mlir::ModuleOp> module;
 
   explicit Program(llvm::StringRef text) {
+    mlir::DialectRegistry registry;
+    registerInterpretableExternalModels(registry);
+    context.appendDialectRegistry(registry);
     context.loadDialect<XfDialect, mlir::func::FuncDialect>();
     module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
     EXPECT_TRUE(module) << text.str();
@@ -25,6 +30,31 @@ struct Program {
   mlir::func::FuncOp getFunction(llvm::StringRef name) {
     return module->lookupSymbol<mlir::func::FuncOp>(name);
   }
+};
+
+/// The meaning of ops in f64, on one rank.
+class Interpreter {
+public:
+  using Values = std::map<std::string, Array>;
+
+  Array &value(mlir::Value value) { return ranks.value(value, 0); }
+  const Array &get(mlir::Value value) const { return ranks.get(value, 0); }
+  /// State by name; `xf.get` reads it, `xf.set` writes it.
+  Values &state() { return ranks[0].states; }
+  /// What `xf.output` was given.
+  Values &outputs() { return ranks[0].outputs; }
+  /// The step's number, from 0.
+  void setStep(int64_t step) { ranks.step = step; }
+
+  void run(mlir::Block &block) {
+    ASSERT_TRUE(mlir::succeeded(ranks.run(block)));
+  }
+  void run(mlir::Operation *op) {
+    ASSERT_TRUE(mlir::succeeded(ranks.run(*op)));
+  }
+
+private:
+  SimulatedRanks ranks;
 };
 
 /// Numbers that are the same in every run.

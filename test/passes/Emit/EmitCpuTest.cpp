@@ -61,7 +61,8 @@ void check(CompiledSamples &compiled, const Sample &sample,
   CleaveKernelFn function = compiled.getFunction(sample.name);
   std::vector<Operand> operands = makeOperands(kernel, sample, 7);
   std::vector<Operand> want = operands;
-  interpret(kernel, want, params[0], params[1]);
+  ASSERT_TRUE(succeeded(
+      interpretKernel(kernel, want, {params[0], /*isFirst=*/params[1] == 0})));
 
   bool isSum = kernel.getMode() == exec::KernelMode::Column;
   int64_t range = getRange(kernel);

@@ -15,7 +15,8 @@ void check(CudaSimulator &simulator, exec::KernelOp kernel,
            const Sample &sample, int64_t microBatch) {
   std::vector<Operand> operands = makeOperands(kernel, sample, 7);
   std::vector<Operand> want = operands;
-  interpret(kernel, want, /*shardIndex=*/1, microBatch);
+  ASSERT_TRUE(succeeded(interpretKernel(
+      kernel, want, {/*shardIndex=*/1, /*isFirst=*/microBatch == 0})));
 
   std::vector<GuardedBuffer> buffers;
   std::vector<void *> pointers;

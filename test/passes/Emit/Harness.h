@@ -2,16 +2,18 @@
 #ifndef CLEAVE_TEST_PASSES_EMIT_HARNESS_H
 #define CLEAVE_TEST_PASSES_EMIT_HARNESS_H
 
-#include "Interpreter.h"
 #include "Samples.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "passes/Interpret/InterpretKernel.h"
 #include "runtime/abi/Kernel.h"
 #include <memory>
 #include <span>
 
 namespace cleave::test {
+
+using Operand = KernelOperand;
 
 /// Bytes that end at an unreadable page, so that reading past them faults; the
 /// start is 64-byte aligned, so up to 63 bytes may follow them.

@@ -2,8 +2,8 @@
 #ifndef CLEAVE_TEST_PASSES_KERNELS_KERNELRUNNER_H
 #define CLEAVE_TEST_PASSES_KERNELS_KERNELRUNNER_H
 
+#include "passes/Interpret/Array.h"
 #include "passes/Kernels/LoweringInterfaces.h"
-#include "test/dialects/xf/Interpreter.h"
 
 namespace cleave::xf {
 

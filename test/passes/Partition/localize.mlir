@@ -20,7 +20,7 @@ xf.state @w parameter : tensor<96x64xf32, #dist.on<@mesh, [{tp}, {}]>> {
 !scalar = tensor<f32, #dist.on<@mesh, [], partial = {dp}>>
 
 // CHECK-LABEL: func.func @step(
-// CHECK-SAME: %{{.*}}: tensor<2x4x16xi32>) {
+// CHECK-SAME: %{{.*}}: tensor<2x4x16xi32> {dist.global = tensor<2x8x16xi32, #dist.on<@mesh, [{}, {dp}, {}]>>}) {
 func.func @step(%ids: !ids) {
   // CHECK: xf.get @w : tensor<24x64xf32>
   %w = xf.get @w : !w

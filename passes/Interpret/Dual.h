@@ -1,10 +1,10 @@
 //===- Dual.h - A number and its slope ------------------------------------===//
-#ifndef CLEAVE_TEST_DIALECTS_XF_DUAL_H
-#define CLEAVE_TEST_DIALECTS_XF_DUAL_H
+#ifndef CLEAVE_PASSES_INTERPRET_DUAL_H
+#define CLEAVE_PASSES_INTERPRET_DUAL_H
 
 #include <cmath>
 
-namespace cleave::xf {
+namespace cleave {
 
 /// A value and its derivative; arithmetic carries both.
 struct Dual {
@@ -39,6 +39,6 @@ struct Dual {
   }
 };
 
-} // namespace cleave::xf
+} // namespace cleave
 
-#endif // CLEAVE_TEST_DIALECTS_XF_DUAL_H
+#endif // CLEAVE_PASSES_INTERPRET_DUAL_H

@@ -1,0 +1,147 @@
+//===- CollectiveMeanings.cpp - What collectives mean ---------------------===//
+//
+// Where types have placements a value stands for what all ranks together hold:
+// there a reshard or a collective changes nothing.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/dist/Placements.h"
+#include "passes/Interpret/Collectives.h"
+#include "passes/Interpret/Meaning.h"
+
+using namespace mlir;
+using namespace cleave;
+
+//===----------------------------------------------------------------------===//
+// On arrays
+//===----------------------------------------------------------------------===//
+
+/// dims [0, dim), dim, dims after it.
+static std::array<int64_t, 3> fold(const Array &array, int64_t dim) {
+  size_t d = size_t(dim);
+  return {array.count(0, d), array.shape[d],
+          array.count(d + 1, array.shape.size())};
+}
+
+Array collectives::reduce(ArrayRef<const Array *> parts, bool isMax) {
+  Array result = *parts.front();
+  for (const Array *part : parts.drop_front())
+    for (int64_t i = 0; i < result.size(); ++i) {
+      double &to = result.data[i];
+      to = isMax ? std::max(to, part->data[i]) : to + part->data[i];
+    }
+  return result;
+}
+
+Array collectives::concatenate(ArrayRef<const Array *> parts, int64_t dim) {
+  std::vector<int64_t> shape = parts.front()->shape;
+  shape[size_t(dim)] *= int64_t(parts.size());
+  Array result = Array::zeros(shape);
+  auto [outer, size, inner] = fold(*parts.front(), dim);
+  for (auto [p, part] : llvm::enumerate(parts))
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < size * inner; ++i)
+        result
+            .data[(o * int64_t(parts.size()) + int64_t(p)) * size * inner + i] =
+            part->data[o * size * inner + i];
+  return result;
+}
+
+Array collectives::cut(const Array &whole, int64_t dim, int64_t parts,
+                       int64_t index) {
+  std::vector<int64_t> shape = whole.shape;
+  shape[size_t(dim)] /= parts;
+  Array result = Array::zeros(shape);
+  auto [outer, size, inner] = fold(result, dim);
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t i = 0; i < size * inner; ++i)
+      result.data[o * size * inner + i] =
+          whole.data[(o * parts + index) * size * inner + i];
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// On values
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The parts of a rank's group, and which of them is its own.
+struct Group {
+  SmallVector<const Array *> parts;
+  int64_t index;
+
+  Group(SimulatedRanks &ranks, Value input, ArrayAttr names, int64_t rank)
+      : index(ranks.getMesh().getShardIndex(rank, ranks.getAxes(names))) {
+    for (int64_t other : ranks.getMesh().getGroup(rank, ranks.getAxes(names)))
+      parts.push_back(&ranks.get(input, other));
+  }
+  int64_t size() const { return int64_t(parts.size()); }
+};
+
+/// `Self::move(op, group)` gives a rank its result.
+template <typename Self, typename Op>
+struct CollectiveMeaning : JointMeaning<Self, Op> {
+  static LogicalResult run(Op op, SimulatedRanks &ranks) {
+    bool isGlobal = bool(dist::getPlacementAttr(op.getResult().getType()));
+    for (int64_t rank = 0; rank < ranks.size(); ++rank)
+      ranks.value(op.getResult(), rank) =
+          isGlobal
+              ? ranks.get(op.getInput(), rank)
+              : Self::move(op, Group(ranks, op.getInput(), op.getAxes(), rank));
+    return success();
+  }
+};
+
+struct AllReduceMeaning
+    : CollectiveMeaning<AllReduceMeaning, dist::AllReduceOp> {
+  static Array move(dist::AllReduceOp op, const Group &group) {
+    return collectives::reduce(group.parts,
+                               op.getReduction() == dist::ReductionKind::Max);
+  }
+};
+
+struct ReduceScatterMeaning
+    : CollectiveMeaning<ReduceScatterMeaning, dist::ReduceScatterOp> {
+  static Array move(dist::ReduceScatterOp op, const Group &group) {
+    Array sum = collectives::reduce(group.parts, op.getReduction() ==
+                                                     dist::ReductionKind::Max);
+    return collectives::cut(sum, op.getDim(), group.size(), group.index);
+  }
+};
+
+struct AllGatherMeaning
+    : CollectiveMeaning<AllGatherMeaning, dist::AllGatherOp> {
+  static Array move(dist::AllGatherOp op, const Group &group) {
+    return collectives::concatenate(group.parts, op.getDim());
+  }
+};
+
+struct AllToAllMeaning : CollectiveMeaning<AllToAllMeaning, dist::AllToAllOp> {
+  static Array move(dist::AllToAllOp op, const Group &group) {
+    Array whole = collectives::concatenate(group.parts, op.getDim());
+    return collectives::cut(whole, op.getSplitDim(), group.size(), group.index);
+  }
+};
+
+struct SliceMeaning : CollectiveMeaning<SliceMeaning, dist::SliceOp> {
+  static Array move(dist::SliceOp op, const Group &group) {
+    return collectives::cut(*group.parts[size_t(group.index)], op.getDim(),
+                            group.size(), group.index);
+  }
+};
+
+struct ReshardMeaning : Meaning<ReshardMeaning, dist::ReshardOp> {
+  static LogicalResult run(dist::ReshardOp op, RankView view) {
+    view.make(op.getResult()).data = view.get(op.getInput()).data;
+    return success();
+  }
+};
+} // namespace
+
+void cleave::attachCollectiveMeanings(MLIRContext *context) {
+  dist::AllReduceOp::attachInterface<AllReduceMeaning>(*context);
+  dist::ReduceScatterOp::attachInterface<ReduceScatterMeaning>(*context);
+  dist::AllGatherOp::attachInterface<AllGatherMeaning>(*context);
+  dist::AllToAllOp::attachInterface<AllToAllMeaning>(*context);
+  dist::SliceOp::attachInterface<SliceMeaning>(*context);
+  dist::ReshardOp::attachInterface<ReshardMeaning>(*context);
+}

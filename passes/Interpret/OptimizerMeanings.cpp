@@ -1,0 +1,156 @@
+//===- OptimizerMeanings.cpp - What the ops of the update mean ------------===//
+#include "dialects/xf/Xf.h"
+#include "passes/Interpret/Meaning.h"
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+using namespace cleave;
+using namespace cleave::xf;
+
+std::vector<double> Rates::get(int64_t t, int64_t steps) const {
+  double rate = lr;
+  int64_t end = decaySteps == 0 ? steps : decaySteps;
+  int64_t begin = warmupSteps + (kind == 3 ? stableSteps : 0);
+  if (t < warmupSteps) {
+    rate = lr * double(t + 1) / double(warmupSteps);
+  } else if (kind != 0 && t >= end) {
+    rate = minLr;
+  } else if (kind != 0 && t >= begin) {
+    double done = double(t - begin) / double(end - begin);
+    rate = kind == 1 ? minLr + (lr - minLr) / 2 *
+                                   (1 + std::cos(std::numbers::pi * done))
+                     : lr + (minLr - lr) * done;
+  }
+  return {rate, 1 / (1 - std::pow(beta1, double(t + 1))),
+          1 / (1 - std::pow(beta2, double(t + 1))), 0};
+}
+
+namespace {
+struct ScheduleMeaning : JointMeaning<ScheduleMeaning, ScheduleOp> {
+  static LogicalResult run(ScheduleOp op, SimulatedRanks &ranks) {
+    Rates rates{
+        int64_t(op.getKind()),           int64_t(op.getWarmupSteps()),
+        int64_t(op.getDecaySteps()),     int64_t(op.getStableSteps()),
+        op.getLr().convertToDouble(),    op.getMinLr().convertToDouble(),
+        op.getBeta1().convertToDouble(), op.getBeta2().convertToDouble()};
+    for (int64_t rank = 0; rank < ranks.size(); ++rank)
+      ranks.make(op.getResult(), rank).data =
+          rates.get(ranks.step, ranks.totalSteps);
+    return success();
+  }
+};
+
+struct ReciprocalMeaning : Meaning<ReciprocalMeaning, ReciprocalOp> {
+  static LogicalResult run(ReciprocalOp op, RankView view) {
+    const Array &x = view.get(op.getX());
+    Array &y = view.make(op.getResult());
+    for (int64_t i = 0; i < y.size(); ++i)
+      y.data[i] = 1 / std::max(x.data[i], 1.0);
+    return success();
+  }
+};
+
+struct MulMeaning : Meaning<MulMeaning, MulOp> {
+  static LogicalResult run(MulOp op, RankView view) {
+    const Array &x = view.get(op.getX()), &z = view.get(op.getY());
+    Array &y = view.make(op.getResult());
+    for (int64_t i = 0; i < y.size(); ++i)
+      y.data[i] = x.data[i] * z.data[i];
+    return success();
+  }
+};
+
+struct SquareSumMeaning : Meaning<SquareSumMeaning, SquareSumOp> {
+  static LogicalResult run(SquareSumOp op, RankView view) {
+    const Array &x = view.get(op.getX());
+    Array &y = view.make(op.getResult());
+    for (double value : x.data)
+      y.data[0] += value * value;
+    return success();
+  }
+};
+
+struct ClipFactorMeaning : Meaning<ClipFactorMeaning, ClipFactorOp> {
+  static LogicalResult run(ClipFactorOp op, RankView view) {
+    const Array &x = view.get(op.getX());
+    Array &norm = view.make(op.getNorm()), &factor = view.make(op.getFactor());
+    double bound = op.getMaxNorm().convertToDouble();
+    norm.data[0] = std::sqrt(x.data[0]);
+    factor.data[0] =
+        bound == 0 ? 1 : std::min(1.0, bound / (norm.data[0] + 1e-6));
+    return success();
+  }
+};
+
+struct AdamWMeaning : Meaning<AdamWMeaning, AdamWOp> {
+  static LogicalResult run(AdamWOp op, RankView view) {
+    const Array &w = view.get(op.getW()), &m = view.get(op.getM()),
+                &v = view.get(op.getV()), &grad = view.get(op.getGrad()),
+                &clip = view.get(op.getClip()),
+                &rates = view.get(op.getSchedule());
+    Array &newW = view.make(op.getNewW()), &newM = view.make(op.getNewM()),
+          &newV = view.make(op.getNewV());
+    double b1 = op.getBeta1().convertToDouble(),
+           b2 = op.getBeta2().convertToDouble(), lr = rates.data[0];
+    for (int64_t i = 0; i < w.size(); ++i) {
+      double g = grad.data[i] * clip.data[0];
+      newM.data[i] = b1 * m.data[i] + (1 - b1) * g;
+      newV.data[i] = b2 * v.data[i] + (1 - b2) * g * g;
+      newW.data[i] = w.data[i] * (1 - lr * op.getDecay().convertToDouble()) -
+                     lr * rates.data[1] * newM.data[i] /
+                         (std::sqrt(rates.data[2] * newV.data[i]) +
+                          op.getEps().convertToDouble());
+    }
+    return success();
+  }
+};
+
+struct SGDMeaning : Meaning<SGDMeaning, SGDOp> {
+  static LogicalResult run(SGDOp op, RankView view) {
+    const Array &w = view.get(op.getW()), &m = view.get(op.getM()),
+                &grad = view.get(op.getGrad()), &clip = view.get(op.getClip()),
+                &rates = view.get(op.getSchedule());
+    Array &newW = view.make(op.getNewW()), &newM = view.make(op.getNewM());
+    for (int64_t i = 0; i < w.size(); ++i) {
+      double g = grad.data[i] * clip.data[0] +
+                 op.getDecay().convertToDouble() * w.data[i];
+      newM.data[i] = op.getMomentum().convertToDouble() * m.data[i] + g;
+      newW.data[i] = w.data[i] - rates.data[0] * newM.data[i];
+    }
+    return success();
+  }
+};
+
+struct LionMeaning : Meaning<LionMeaning, LionOp> {
+  static LogicalResult run(LionOp op, RankView view) {
+    const Array &w = view.get(op.getW()), &m = view.get(op.getM()),
+                &grad = view.get(op.getGrad()), &clip = view.get(op.getClip()),
+                &rates = view.get(op.getSchedule());
+    Array &newW = view.make(op.getNewW()), &newM = view.make(op.getNewM());
+    double b1 = op.getBeta1().convertToDouble(),
+           b2 = op.getBeta2().convertToDouble();
+    for (int64_t i = 0; i < w.size(); ++i) {
+      double g = grad.data[i] * clip.data[0];
+      double c = b1 * m.data[i] + (1 - b1) * g;
+      double sign = double(c > 0) - double(c < 0);
+      newW.data[i] =
+          w.data[i] -
+          rates.data[0] * (sign + op.getDecay().convertToDouble() * w.data[i]);
+      newM.data[i] = b2 * m.data[i] + (1 - b2) * g;
+    }
+    return success();
+  }
+};
+} // namespace
+
+void cleave::attachOptimizerMeanings(MLIRContext *context) {
+  ScheduleOp::attachInterface<ScheduleMeaning>(*context);
+  ReciprocalOp::attachInterface<ReciprocalMeaning>(*context);
+  MulOp::attachInterface<MulMeaning>(*context);
+  SquareSumOp::attachInterface<SquareSumMeaning>(*context);
+  ClipFactorOp::attachInterface<ClipFactorMeaning>(*context);
+  AdamWOp::attachInterface<AdamWMeaning>(*context);
+  SGDOp::attachInterface<SGDMeaning>(*context);
+  LionOp::attachInterface<LionMeaning>(*context);
+}
