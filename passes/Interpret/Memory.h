@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PASSES_INTERPRET_MEMORY_H
 #define CLEAVE_PASSES_INTERPRET_MEMORY_H
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -39,7 +40,7 @@ private:
   enum Kind : uint8_t { Nothing, F32, BF16, I32, Rest, Zero };
   static Kind getKind(ElementCode type);
   /// What was partly overwritten at `begin` and just after `end` is lost.
-  void cut(size_t begin, size_t end);
+  void cut(std::size_t begin, std::size_t end);
 
   // Of every two bytes: what begins there, and its value.
   std::vector<Kind> kinds;

@@ -7,7 +7,7 @@ import os
 import re
 import unittest
 
-from support import DATA, LLAMA, PLAN, SHAPE, ToolTest, find_section
+from support import DATA, GOLDEN, LLAMA, PLAN, SHAPE, ToolTest, find_section
 
 REPOSITORY = os.path.join(DATA, "..", "..")
 
@@ -215,6 +215,29 @@ class CompileTest(ToolTest):
             text = self.compile("train", *flags)
             return int(re.search(r"(\d+) instructions", text)[1])
         self.assertLess(count(), count("--no-fusion"))
+
+    def test_every_family_keeps_what_a_step_computes(self):
+        layouts = itertools.cycle([
+            ["--dp", "2", "--zero", "3", "--micro-batch", "1"],
+            ["--tp", "2", "--dp", "2", "--sequence-parallel", "--dtype", "bf16"],
+            ["--dp", "4", "--zero", "1", "--optimizer", "lion"],
+            ["--tp", "2", "--no-fusion", "--optimizer", "sgd"]])
+        families = [path for path in sorted(os.listdir(GOLDEN))
+                    if os.path.exists(f"{GOLDEN}/{path}/config.json")]
+        self.assertGreater(len(families), 15)
+        for name, layout in zip(families, layouts):
+            with open(f"{GOLDEN}/{name}/config.json") as file:
+                config = json.load(file)
+            if config.get("num_key_value_heads") == 1 and "--tp" in layout:
+                layout = ["--dp", "2"]
+            text = self.run_tool("cleave", "compile", f"{GOLDEN}/{name}",
+                                 *SHAPE, *layout, "--check", "-o", "train")
+            self.assertRegex(text, r"^check: \d+ passes, each keeps what a step "
+                             r'computes \(2 layers on \["dp"=\d, "tp"=\d\], '
+                             r"\d micro-batch(es)?, in f64\)\n", name)
+        self.assertEqual(
+            self.run_tool("cleave", "compile", LLAMA, *SHAPE, "--check", "-q",
+                          "-o", "train"), "")
 
     def test_quiet_is_quiet(self):
         self.assertEqual(self.compile("train", "-q"), "")
