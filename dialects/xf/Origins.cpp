@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/xf/Origins.h"
 #include "dialects/dist/Dist.h"
+#include "dialects/xf/Provenance.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -27,10 +28,7 @@ static bool isSame(Value a, Value b) { return getUnmoved(a) == getUnmoved(b); }
 static double toNumber(int64_t value) { return double(value); }
 static double toNumber(const APFloat &value) { return value.convertToDouble(); }
 
-bool xf::isBackward(Operation *op) {
-  auto phase = op->getAttrOfType<StringAttr>("phase");
-  return phase && phase.getValue() == "backward";
-}
+bool xf::isBackward(Operation *op) { return getPhase(op) == Phase::Backward; }
 
 Origins::Signature Origins::sign(StringRef kind, ArrayRef<Value> values,
                                  ArrayRef<double> attributes) {

@@ -1,4 +1,5 @@
 //===- Xf.cpp - The training-graph dialect and its verifiers --------------===//
+#include "dialects/xf/Provenance.h"
 #include "dialects/xf/Shapes.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -26,6 +27,30 @@ void XfDialect::initialize() {
 #define GET_OP_LIST
 #include "dialects/xf/Xf.cpp.inc"
       >();
+}
+
+//===----------------------------------------------------------------------===//
+// Provenance
+//===----------------------------------------------------------------------===//
+
+LogicalResult
+ProvenanceAttr::verify(function_ref<InFlightDiagnostic()> emitError, Phase,
+                       int64_t layer, std::optional<Module>) {
+  if (layer < -1)
+    return emitError() << "expects a layer of at least 0, got " << layer;
+  return success();
+}
+
+LogicalResult XfDialect::verifyOperationAttribute(Operation *op,
+                                                  NamedAttribute attribute) {
+  if (attribute.getName() != provenanceName)
+    return op->emitOpError("has an attribute ")
+           << attribute.getName() << ", which xf does not have";
+  if (!isa<ProvenanceAttr>(attribute.getValue()))
+    return op->emitOpError("expects ")
+           << provenanceName << " to be an #xf.provenance, got "
+           << attribute.getValue();
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

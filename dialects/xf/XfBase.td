@@ -26,6 +26,63 @@ def Xf_Dialect : Dialect {
     tensors are f32 or bf16; arithmetic is f32 and results round once.
   }];
   let useDefaultAttributePrinterParser = 1;
+  // `xf.provenance`, which ops of any dialect may have.
+  let hasOperationAttrVerify = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Provenance
+//===----------------------------------------------------------------------===//
+
+def Xf_Phase : I32EnumAttr<"Phase", "part of a training step", [
+    I32EnumAttrCase<"Forward", 0, "forward">,
+    I32EnumAttrCase<"Backward", 1, "backward">,
+    I32EnumAttrCase<"Optimizer", 2, "optimizer">]> {
+  let cppNamespace = "::cleave::xf";
+}
+
+def Xf_Module : I32EnumAttr<"Module", "part of a layer", [
+    I32EnumAttrCase<"Norm", 0, "norm">,
+    I32EnumAttrCase<"QKV", 1, "qkv">,
+    I32EnumAttrCase<"Attention", 2, "attention">,
+    I32EnumAttrCase<"Output", 3, "output">,
+    I32EnumAttrCase<"Up", 4, "up">,
+    I32EnumAttrCase<"Activation", 5, "activation">,
+    I32EnumAttrCase<"Down", 6, "down">,
+    I32EnumAttrCase<"Residual", 7, "residual">]> {
+  let cppNamespace = "::cleave::xf";
+}
+
+def Xf_ProvenanceAttr : AttrDef<Xf_Dialect, "Provenance"> {
+  let mnemonic = "provenance";
+  let summary = "what an op is part of: phase, layer, module";
+  let description = [{
+    The value of the discardable attribute `xf.provenance`, which an op keeps on
+    its way through the stages: a collective has that of the op that it is for, an
+    instruction that of the op that it was. A gradient has the layer and the
+    module of the forward op that it is of. What is outside of the layers, such as
+    the embedding and the head, has neither.
+
+    The modules of a layer: its norms; the projections to queries, keys and
+    values with their rotation; scores and weighted sum; the projection of
+    attention's output; the first products of the MLP; its activation; its last
+    product; the additions to the residual stream.
+
+    ```mlir
+    #xf.provenance<backward, layer = 3, module = attention>
+    #xf.provenance<optimizer>
+    ```
+
+    Constraints:
+    1. A layer's number is at least 0.
+  }];
+  let genVerifyDecl = 1;
+  let parameters = (ins "::cleave::xf::Phase":$phase,
+      DefaultValuedParameter<"int64_t", "-1">:$layer,
+      OptionalParameter<"std::optional<::cleave::xf::Module>">:$module);
+  let assemblyFormat = [{
+    `<` $phase (`,` `layer` `=` $layer^)? (`,` `module` `=` $module^)? `>`
+  }];
 }
 
 class Xf_Op<string mnemonic, list<Trait> traits = []>

@@ -2,7 +2,7 @@
 #include "passes/Emit/EmitProgram.h"
 #include "dialects/dist/Placements.h"
 #include "dialects/exec/Exec.h"
-#include "dialects/xf/Xf.h"
+#include "dialects/xf/Provenance.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/program_generated.h"
 
@@ -330,8 +330,8 @@ LogicalResult ProgramWriter::writeInstruction(Operation &op) {
   }
   if (std::string name = getLocName(op.getLoc()); !name.empty())
     out->name += " " + name;
-  if (auto phase = op.getAttrOfType<StringAttr>("phase"))
-    out->category = phase.getValue().str();
+  if (std::optional<xf::Phase> phase = xf::getPhase(&op))
+    out->category = xf::stringifyPhase(*phase).str();
   for (Value value : op.getOperands()) {
     out->operands.push_back(getOperand(value));
     out->buffers.push_back(getBuffer(value));

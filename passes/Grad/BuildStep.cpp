@@ -1,4 +1,5 @@
 //===- BuildStep.cpp - From the forward function to a training step -------===//
+#include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Grad/Optimizers.h"
 #include "passes/Grad/Passes.h"
@@ -55,12 +56,11 @@ class BuildStep : public cleave::impl::BuildStepPassBase<BuildStep> {
     return RankedTensorType::get({}, Float32Type::get(&getContext()));
   }
   /// Marks ops from `first` (null: the block's begin) on as part of `phase`.
-  void markPhase(Block *block, Operation *after, StringRef phase) {
-    auto name = StringAttr::get(&getContext(), phase);
+  void markPhase(Block *block, Operation *after, xf::Phase phase) {
     for (Operation &op : llvm::make_range(
              after ? std::next(after->getIterator()) : block->begin(),
              block->end()))
-      op.setAttr("phase", name);
+      xf::setPhase(&op, phase);
   }
   Location at(StringRef name) {
     return NameLoc::get(StringAttr::get(&getContext(), name));
@@ -95,7 +95,7 @@ void BuildStep::startStep(func::FuncOp forward) {
                                           scalar(), entry->getArgument(1));
   output("local_tokens", count);
   scale = xf::ReciprocalOp::create(*builder, at("loss_scale"), scalar(), count);
-  markPhase(entry, nullptr, "forward");
+  markPhase(entry, nullptr, xf::Phase::Forward);
 }
 
 /// Moves state reads, and the casts of parameters, out of the micro-batch.
@@ -103,7 +103,7 @@ void BuildStep::hoistParameters(func::FuncOp forward) {
   Block *entry = &step.getBody().front();
   for (auto get : llvm::make_early_inc_range(forward.getOps<xf::GetOp>())) {
     get->moveBefore(entry, entry->end());
-    get->setAttr("phase", builder->getStringAttr("forward"));
+    xf::setPhase(get, xf::Phase::Forward);
     auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
         getOperation(), get.getStateAttr());
     if (state.getRole() != xf::StateRole::Parameter)
@@ -112,7 +112,7 @@ void BuildStep::hoistParameters(func::FuncOp forward) {
     if (get->hasOneUse())
       if (auto cast = dyn_cast<CastOpInterface>(*get->user_begin())) {
         cast->moveBefore(entry, entry->end());
-        cast->setAttr("phase", builder->getStringAttr("forward"));
+        xf::setPhase(cast, xf::Phase::Forward);
         leaf = cast->getResult(0);
       }
     parameters.push_back({state, get, leaf, Value()});
@@ -125,7 +125,7 @@ LogicalResult BuildStep::buildAccumulate(func::FuncOp forward) {
   auto results = cast<func::ReturnOp>(body->getTerminator());
   Value loss = results.getOperand(0);
   results.erase();
-  markPhase(body, nullptr, "forward");
+  markPhase(body, nullptr, xf::Phase::Forward);
   Operation *lastForward = body->empty() ? nullptr : &body->back();
 
   OpBuilder inner(body, body->end());
@@ -144,7 +144,7 @@ LogicalResult BuildStep::buildAccumulate(func::FuncOp forward) {
     yields.push_back(grad);
   }
   xf::YieldOp::create(inner, step.getLoc(), yields);
-  markPhase(body, lastForward, "backward");
+  markPhase(body, lastForward, xf::Phase::Backward);
 
   SmallVector<Type> types;
   for (Value value : yields)
@@ -154,7 +154,7 @@ LogicalResult BuildStep::buildAccumulate(func::FuncOp forward) {
   auto accumulate = xf::AccumulateOp::create(
       *builder, at("accumulate"), types, microBatches, entry->getArguments());
   accumulate.getBody().takeBody(forward.getBody());
-  accumulate->setAttr("phase", builder->getStringAttr("backward"));
+  xf::setPhase(accumulate, xf::Phase::Backward);
   for (auto [parameter, grad] :
        llvm::zip(parameters, accumulate.getResults().drop_front()))
     parameter.grad = grad;
@@ -211,7 +211,7 @@ void BuildStep::buildUpdate() {
   output("schedule", rates);
   for (Parameter &parameter : parameters)
     updateParameter(parameter, *rule, clipping.getFactor(), rates);
-  markPhase(entry, last, "optimizer");
+  markPhase(entry, last, xf::Phase::Optimizer);
 }
 
 double BuildStep::getHyperparameter(StringRef name) {

@@ -9,7 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Grad/ReverseMode.h"
-#include "dialects/xf/Xf.h"
+#include "dialects/xf/Provenance.h"
 #include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
@@ -35,7 +35,17 @@ public:
     contributions[value].push_back(grad);
   }
 
+  /// Builds the gradients of an op, which are of its layer.
   LogicalResult visit(Operation &op) {
+    Operation *last = &op.getBlock()->back();
+    if (failed(differentiate(op)))
+      return failure();
+    while ((last = last->getNextNode()))
+      xf::copyProvenance(&op, last);
+    return success();
+  }
+
+  LogicalResult differentiate(Operation &op) {
     SmallVector<Value> resultGrads;
     for (Value result : op.getResults())
       resultGrads.push_back(getSum(result));

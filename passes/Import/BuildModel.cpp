@@ -1,17 +1,17 @@
 //===- BuildModel.cpp - From a model description to its forward graph -----===//
 #include "passes/Import/BuildModel.h"
-#include "dialects/xf/Xf.h"
+#include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
 using namespace cleave;
 
 namespace {
-class ModelBuilder {
+class ModelBuilder : OpBuilder::Listener {
 public:
   ModelBuilder(MLIRContext *context, const Model &model,
                const BuildOptions &options)
-      : model(model), options(options), b(context), f32(b.getF32Type()),
+      : model(model), options(options), b(context, this), f32(b.getF32Type()),
         compute(options.bf16 ? Type(b.getBF16Type()) : Type(f32)),
         vocab(options.paddedVocab ? options.paddedVocab : model.vocab) {}
 
@@ -19,6 +19,19 @@ public:
 
 private:
   using Names = ArrayRef<StringRef>;
+
+  /// What is built from now on is this part of the layer at hand.
+  void enter(xf::Module part) {
+    if (layer >= 0)
+      module = part;
+  }
+  /// An op of a layer says so.
+  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
+    if (layer >= 0 && op->getNumResults() > 0)
+      xf::setProvenance(op, xf::ProvenanceAttr::get(b.getContext(),
+                                                    xf::Phase::Forward, layer,
+                                                    module));
+  }
 
   // State.
   Value getParameter(const Piece &piece, Names dims, xf::InitKind init,
@@ -63,7 +76,10 @@ private:
   Type f32, compute;
   int64_t vocab;
   std::string scope;
-  ModuleOp module;
+  /// What ops are built for: a layer, -1 outside of them, and a part of it.
+  int64_t layer = -1;
+  std::optional<xf::Module> module;
+  ModuleOp root;
   OpBuilder::InsertPoint states;
   llvm::StringMap<Value> parameters; ///< as ops use them, by state name
   Value cos, sin;
@@ -158,12 +174,14 @@ void ModelBuilder::addRopeTables() {
 //===----------------------------------------------------------------------===//
 
 Value ModelBuilder::add(StringRef name, ValueRange values) {
+  enter(xf::Module::Residual);
   return xf::AddOp::create(b, at(name), values[0].getType(), values);
 }
 
 Value ModelBuilder::scale(Value x, double factor) {
   if (factor == 1)
     return x;
+  enter(xf::Module::Residual);
   return xf::ScaleOp::create(b, at("scale"), x.getType(), x,
                              b.getF64FloatAttr(factor));
 }
@@ -185,6 +203,7 @@ Value ModelBuilder::buildLinear(StringRef name, const LinearSpec &spec, Value x,
 
 Value ModelBuilder::buildNorm(StringRef name, const NormWeights &weights,
                               Value x, Names dims) {
+  enter(xf::Module::Norm);
   const NormSpec &norm = model.norm;
   xf::InitKind ones =
       norm.weightOffset == 0 ? xf::InitKind::Ones : xf::InitKind::Zeros;
@@ -206,6 +225,7 @@ Value ModelBuilder::buildNorm(StringRef name, const NormWeights &weights,
 }
 
 Value ModelBuilder::buildAttention(const LayerSpec &layer, Value x) {
+  enter(xf::Module::QKV);
   Value q = buildLinear("q", layer.q, x, 1, {"heads", "head_dim"}, {"hidden"});
   Value k =
       buildLinear("k", layer.k, x, 1, {"kv_heads", "head_dim"}, {"hidden"});
@@ -219,9 +239,11 @@ Value ModelBuilder::buildAttention(const LayerSpec &layer, Value x) {
     k = buildNorm("k_norm", *layer.kNorm, k,
                   perHead ? Names{"head_dim"} : Names{"kv_heads", "head_dim"});
   if (model.rope) {
+    enter(xf::Module::QKV);
     q = xf::RopeOp::create(b, at("q_rope"), q.getType(), q, cos, sin, false);
     k = xf::RopeOp::create(b, at("k_rope"), k.getType(), k, cos, sin, false);
   }
+  enter(xf::Module::Attention);
   ArrayRef<int64_t> shape = typeOf(q).getShape();
   Value out =
       xf::AttentionOp::create(
@@ -230,6 +252,7 @@ Value ModelBuilder::buildAttention(const LayerSpec &layer, Value x) {
           q, k, v, b.getF64FloatAttr(layer.attentionScale),
           b.getI64IntegerAttr(layer.window), b.getF64FloatAttr(0))
           .getResult();
+  enter(xf::Module::Output);
   return buildLinear("o", layer.o, out, 2, {"hidden"}, {"heads", "head_dim"});
 }
 
@@ -255,14 +278,18 @@ static xf::ActivationKind convert(Activation activation) {
 
 Value ModelBuilder::buildMLP(const LayerSpec &layer, Value x) {
   xf::ActivationKind kind = convert(model.activation);
+  enter(xf::Module::Up);
   Value up = buildLinear("up", layer.up, x, 1, {"intermediate"}, {"hidden"});
   if (layer.gate) {
     Value gate =
         buildLinear("gate", *layer.gate, x, 1, {"intermediate"}, {"hidden"});
+    enter(xf::Module::Activation);
     up = xf::GluOp::create(b, at("glu"), up.getType(), gate, up, kind);
   } else {
+    enter(xf::Module::Activation);
     up = xf::ActivationOp::create(b, at("act"), up.getType(), up, kind);
   }
+  enter(xf::Module::Down);
   return buildLinear("down", layer.down, up, 1, {"hidden"}, {"intermediate"});
 }
 
@@ -335,26 +362,29 @@ Value ModelBuilder::buildLogits(Value x) {
 
 OwningOpRef<ModuleOp> ModelBuilder::build() {
   OwningOpRef<ModuleOp> owner = ModuleOp::create(b, b.getUnknownLoc());
-  module = *owner;
-  b.setInsertionPointToStart(module.getBody());
+  root = *owner;
+  b.setInsertionPointToStart(root.getBody());
   RankedTensorType ids =
       tensor({options.batch, options.seqLen}, b.getI32Type());
   auto function =
       func::FuncOp::create(b, b.getUnknownLoc(), "forward",
                            b.getFunctionType({ids, ids}, {tensor({}, f32)}));
   // State goes before the function, in the order of first use.
-  states = OpBuilder::InsertPoint(module.getBody(), function->getIterator());
+  states = OpBuilder::InsertPoint(root.getBody(), function->getIterator());
   Block *entry = function.addEntryBlock();
   b.setInsertionPointToStart(entry);
 
   if (model.rope)
     addRopeTables();
   Value x = buildEmbedding(entry->getArgument(0));
-  for (auto [i, layer] : llvm::enumerate(model.layers)) {
+  for (auto [i, spec] : llvm::enumerate(model.layers)) {
     scope = "layers." + std::to_string(i);
-    x = buildLayer(layer, x);
+    layer = int64_t(i);
+    x = buildLayer(spec, x);
   }
   scope.clear();
+  layer = -1;
+  module.reset();
   Value logits = buildLogits(x);
   if (options.logits) {
     Value kept = logits;

@@ -14,6 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Kernels/FuseKernels.h"
+#include "dialects/xf/Provenance.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -87,7 +88,7 @@ static bool tryFit(const KernelGroup &group, Operation *op,
     if (Attribute other = member.op->getAttr("shard_axes"))
       if (axes && axes != other)
         return false;
-  return op->getAttr("phase") == group.getLast()->getAttr("phase");
+  return xf::getPhase(op) == xf::getPhase(group.getLast());
 }
 
 SmallVector<KernelGroup>

@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
+#include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Kernels/FuseKernels.h"
 #include "passes/Kernels/KernelTable.h"
@@ -72,15 +73,13 @@ private:
                                [&](Value value) { return getBuffer(value); });
   }
   StringRef getCategory(Value value) {
-    auto phase = value.getDefiningOp()->getAttrOfType<StringAttr>("phase");
-    return phase && phase.getValue() == "optimizer" ? "optimizer temporaries"
-                                                    : "activations";
+    bool isUpdate = xf::getPhase(value.getDefiningOp()) == xf::Phase::Optimizer;
+    return isUpdate ? "optimizer temporaries" : "activations";
   }
   /// Keeps what an instruction is part of, and what it is called.
   template <typename Op>
   Op mark(Op built, Operation *from) {
-    if (Attribute phase = from->getAttr("phase"))
-      built->setAttr("phase", phase);
+    xf::copyProvenance(from, built);
     if (auto cost = dyn_cast<xf::CostOpInterface>(from))
       if (double flops = cost.getFlops().executed)
         built->setAttr("flops", b.getF64FloatAttr(flops));
@@ -560,7 +559,7 @@ void Lowering::addToSums(xf::YieldOp yield) {
     int64_t size = cast<RankedTensorType>(value.getType()).getNumElements();
     launch(kernels.buildSum(size, count > 1 ? "after_first" : "never"), from,
            to, yield);
-    b.getInsertionBlock()->back().setAttr("phase", b.getStringAttr("backward"));
+    xf::setPhase(&b.getInsertionBlock()->back(), xf::Phase::Backward);
   }
 }
 

@@ -1,6 +1,7 @@
 //===- InsertCollectives.cpp - From reshards to collectives ---------------===//
 #include "cleave/Reshard/Reshard.h"
 #include "dialects/dist/Placements.h"
+#include "dialects/xf/Provenance.h"
 #include "passes/Partition/Passes.h"
 
 namespace cleave {
@@ -102,8 +103,7 @@ class InsertCollectives
       built = dist::SliceOp::create(b, op.getLoc(), result, value, axes, dim);
       break;
     }
-    if (Attribute phase = op->getAttr("phase"))
-      built->setAttr("phase", phase);
+    xf::copyProvenance(op, built);
     return built->getResult(0);
   }
 

@@ -1,4 +1,5 @@
 //===- ExpandCrossEntropy.cpp - Take cross-entropies apart ----------------===//
+#include "dialects/xf/Provenance.h"
 #include "passes/Place/Passes.h"
 
 namespace cleave {
@@ -22,10 +23,9 @@ static void expand(xf::CrossEntropyOp op) {
                                        picked, targets);
   Value loss =
       xf::SumOp::create(b, loc, op.getLoss().getType(), parts.getLoss());
-  if (Attribute phase = op->getAttr("phase"))
-    for (Operation *part = max.getDefiningOp(); part != op;
-         part = part->getNextNode())
-      part->setAttr("phase", phase);
+  for (Operation *part = max.getDefiningOp(); part != op;
+       part = part->getNextNode())
+    xf::copyProvenance(op, part);
   op.getLoss().replaceAllUsesWith(loss);
   op.getLse().replaceAllUsesWith(parts.getLse());
   op.erase();

@@ -22,6 +22,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
+#include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Place/LoadPlan.h"
 #include "passes/Place/Passes.h"
@@ -103,7 +104,7 @@ private:
   /// Of partial values: the first reshard that made them whole. A later phase
   /// reads that one; it would gather a value again, but not reduce it again.
   llvm::DenseMap<Value, Value> wholes;
-  Attribute phase;
+  std::optional<xf::Phase> phase;
 };
 } // namespace
 
@@ -151,8 +152,8 @@ void Placer::placeStates() {
 LogicalResult Placer::placeBlock(Block &block) {
   // Ops that a step adds lie before the op at hand and are placed by it.
   for (Operation &op : llvm::make_early_inc_range(block)) {
-    if (op.getAttr("phase") != phase) {
-      phase = op.getAttr("phase");
+    if (xf::getPhase(&op) != phase) {
+      phase = xf::getPhase(&op);
       reshards.clear();
     }
     if (failed(place(op)))
@@ -210,7 +211,7 @@ void Placer::placeParameter(xf::GetOp op) {
         dist::withPlacement(cast<RankedTensorType>(value.getType()),
                             dist::getPlacementAttr(meshName, mesh, parameter));
     stored = dist::ReshardOp::create(b, value.getLoc(), type, value);
-    stored.getDefiningOp()->setAttr("phase", op->getAttr("phase"));
+    xf::copyProvenance(op, stored.getDefiningOp());
     // The optimizer updates what is kept; everything else reads the copy.
     value.replaceUsesWithIf(stored, [&](OpOperand &use) {
       return use.getOwner() != stored.getDefiningOp() &&
@@ -278,7 +279,7 @@ LogicalResult Placer::placeAccumulate(xf::AccumulateOp op) {
     if (type == result.getType())
       continue;
     auto moved = dist::ReshardOp::create(b, result.getLoc(), type, result);
-    moved->setAttr("phase", b.getStringAttr("optimizer"));
+    xf::setPhase(moved, xf::Phase::Optimizer);
     result.replaceAllUsesExcept(moved.getResult(), moved);
   }
   return success();
@@ -298,8 +299,7 @@ Value Placer::reshard(Value value, const Placement &placement,
     return known;
   b.setInsertionPoint(user);
   auto op = dist::ReshardOp::create(b, value.getLoc(), type, value);
-  if (Attribute attr = user->getAttr("phase"))
-    op->setAttr("phase", attr);
+  xf::copyProvenance(user, op);
   if (getPlacement(value).isPartial() && !placement.isPartial())
     wholes.try_emplace(value, op);
   return known = op;
@@ -348,7 +348,7 @@ Operation *Placer::splitAddend(Operation &op) {
     }
   b.setInsertionPointAfter(&op);
   auto sum = xf::AddOp::create(b, op.getLoc(), result.getType(), parts);
-  sum->setAttr("phase", op.getAttr("phase"));
+  xf::copyProvenance(&op, sum);
   result.replaceAllUsesExcept(sum.getResult(), sum);
   return sum;
 }
@@ -384,8 +384,7 @@ void Placer::groupPartials(xf::AdditionOpInterface op) {
     if (values.size() > 1) {
       b.setInsertionPoint(op);
       auto sum = xf::AddOp::create(b, op.getLoc(), result.getType(), values);
-      if (Attribute attr = op->getAttr("phase"))
-        sum->setAttr("phase", attr);
+      xf::copyProvenance(op, sum);
       if (failed(placeByRule(*sum)))
         return;
       part = sum;

@@ -4,7 +4,7 @@
 // typed and wrong. Each must be refused, by a verifier or because it computes
 // something else in f64; none of the correct ones may be.
 //
-// usage: MeaningMutants MODELS [--per-kind N]
+// usage: MeaningMutants MODELS [--per-kind N] [--print]
 //
 //===----------------------------------------------------------------------===//
 #include "Mutations.h"
@@ -28,6 +28,9 @@ static llvm::cl::opt<std::string> models(llvm::cl::Positional,
 static llvm::cl::opt<unsigned>
     perKind("per-kind", llvm::cl::init(1),
             llvm::cl::desc("mutants of each kind in each program"));
+
+static llvm::cl::opt<bool> save("print",
+                                llvm::cl::desc("print what is not refused"));
 
 namespace {
 struct Count {
@@ -141,6 +144,8 @@ void Campaign::mutate(ModuleOp program, const StageMutations &stage,
         ++count.silent;
         llvm::errs() << title << ": " << stage.stage << ": " << mutation.name
                      << ", op " << site << ": computes the same\n";
+        if (save)
+          llvm::errs() << *mutant << "\n";
       }
     }
   }

@@ -344,7 +344,7 @@ std::vector<Mutation> test::getTensorMutations() {
       {"two gradients swapped", swapYields},
       change("dist.all_reduce", "axes", setAxis()),
       change("dist.all_reduce", "reduction",
-             setInteger([](int64_t i) { return 1 - i; })),
+             setInteger([](int64_t) { return 1; })),
       change("dist.reduce_scatter", "axes", setAxis()),
       change("dist.reduce_scatter", "reduction",
              setInteger([](int64_t i) { return 1 - i; })),
@@ -373,14 +373,15 @@ static bool leaveOut(Operation *op) {
   return true;
 }
 
-/// Runs after the next instruction, which reads or writes what it writes.
+/// Runs after the next instruction, which reads what it writes.
 static bool delay(Operation *op) {
   Operation *next = op->getNextNode();
   if (!isInstruction(op) || !next || !isInstruction(next))
     return false;
   auto first = cast<exec::InstructionOpInterface>(op);
+  auto second = cast<exec::InstructionOpInterface>(next);
   for (Value output : first.getOutputs())
-    if (llvm::is_contained(next->getOperands(), output)) {
+    if (llvm::is_contained(second.getInputs(), output)) {
       op->moveAfter(next);
       return true;
     }
@@ -391,7 +392,9 @@ static bool delay(Operation *op) {
 static std::function<bool(Operation *)> replaceBuffer(bool isOutput) {
   return [=](Operation *op) {
     auto instruction = dyn_cast<exec::InstructionOpInterface>(op);
-    if (!instruction)
+    // Any number may take the largest logit's place.
+    auto reduction = op->getAttrOfType<IntegerAttr>("reduction");
+    if (!instruction || (reduction && reduction.getInt() == 1))
       return false;
     OperandRange range =
         isOutput ? instruction.getOutputs() : instruction.getInputs();
@@ -495,6 +498,15 @@ static Mutation ofMicroBatches(Mutation mutation) {
           }};
 }
 
+/// What is added to zeros may as well overwrite them.
+static Mutation notOfPadding(Mutation mutation) {
+  return {mutation.name, [=](Operation *op) {
+            auto kernel = dyn_cast<exec::KernelOp>(op);
+            return kernel && !kernel.getSymName().starts_with("pad_rows") &&
+                   mutation.apply(op);
+          }};
+}
+
 /// The largest logit is subtracted before and added after: a maximum over other
 /// columns gives the same.
 static Mutation notOfMaxima(Mutation mutation) {
@@ -538,7 +550,7 @@ std::vector<Mutation> test::getInstructionMutations() {
       takeSiblingsAttribute("exec.launch", "kernel"),
       change("exec.all_reduce", "axes", setAxis()),
       change("exec.all_reduce", "reduction",
-             setInteger([](int64_t i) { return 1 - i; })),
+             setInteger([](int64_t) { return 1; })),
       change("exec.reduce_scatter", "axes", setAxis()),
       change("exec.reduce_scatter", "reduction",
              setInteger([](int64_t i) { return 1 - i; })),
@@ -546,7 +558,7 @@ std::vector<Mutation> test::getInstructionMutations() {
       change("exec.slice", "axes", setAxis()),
       change("exec.schedule", "lr", twice),
       change("exec.schedule", "beta2", setReal([](double x) { return x / 2; })),
-      change("exec.kernel", "accumulate", accumulate),
+      notOfPadding(change("exec.kernel", "accumulate", accumulate)),
       {"another operation in a kernel", swapKernelOp},
       {"a kernel that reads another row", shiftAccess},
       change("exec.view", "places", setInteger([](int64_t) { return 1; })),
@@ -568,15 +580,17 @@ std::vector<Mutation> test::getMemoryMutations() {
     buffer.setOffset(other.getOffset());
     return true;
   };
-  auto further = [](Operation *op) {
+  auto beyond = [](Operation *op) {
     auto buffer = dyn_cast<exec::BufferOp>(op);
     if (!buffer)
       return false;
-    buffer.setOffset(*buffer.getOffset() + 64);
+    buffer.setOffset(
+        (*op->getParentOfType<exec::ProgramOp>().getArenaBytes() + 63) / 64 *
+        64);
     return true;
   };
   return {{"a buffer where another is", atAnother},
-          {"a buffer further on", further},
+          {"a buffer beyond the arena", beyond},
           change("exec.program", "arena_bytes",
                  setInteger([](int64_t bytes) { return bytes - 64; }))};
 }

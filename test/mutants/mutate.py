@@ -395,7 +395,7 @@ def change_gradients(module):
 
     for op in module.ops():
         names = SHARED.get(op.name, [])
-        if 'phase = "backward"' in op.attributes:
+        if '#xf.provenance<backward' in op.attributes:
             names = names + SHARED_IN_BACKWARD.get(op.name, [])
         for name in names:
             changed = change_attribute(op.attributes, name)

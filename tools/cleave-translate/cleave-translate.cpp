@@ -63,7 +63,8 @@ static LogicalResult interpret(Operation *op, raw_ostream &output) {
   if (!module)
     return failure();
   if (steps < 1)
-    return op->emitError("--steps ") << steps.getValue() << ": expects at least 1";
+    return op->emitError("--steps ")
+           << steps.getValue() << ": expects at least 1";
   StepRunner runner(module);
   FailureOr<StepInputs> inputs = runner.makeInputs(steps);
   if (failed(inputs))

@@ -1583,3 +1583,31 @@ func.func @sum_of_maxima(%0: !x, %1: !max) {
   }
   return
 }
+
+// -----
+
+// expected-error@+1 {{op expects xf.provenance to be an #xf.provenance, got "forward"}}
+func.func @f() attributes {xf.provenance = "forward"} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{op has an attribute "xf.phase", which xf does not have}}
+func.func @f() attributes {xf.phase = "forward"} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{expects a layer of at least 0, got -3}}
+func.func @f() attributes {xf.provenance = #xf.provenance<forward, layer = -3>} {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{expected 'layer'}}
+func.func @f() attributes {xf.provenance = #xf.provenance<forward, module = norm>} {
+  return
+}

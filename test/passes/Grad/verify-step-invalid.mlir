@@ -185,9 +185,9 @@ func.func @step(%x: !x, %up: !x, %dy: !x) {
 !x = tensor<2x8x4x16xf32>
 !t = tensor<8x8xf32>
 func.func @step(%x: !x, %cos: !t, %sin: !t, %dy: !x) {
-  %y = xf.rope %x, %cos, %sin {phase = "forward"} : (!x, !t, !t) -> !x
+  %y = xf.rope %x, %cos, %sin {xf.provenance = #xf.provenance<forward>} : (!x, !t, !t) -> !x
   // expected-error@below {{'xf.rope' op expects a forward op that it is the gradient of: xf.rope of the same tables, inverse}}
-  %dx = xf.rope %dy, %cos, %sin {phase = "backward"} : (!x, !t, !t) -> !x
+  %dx = xf.rope %dy, %cos, %sin {xf.provenance = #xf.provenance<backward>} : (!x, !t, !t) -> !x
   return
 }
 
@@ -196,9 +196,9 @@ func.func @step(%x: !x, %cos: !t, %sin: !t, %dy: !x) {
 !x = tensor<2x64xf32>
 !w = tensor<64x64xf32>
 func.func @step(%x: !x, %w: !w, %dy: !x) {
-  %y = xf.linear %x, %w {contract = 1 : i64, phase = "forward"} : (!x, !w) -> !x
+  %y = xf.linear %x, %w {contract = 1 : i64, xf.provenance = #xf.provenance<forward>} : (!x, !w) -> !x
   // expected-error@below {{'xf.linear' op expects a forward op that it is the gradient of: xf.linear of the same weight, with 1 output dims and inputs first in the weight}}
-  %dx = xf.linear %dy, %w {contract = 1 : i64, phase = "backward"} : (!x, !w) -> !x
+  %dx = xf.linear %dy, %w {contract = 1 : i64, xf.provenance = #xf.provenance<backward>} : (!x, !w) -> !x
   return
 }
 
@@ -207,9 +207,9 @@ func.func @step(%x: !x, %w: !w, %dy: !x) {
 !x = tensor<2x64xf32>
 !w = tensor<64x64xf32>
 func.func @step(%x: !x, %w: !w, %dy: !x) {
-  %y = xf.linear %x, %w {contract = 1 : i64, phase = "forward"} : (!x, !w) -> !x
+  %y = xf.linear %x, %w {contract = 1 : i64, xf.provenance = #xf.provenance<forward>} : (!x, !w) -> !x
   // expected-error@below {{'xf.linear_weight_grad' op expects a forward op that it is the gradient of: xf.linear of the same x, with 1 dims that are not contracted and inputs first in the weight}}
-  %dw = xf.linear_weight_grad %x, %dy {leading = 1 : i64, inputs_first, phase = "backward"} : (!x, !x) -> !w
+  %dw = xf.linear_weight_grad %x, %dy {leading = 1 : i64, inputs_first, xf.provenance = #xf.provenance<backward>} : (!x, !x) -> !w
   return
 }
 
@@ -217,9 +217,9 @@ func.func @step(%x: !x, %w: !w, %dy: !x) {
 
 !x = tensor<8xf32>
 func.func @step(%x: !x, %dy: !x) {
-  %y = xf.scale %x {factor = 8.0 : f64, phase = "forward"} : (!x) -> !x
+  %y = xf.scale %x {factor = 8.0 : f64, xf.provenance = #xf.provenance<forward>} : (!x) -> !x
   // expected-error@below {{'xf.scale' op expects a forward op that it is the gradient of: xf.scale by 4}}
-  %dx = xf.scale %dy {factor = 4.0 : f64, phase = "backward"} : (!x) -> !x
+  %dx = xf.scale %dy {factor = 4.0 : f64, xf.provenance = #xf.provenance<backward>} : (!x) -> !x
   return
 }
 

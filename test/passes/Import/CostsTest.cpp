@@ -9,6 +9,7 @@
 #include "cleave/Frontend/Model.h"
 #include "cleave/Json/Json.h"
 #include "cleave/Search/ReadArchitecture.h"
+#include "dialects/xf/Provenance.h"
 #include "dialects/xf/Xf.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
@@ -82,15 +83,12 @@ protected:
   double getKept() {
     double bytes = 0;
     owner->walk([&](xf::AccumulateOp loop) {
-      auto isOf = [](Operation *op, llvm::StringRef phase) {
-        auto attr = op->getAttrOfType<StringAttr>("phase");
-        return attr && attr.getValue() == phase;
-      };
       for (Operation &op : loop.getBody().front())
         for (Value value : op.getResults())
-          if (isOf(&op, "forward") &&
+          if (xf::getPhase(&op) == xf::Phase::Forward &&
               llvm::any_of(value.getUsers(), [&](Operation *user) {
-                return isOf(user, "backward") && !isa<xf::YieldOp>(user);
+                return xf::getPhase(user) == xf::Phase::Backward &&
+                       !isa<xf::YieldOp>(user);
               })) {
             auto type = cast<RankedTensorType>(value.getType());
             bytes += double(type.getNumElements()) *

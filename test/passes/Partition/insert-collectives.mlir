@@ -97,8 +97,8 @@ func.func @nothing_to_do(%x: !rows) -> !rows {
 
 // The phase of a reshard is that of its collectives.
 // CHECK-LABEL: func.func @phase(
-// CHECK-NEXT: dist.all_reduce {{.*}} {phase = "backward"}
+// CHECK-NEXT: dist.all_reduce {{.*}} {xf.provenance = #xf.provenance<backward>}
 func.func @phase(%x: !sum) -> !whole {
-  %y = dist.reshard %x {phase = "backward"} : !sum to !whole
+  %y = dist.reshard %x {xf.provenance = #xf.provenance<backward>} : !sum to !whole
   return %y : !whole
 }

@@ -90,8 +90,8 @@ func.func @forward(%ids: tensor<4x8xi32>, %targets: tensor<4x8xi32>)
 // TP: %[[X:.*]] = dist.reshard %[[E]] {{.*}} to tensor<4x8x16xf32, #dist.on<@mesh, [{}, {}, {}]>>
 // TP: xf.rms_norm %[[X]]
 // TP-NOT: dist.reshard
-// TP: xf.linear %{{.*}}, %{{.*}}, %{{.*}} {contract = 1 : i64, phase = "forward"} {{.*}} -> tensor<4x8x64xf32, #dist.on<@mesh, [{}, {}, {tp}]>>
-// TP: %[[Z:.*]] = xf.linear %{{.*}}, %{{.*}} {contract = 1 : i64, phase = "forward"} {{.*}} partial = {tp}>>
+// TP: xf.linear %{{.*}}, %{{.*}}, %{{.*}} {contract = 1 : i64, xf.provenance = #xf.provenance<forward>} {{.*}} -> tensor<4x8x64xf32, #dist.on<@mesh, [{}, {}, {tp}]>>
+// TP: %[[Z:.*]] = xf.linear %{{.*}}, %{{.*}} {contract = 1 : i64, xf.provenance = #xf.provenance<forward>} {{.*}} partial = {tp}>>
 // TP-NEXT: %[[W:.*]] = dist.reshard %[[Z]] {{.*}} to tensor<4x8x16xf32, #dist.on<@mesh, [{}, {}, {}]>>
 // TP-NEXT: xf.add %[[X]], %{{.*}}, %[[W]] {{.*}} tensor<16xf32, #dist.on<@mesh, [{}]>>
 // TP: xf.row_max {{.*}} -> tensor<4x8xf32, #dist.on<@mesh, [{}, {}], max = {tp}>>
@@ -102,9 +102,9 @@ func.func @forward(%ids: tensor<4x8xi32>, %targets: tensor<4x8xi32>)
 // The backward pass reduces two gradients of the stream, and nothing of the
 // forward pass again.
 // TP: xf.cross_entropy_grad
-// TP: dist.reshard %{{.*}} {phase = "backward"} : tensor<4x8x16xf32
+// TP: dist.reshard %{{.*}} {xf.provenance = #xf.provenance<backward>} : tensor<4x8x16xf32
 // TP-NOT: dist.reshard
-// TP: dist.reshard %{{.*}} {phase = "backward"} : tensor<4x8x16xf32
+// TP: dist.reshard %{{.*}} {xf.provenance = #xf.provenance<backward>} : tensor<4x8x16xf32
 // TP-NOT: dist.reshard
 // TP: xf.yield
 
@@ -151,9 +151,9 @@ func.func @forward(%ids: tensor<4x8xi32>, %targets: tensor<4x8xi32>)
 // Z3: %[[P:.*]] = xf.get @down {
 // Z3-NOT: dist.reshard
 // Z3: xf.accumulate
-// Z3: %[[F:.*]] = dist.reshard %[[P]] {phase = "forward"} {{.*}} to tensor<16x64xf32, #dist.on<@mesh, [{}, {}]>>
+// Z3: %[[F:.*]] = dist.reshard %[[P]] {xf.provenance = #xf.provenance<forward>} {{.*}} to tensor<16x64xf32, #dist.on<@mesh, [{}, {}]>>
 // Z3: xf.linear %{{.*}}, %[[F]]
-// Z3: %[[R:.*]] = dist.reshard %[[P]] {phase = "backward"} {{.*}} to tensor<16x64xf32, #dist.on<@mesh, [{}, {}]>>
+// Z3: %[[R:.*]] = dist.reshard %[[P]] {xf.provenance = #xf.provenance<backward>} {{.*}} to tensor<16x64xf32, #dist.on<@mesh, [{}, {}]>>
 // Z3: xf.linear %{{.*}}, %[[R]]
 
 // All at once: what is kept is split by tp as ops see it, then by dp.

@@ -1,0 +1,42 @@
+//===- Provenance.h - What an op is part of -------------------------------===//
+#ifndef CLEAVE_DIALECTS_XF_PROVENANCE_H
+#define CLEAVE_DIALECTS_XF_PROVENANCE_H
+
+#include "dialects/xf/Xf.h"
+
+namespace cleave::xf {
+
+/// The discardable attribute that holds it.
+constexpr llvm::StringLiteral provenanceName = "xf.provenance";
+
+/// Null if the op has none.
+inline ProvenanceAttr getProvenance(mlir::Operation *op) {
+  return op->getAttrOfType<ProvenanceAttr>(provenanceName);
+}
+
+/// Null: none.
+inline void setProvenance(mlir::Operation *op, ProvenanceAttr provenance) {
+  if (provenance)
+    op->setAttr(provenanceName, provenance);
+}
+
+inline void copyProvenance(mlir::Operation *from, mlir::Operation *to) {
+  setProvenance(to, getProvenance(from));
+}
+
+inline std::optional<Phase> getPhase(mlir::Operation *op) {
+  ProvenanceAttr provenance = getProvenance(op);
+  return provenance ? std::optional(provenance.getPhase()) : std::nullopt;
+}
+
+/// Makes the op one of `phase`, of the layer and module that it is of.
+inline void setPhase(mlir::Operation *op, Phase phase) {
+  ProvenanceAttr old = getProvenance(op);
+  setProvenance(op, ProvenanceAttr::get(op->getContext(), phase,
+                                        old ? old.getLayer() : -1,
+                                        old ? old.getModule() : std::nullopt));
+}
+
+} // namespace cleave::xf
+
+#endif // CLEAVE_DIALECTS_XF_PROVENANCE_H
