@@ -14,6 +14,11 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::xf;
 
+bool xf::isRecomputed(Operation *op) {
+  ProvenanceAttr provenance = getProvenance(op);
+  return provenance && provenance.getRecomputed();
+}
+
 Value xf::getUnmoved(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<dist::ReshardOp, dist::CollectiveOpInterface>(op))
@@ -23,18 +28,74 @@ Value xf::getUnmoved(Value value) {
   return value;
 }
 
-static bool isSame(Value a, Value b) { return getUnmoved(a) == getUnmoved(b); }
-
 static double toNumber(int64_t value) { return double(value); }
 static double toNumber(const APFloat &value) { return value.convertToDouble(); }
 
-bool xf::isBackward(Operation *op) { return getPhase(op) == Phase::Backward; }
+bool xf::isBackward(Operation *op) {
+  ProvenanceAttr provenance = getProvenance(op);
+  return provenance && provenance.getPhase() == Phase::Backward &&
+         !provenance.getRecomputed();
+}
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+/// The attributes of an op, but for what it is part of.
+static DictionaryAttr getOwnAttributes(Operation *op) {
+  NamedAttrList attributes(op->getAttrDictionary());
+  attributes.erase(provenanceName);
+  return attributes.getDictionary(op->getContext());
+}
+
+Origins::Structure Origins::describe(Operation *op) {
+  std::vector<const void *> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(getOriginal(operand).getAsOpaquePointer());
+  return {op->getName().getAsOpaquePointer(),
+          getOwnAttributes(op).getAsOpaquePointer(), std::move(operands)};
+}
+
+void Origins::note(Operation *op) {
+  ProvenanceAttr provenance = getProvenance(op);
+  if (op->getNumResults() == 0 || !provenance)
+    return;
+  if (!provenance.getRecomputed()) {
+    if (provenance.getPhase() == Phase::Forward)
+      structures.try_emplace(describe(op), op);
+    return;
+  }
+  auto it = structures.find(describe(op));
+  if (it != structures.end())
+    originals[op] = it->second;
+}
+
+Value Origins::getOriginal(Value value) const {
+  value = getUnmoved(value);
+  auto result = dyn_cast<OpResult>(value);
+  Operation *original = result ? originals.lookup(result.getOwner()) : nullptr;
+  return original ? original->getResult(result.getResultNumber()) : value;
+}
+
+LogicalResult Origins::expectSame(Operation *op, Operation *origin,
+                                  StringRef name, Value got, Value want) const {
+  if (isSame(got, want))
+    return success();
+  InFlightDiagnostic error = op->emitOpError("expects the ")
+                             << name << " of the forward op";
+  error.attachNote(origin->getLoc()) << "the forward op";
+  return error;
+}
+
+//===----------------------------------------------------------------------===//
+// Forward ops
+//===----------------------------------------------------------------------===//
 
 Origins::Signature Origins::sign(StringRef kind, ArrayRef<Value> values,
-                                 ArrayRef<double> attributes) {
+                                 ArrayRef<double> attributes) const {
   std::vector<const void *> ids;
   for (Value value : values)
-    ids.push_back(getUnmoved(value).getAsOpaquePointer());
+    ids.push_back(getOriginal(value).getAsOpaquePointer());
   return {kind, ids, {attributes.begin(), attributes.end()}};
 }
 
@@ -57,16 +118,6 @@ static LogicalResult expectEqual(Operation *op, Operation *origin,
   InFlightDiagnostic error = op->emitOpError("expects ")
                              << name << " " << toNumber(want)
                              << " of the forward op, got " << toNumber(got);
-  error.attachNote(origin->getLoc()) << "the forward op";
-  return error;
-}
-
-static LogicalResult expectSame(Operation *op, Operation *origin,
-                                StringRef name, Value got, Value want) {
-  if (isSame(got, want))
-    return success();
-  InFlightDiagnostic error = op->emitOpError("expects the ")
-                             << name << " of the forward op";
   error.attachNote(origin->getLoc()) << "the forward op";
   return error;
 }
@@ -119,15 +170,15 @@ void EmbeddingOp::noteForward(Origins &origins) {
 // What a gradient knows of its forward op
 //===----------------------------------------------------------------------===//
 
-LogicalResult AttentionGradOp::verifyInStep(Origins &) {
+LogicalResult AttentionGradOp::verifyInStep(Origins &origins) {
   auto origin = getMaker<AttentionOp>(getLse());
   if (!origin)
     return expectSaved(*this, "log-sum-exp", "xf.attention");
-  if (failed(expectSame(*this, origin, "q", getQ(), origin.getQ())) ||
-      failed(expectSame(*this, origin, "k", getK(), origin.getK())) ||
-      failed(expectSame(*this, origin, "v", getV(), origin.getV())) ||
-      failed(
-          expectSame(*this, origin, "result", getOut(), origin.getResult())) ||
+  if (failed(origins.expectSame(*this, origin, "q", getQ(), origin.getQ())) ||
+      failed(origins.expectSame(*this, origin, "k", getK(), origin.getK())) ||
+      failed(origins.expectSame(*this, origin, "v", getV(), origin.getV())) ||
+      failed(origins.expectSame(*this, origin, "result", getOut(),
+                                origin.getResult())) ||
       failed(
           expectEqual(*this, origin, "scale", getScale(), origin.getScale())) ||
       failed(expectEqual(*this, origin, "window", int64_t(getWindow()),
@@ -137,42 +188,42 @@ LogicalResult AttentionGradOp::verifyInStep(Origins &) {
                      origin.getSoftcap());
 }
 
-LogicalResult RMSNormGradOp::verifyInStep(Origins &) {
+LogicalResult RMSNormGradOp::verifyInStep(Origins &origins) {
   auto origin = getMaker<RMSNormOp>(getRstd());
   if (!origin)
     return expectSaved(*this, "rstd", "xf.rms_norm");
-  if (failed(expectSame(*this, origin, "x", getX(), origin.getX())) ||
-      failed(
-          expectSame(*this, origin, "weight", getWeight(), origin.getWeight())))
+  if (failed(origins.expectSame(*this, origin, "x", getX(), origin.getX())) ||
+      failed(origins.expectSame(*this, origin, "weight", getWeight(),
+                                origin.getWeight())))
     return failure();
   return expectEqual(*this, origin, "offset", getOffset(), origin.getOffset());
 }
 
-LogicalResult LayerNormGradOp::verifyInStep(Origins &) {
+LogicalResult LayerNormGradOp::verifyInStep(Origins &origins) {
   auto origin = getMaker<LayerNormOp>(getRstd());
   if (!origin)
     return expectSaved(*this, "rstd", "xf.layer_norm");
-  if (failed(expectSame(*this, origin, "x", getX(), origin.getX())) ||
-      failed(
-          expectSame(*this, origin, "weight", getWeight(), origin.getWeight())))
+  if (failed(origins.expectSame(*this, origin, "x", getX(), origin.getX())) ||
+      failed(origins.expectSame(*this, origin, "weight", getWeight(),
+                                origin.getWeight())))
     return failure();
-  return expectSame(*this, origin, "mean", getMean(), origin.getMean());
+  return origins.expectSame(*this, origin, "mean", getMean(), origin.getMean());
 }
 
-LogicalResult NormWeightGradOp::verifyInStep(Origins &) {
+LogicalResult NormWeightGradOp::verifyInStep(Origins &origins) {
   if (auto origin = getMaker<RMSNormOp>(getRstd())) {
     if (getMean())
       return emitOpError("expects no mean: xf.rms_norm has none");
-    return expectSame(*this, origin, "x", getX(), origin.getX());
+    return origins.expectSame(*this, origin, "x", getX(), origin.getX());
   }
   auto origin = getMaker<LayerNormOp>(getRstd());
   if (!origin)
     return expectSaved(*this, "rstd", "xf.rms_norm or xf.layer_norm");
   if (!getMean())
     return emitOpError("expects the mean of the forward op");
-  if (failed(expectSame(*this, origin, "x", getX(), origin.getX())))
+  if (failed(origins.expectSame(*this, origin, "x", getX(), origin.getX())))
     return failure();
-  return expectSame(*this, origin, "mean", getMean(), origin.getMean());
+  return origins.expectSame(*this, origin, "mean", getMean(), origin.getMean());
 }
 
 LogicalResult LinearWeightGradOp::verifyInStep(Origins &origins) {
@@ -207,7 +258,7 @@ LogicalResult PadRowsOp::verifyInStep(Origins &origins) {
 LogicalResult EmbeddingGradOp::verifyInStep(Origins &origins) {
   int64_t padding = -1;
   auto mask = getMaker<MaskRowsOp>(getDy());
-  if (mask && isSame(mask.getIds(), getIds()))
+  if (mask && origins.isSame(mask.getIds(), getIds()))
     padding = mask.getId();
   return origins.take(*this, "xf.embedding", getIds(), {double(padding)},
                       "of the same ids, with " +
@@ -287,7 +338,8 @@ static LogicalResult verifyVocab(Operation *op, Value logits, int64_t vocab) {
 
 /// A cross-entropy that was taken apart: all parts count the same columns of
 /// the same logits.
-static LogicalResult verifyParts(CrossEntropyGradOp grad, TokenLossOp loss) {
+static LogicalResult verifyParts(CrossEntropyGradOp grad, TokenLossOp loss,
+                                 Origins &origins) {
   auto max = getMaker<RowMaxOp>(loss.getMax());
   auto sum = getMaker<SumExpOp>(loss.getSumExp());
   auto pick = getMaker<PickOp>(loss.getPicked());
@@ -297,7 +349,7 @@ static LogicalResult verifyParts(CrossEntropyGradOp grad, TokenLossOp loss) {
   for (auto [part, x] : {std::pair<Operation *, Value>(max, max.getX()),
                          {sum, sum.getX()},
                          {pick, pick.getX()}})
-    if (failed(expectSame(grad, part, "logits", grad.getLogits(), x)))
+    if (failed(origins.expectSame(grad, part, "logits", grad.getLogits(), x)))
       return failure();
   for (auto [part, vocab] :
        {std::pair<Operation *, int64_t>(max, max.getVocab()),
@@ -305,12 +357,13 @@ static LogicalResult verifyParts(CrossEntropyGradOp grad, TokenLossOp loss) {
     if (failed(
             expectEqual<int64_t>(grad, part, "vocab", grad.getVocab(), vocab)))
       return failure();
-  if (failed(expectSame(sum, max, "maximum", sum.getMax(), max.getResult())) ||
-      failed(expectSame(grad, pick, "targets", grad.getTargets(),
-                        pick.getTargets())))
+  if (failed(origins.expectSame(sum, max, "maximum", sum.getMax(),
+                                max.getResult())) ||
+      failed(origins.expectSame(grad, pick, "targets", grad.getTargets(),
+                                pick.getTargets())))
     return failure();
-  return expectSame(grad, loss, "targets", grad.getTargets(),
-                    loss.getTargets());
+  return origins.expectSame(grad, loss, "targets", grad.getTargets(),
+                            loss.getTargets());
 }
 
 LogicalResult CrossEntropyOp::verifyInStep(Origins &) {
@@ -325,18 +378,18 @@ LogicalResult SumExpOp::verifyInStep(Origins &) {
   return verifyVocab(*this, getX(), getVocab());
 }
 
-LogicalResult CrossEntropyGradOp::verifyInStep(Origins &) {
+LogicalResult CrossEntropyGradOp::verifyInStep(Origins &origins) {
   if (failed(verifyVocab(*this, getLogits(), getVocab())))
     return failure();
   if (auto loss = getMaker<TokenLossOp>(getLse()))
-    return verifyParts(*this, loss);
+    return verifyParts(*this, loss, origins);
   auto origin = getMaker<CrossEntropyOp>(getLse());
   if (!origin)
     return expectSaved(*this, "log-sum-exp", "xf.cross_entropy");
-  if (failed(expectSame(*this, origin, "logits", getLogits(),
-                        origin.getLogits())) ||
-      failed(expectSame(*this, origin, "targets", getTargets(),
-                        origin.getTargets())))
+  if (failed(origins.expectSame(*this, origin, "logits", getLogits(),
+                                origin.getLogits())) ||
+      failed(origins.expectSame(*this, origin, "targets", getTargets(),
+                                origin.getTargets())))
     return failure();
   return expectEqual<int64_t>(*this, origin, "vocab", getVocab(),
                               origin.getVocab());

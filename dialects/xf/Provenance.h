@@ -34,7 +34,8 @@ inline void setPhase(mlir::Operation *op, Phase phase) {
   ProvenanceAttr old = getProvenance(op);
   setProvenance(op, ProvenanceAttr::get(op->getContext(), phase,
                                         old ? old.getLayer() : -1,
-                                        old ? old.getModule() : std::nullopt));
+                                        old ? old.getModule() : std::nullopt,
+                                        old && old.getRecomputed()));
 }
 
 } // namespace cleave::xf

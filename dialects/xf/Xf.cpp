@@ -35,7 +35,7 @@ void XfDialect::initialize() {
 
 LogicalResult
 ProvenanceAttr::verify(function_ref<InFlightDiagnostic()> emitError, Phase,
-                       int64_t layer, std::optional<Module>) {
+                       int64_t layer, std::optional<Module>, bool) {
   if (layer < -1)
     return emitError() << "expects a layer of at least 0, got " << layer;
   return success();

@@ -42,7 +42,7 @@ def Xf_Phase : I32EnumAttr<"Phase", "part of a training step", [
 }
 
 def Xf_Module : I32EnumAttr<"Module", "part of a layer", [
-    I32EnumAttrCase<"Norm", 0, "norm">,
+    I32EnumAttrCase<"Norms", 0, "norms">,
     I32EnumAttrCase<"QKV", 1, "qkv">,
     I32EnumAttrCase<"Attention", 2, "attention">,
     I32EnumAttrCase<"Output", 3, "output">,
@@ -61,7 +61,8 @@ def Xf_ProvenanceAttr : AttrDef<Xf_Dialect, "Provenance"> {
     its way through the stages: a collective has that of the op that it is for, an
     instruction that of the op that it was. A gradient has the layer and the
     module of the forward op that it is of. What is outside of the layers, such as
-    the embedding and the head, has neither.
+    the embedding and the head, has neither. An op of the backward pass that is
+    `recomputed` is a copy of a forward op of that layer and module.
 
     The modules of a layer: its norms; the projections to queries, keys and
     values with their rotation; scores and weighted sum; the projection of
@@ -79,9 +80,11 @@ def Xf_ProvenanceAttr : AttrDef<Xf_Dialect, "Provenance"> {
   let genVerifyDecl = 1;
   let parameters = (ins "::cleave::xf::Phase":$phase,
       DefaultValuedParameter<"int64_t", "-1">:$layer,
-      OptionalParameter<"std::optional<::cleave::xf::Module>">:$module);
+      OptionalParameter<"std::optional<::cleave::xf::Module>">:$module,
+      OptionalParameter<"bool">:$recomputed);
   let assemblyFormat = [{
-    `<` $phase (`,` `layer` `=` $layer^)? (`,` `module` `=` $module^)? `>`
+    `<` $phase (`,` `layer` `=` $layer^)? (`,` `module` `=` $module^)?
+    (`,` `recomputed` `=` $recomputed^)? `>`
   }];
 }
 

@@ -4,7 +4,8 @@
 //   "mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 4}],
 //   "micro_batches": 2,
 //   "dims": {"batch": ["dp"], "heads": ["tp"], "sequence": ["tp"], ...},
-//   "keep": {"optimizer": ["dp"], "gradients": [], "parameters": []} }
+//   "keep": {"optimizer": ["dp"], "gradients": [], "parameters": []},
+//   "recompute": ["norms", "activation"], "recompute_blocks": 4 }
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Json/Json.h"
@@ -29,6 +30,13 @@ static const llvm::SmallVector<llvm::StringRef> dimsOfTensors[] = {
     {"hidden", "intermediate"},
     {"batch", "sequence"}};
 
+llvm::ArrayRef<llvm::StringRef> Plan::getModules() {
+  static const llvm::StringRef modules[] = {"norms",  "qkv",     "attention",
+                                            "output", "up",      "activation",
+                                            "down",   "residual"};
+  return modules;
+}
+
 std::string Plan::toJSON() const {
   auto names = [&](const AxisList &axes) {
     json::Array list;
@@ -42,7 +50,7 @@ std::string Plan::toJSON() const {
   json::Object rules;
   for (const auto &[dim, axes] : dims)
     rules[dim] = names(axes);
-  json::Value root = json::Object{
+  json::Object root{
       {"version", currentVersion},
       {"mesh", std::move(meshAxes)},
       {"micro_batches", microBatches},
@@ -50,7 +58,11 @@ std::string Plan::toJSON() const {
       {"keep", json::Object{{"optimizer", names(optimizerAxes)},
                             {"gradients", names(gradientAxes)},
                             {"parameters", names(parameterAxes)}}}};
-  return llvm::formatv("{0:2}\n", root).str();
+  if (!recompute.empty())
+    root["recompute"] = json::Array(recompute);
+  if (recomputeBlocks > 0)
+    root["recompute_blocks"] = recomputeBlocks;
+  return llvm::formatv("{0:2}\n", json::Value(std::move(root))).str();
 }
 
 namespace {
@@ -182,7 +194,8 @@ private:
 
   void readTop(const json::Object &root, Plan &plan) {
     expectKeys(root, "the plan",
-               {"version", "mesh", "micro_batches", "dims", "keep"});
+               {"version", "mesh", "micro_batches", "dims", "keep", "recompute",
+                "recompute_blocks"});
     if (readCount(root, "version", "version") != Plan::currentVersion)
       failAt("version", *root.get("version"),
              std::to_string(Plan::currentVersion));
@@ -211,6 +224,26 @@ private:
       read("gradients", plan.gradientAxes);
       read("parameters", plan.parameterAxes);
     }
+    readRecompute(root, plan);
+  }
+
+  void readRecompute(const json::Object &root, Plan &plan) {
+    if (const json::Value *value = root.get("recompute")) {
+      const json::Array *list = value->getAsArray();
+      if (!list)
+        return failAt("recompute", *value, "a list of modules of a layer");
+      for (const json::Value &entry : *list) {
+        std::optional<llvm::StringRef> name = entry.getAsString();
+        if (!name ||
+            (*name != "full" && !llvm::is_contained(Plan::getModules(), *name)))
+          return failAt("recompute", entry,
+                        "full, or of " + llvm::join(Plan::getModules(), ", "));
+        plan.recompute.push_back(name->str());
+      }
+    }
+    if (root.get("recompute_blocks"))
+      plan.recomputeBlocks =
+          readCount(root, "recompute_blocks", "recompute_blocks");
   }
 
   std::string file;

@@ -250,6 +250,41 @@ std::vector<Constraint> cleave::getRunnable() {
   return constraints;
 }
 
+llvm::Error cleave::setRecompute(Plan &plan, const TrainLayout &layout) {
+  static constexpr std::pair<unsigned, const char *> names[] = {
+      {recomputeNorms, "norms"},           {recomputeAttention, "attention"},
+      {recomputeOutput, "output"},         {recomputeUp, "up"},
+      {recomputeActivation, "activation"}, {recomputeDown, "down"}};
+  plan.recompute.clear();
+  plan.recomputeBlocks = layout.recomputeBlocks;
+  if (layout.recompute == Recompute::None)
+    return layout.recomputeBlocks == 0
+               ? llvm::Error::success()
+               : llvm::createStringError(
+                     "recompute-blocks %lld: nothing recomputes",
+                     (long long)layout.recomputeBlocks);
+  if (layout.recompute == Recompute::Full) {
+    plan.recompute = {"full"};
+    return llvm::Error::success();
+  }
+  unsigned left = layout.recomputedModules;
+  // Of what is pointwise, no compiled model has experts.
+  if ((left & recomputePointwise) == recomputePointwise)
+    left &= ~unsigned(recomputeExpertActivation);
+  for (auto [bit, name] : names)
+    if (left & bit) {
+      plan.recompute.push_back(name);
+      left &= ~bit;
+    }
+  if (left == 0)
+    return llvm::Error::success();
+  TrainLayout rest = layout;
+  rest.recomputedModules = left;
+  return llvm::createStringError(
+      "recompute-modules " + getFieldText(rest, "recompute-modules") +
+      ": programs repeat norms, attention, output, up, activation, down");
+}
+
 llvm::Expected<Plan> cleave::getRunnablePlan(const SavedPlan &plan,
                                              llvm::StringRef model,
                                              const BatchShape &batch,

@@ -31,8 +31,9 @@ public:
     if (failed(verifySets()))
       return failure();
     xf::Origins origins;
+    step.walk([&](Operation *op) { origins.note(op); });
     step.walk([&](xf::StepCheckOpInterface op) {
-      if (!xf::isBackward(op))
+      if (!xf::isBackward(op) && !xf::isRecomputed(op))
         op.noteForward(origins);
     });
     WalkResult walk = step.walk([&](xf::StepCheckOpInterface op) {

@@ -28,9 +28,9 @@ private:
   /// An op of a layer says so.
   void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
     if (layer >= 0 && op->getNumResults() > 0)
-      xf::setProvenance(op, xf::ProvenanceAttr::get(b.getContext(),
-                                                    xf::Phase::Forward, layer,
-                                                    module));
+      xf::setProvenance(
+          op, xf::ProvenanceAttr::get(b.getContext(), xf::Phase::Forward, layer,
+                                      module, /*recomputed=*/false));
   }
 
   // State.
@@ -203,7 +203,7 @@ Value ModelBuilder::buildLinear(StringRef name, const LinearSpec &spec, Value x,
 
 Value ModelBuilder::buildNorm(StringRef name, const NormWeights &weights,
                               Value x, Names dims) {
-  enter(xf::Module::Norm);
+  enter(xf::Module::Norms);
   const NormSpec &norm = model.norm;
   xf::InitKind ones =
       norm.weightOffset == 0 ? xf::InitKind::Ones : xf::InitKind::Zeros;

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PASSES_INTERPRET_SIMULATEDRANKS_H
 #define CLEAVE_PASSES_INTERPRET_SIMULATEDRANKS_H
 
+#include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/IR/Value.h"
 #include "passes/Interpret/Array.h"

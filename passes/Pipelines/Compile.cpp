@@ -125,6 +125,9 @@ buildProgram(Compilation &compilation, const Model &model,
     return module.takeError();
   options.stages.step.microBatches = options.plan.microBatches;
   options.stages.plan = &options.plan;
+  options.stages.recompute.modules.assign(options.plan.recompute.begin(),
+                                          options.plan.recompute.end());
+  options.stages.recompute.layers = options.plan.recomputeBlocks;
   if (failed(mlir::verify(**module)))
     return compilation.collector.getError("verification of the imported model");
   if (failed(runStages(**module, options, meaning)))

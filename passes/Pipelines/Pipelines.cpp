@@ -13,6 +13,11 @@ static void addGrad(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createVerifyStepPass());
 }
 
+static void addRecompute(OpPassManager &pm, const StageOptions &options) {
+  pm.addPass(createRecomputePass(options.recompute));
+  pm.addPass(createVerifyStepPass());
+}
+
 static void addPlace(OpPassManager &pm, const StageOptions &options) {
   // Before placements, since a whole cross-entropy would keep its vocabulary
   // unsplit.
@@ -43,6 +48,7 @@ static void addMemory(OpPassManager &pm, const StageOptions &) {
 ArrayRef<Stage> cleave::getStages() {
   static const Stage stages[] = {
       {"grad", "forward graph to training step", addGrad},
+      {"recompute", "training step to one that keeps less", addRecompute},
       {"place", "training step to placed step", addPlace},
       {"partition", "placed step to one rank's", addPartition},
       {"kernels", "tensors to instructions", addKernels},
@@ -60,6 +66,7 @@ void cleave::registerAllDialects(DialectRegistry &registry) {
 
 void cleave::registerAllPasses() {
   registerGradPasses();
+  registerRecomputePasses();
   registerPlacePasses();
   registerPartitionPasses();
   registerKernelsPasses();

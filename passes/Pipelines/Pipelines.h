@@ -8,11 +8,13 @@
 #include "passes/Memory/Passes.h"
 #include "passes/Partition/Passes.h"
 #include "passes/Place/Passes.h"
+#include "passes/Recompute/Passes.h"
 
 namespace cleave {
 
 struct StageOptions {
   BuildStepPassOptions step;
+  RecomputePassOptions recompute;
   PlaceTensorsPassOptions place;
   const Plan *plan = nullptr; ///< if set, in place of the file in `place`
   LowerToExecPassOptions kernels;

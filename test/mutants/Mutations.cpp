@@ -498,11 +498,12 @@ static Mutation ofMicroBatches(Mutation mutation) {
           }};
 }
 
-/// What is added to zeros may as well overwrite them.
+/// What is added to zeros may as well overwrite them; a maximum as below.
 static Mutation notOfPadding(Mutation mutation) {
   return {mutation.name, [=](Operation *op) {
             auto kernel = dyn_cast<exec::KernelOp>(op);
             return kernel && !kernel.getSymName().starts_with("pad_rows") &&
+                   !kernel.getSymName().starts_with("row_max") &&
                    mutation.apply(op);
           }};
 }

@@ -188,8 +188,6 @@ class CommandLineTest(ToolTest):
                 ("--cp", "2", "context parallelism"),
                 ("--cp-kind", "ring", "context parallelism"),
                 ("--ep", "2", "expert parallelism"),
-                ("--recompute", "full", "recomputation"),
-                ("--recompute-blocks", "1", "recomputation"),
                 ("--shard-group", "2", "ZeRO in groups of ranks"),
                 ("--order", "tp-cp-pp-dp", "other orders of the axes")]:
             self.expect_error(

@@ -153,9 +153,6 @@ static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral>
         {"ep", "expert parallelism"},
         {"expert-tp", "expert parallelism"},
         {"shard-group", "ZeRO in groups of ranks"},
-        {"recompute", "recomputation"},
-        {"recompute-modules", "recomputation"},
-        {"recompute-blocks", "recomputation"},
         {"order", "other orders of the axes"},
 };
 
@@ -189,6 +186,33 @@ void tool::addPlannedFlags(CLI::App &app) {
         });
 }
 
+void tool::LayoutFlags::addRecomputeFlags(CLI::App &app) {
+  auto add = [&](const std::string &field, std::string &value,
+                 const char *help) {
+    return app.add_option("--" + field, value, help)
+        ->capture_default_str()
+        ->check(
+            [field](const std::string &text) -> std::string {
+              TrainLayout layout;
+              if (setField(layout, field, text))
+                return "";
+              return llvm::formatv("\"{0}\" is not {1}", text,
+                                   getLegalValues(field));
+            },
+            "", field);
+  };
+  add("recompute", recompute,
+      "what the backward pass of a layer repeats, so that it is not kept: "
+      "none, selective (--recompute-modules), full (all but the layer's "
+      "input is repeated)");
+  add("recompute-modules", recomputeModules,
+      "of norms, attention (scores and weighted sum), output, up, activation, "
+      "down, joined by +");
+  app.add_option("--recompute-blocks", recomputeBlocks,
+                 "so many layers, from the first one on; 0: all")
+      ->check(CLI::NonNegativeNumber);
+}
+
 void tool::LayoutFlags::add(CLI::App &app) {
   auto *dp = app.add_option("--dp", layout.dp, "data-parallel degree")
                  ->check(makePositiveCheck());
@@ -202,6 +226,7 @@ void tool::LayoutFlags::add(CLI::App &app) {
   auto *sp = app.add_flag("--sequence-parallel", layout.sequenceParallel,
                           "split activations outside of attention and MLP "
                           "along the sequence over tp");
+  addRecomputeFlags(app);
   // What pins and plans call it.
   addHiddenFlag(app, "--sp", [](llvm::StringRef) {
     return "of a program it is --sequence-parallel";
@@ -249,6 +274,16 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
     if (!plan)
       return makeError(samples + ": " + llvm::toString(plan.takeError()));
     batch.microBatch = batch.globalBatch / (plan->microBatches * layout.dp);
+    TrainLayout repeats;
+    setField(repeats, "recompute", recompute);
+    setField(repeats, "recompute-modules", recomputeModules);
+    repeats.recomputeBlocks = recomputeBlocks;
+    if (llvm::Error error = setRecompute(*plan, repeats))
+      return makeError("--" + llvm::toString(std::move(error)));
+    if (recomputeBlocks > int64_t(model.layers.size()))
+      return makeError(llvm::formatv(
+          "--recompute-blocks {0}: the model has {1}", recomputeBlocks,
+          count(int64_t(model.layers.size()), "layer")));
   } else {
     plan = loadAnyPlan(planPath, model.modelType, batch,
                        dtype == "bf16" ? DType::BF16 : DType::F32);

@@ -68,9 +68,12 @@ void addPlannedFlags(CLI::App &app);
 struct LayoutFlags {
   Layout layout;
   std::string planPath, cluster = "local", dtype = "f32";
+  std::string recompute = "none", recomputeModules = "attention";
+  int64_t recomputeBlocks = 0;
   int64_t microBatch = 0;
 
   void add(CLI::App &app);
+  void addRecomputeFlags(CLI::App &app);
   /// The plan that the flags or the plan file give, checked against the model
   /// and the cluster. Fills in `batch.microBatch`.
   llvm::Expected<Plan> getPlan(const Model &model, BatchShape &batch,

@@ -139,8 +139,8 @@ void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
       "one kernel for each op");
   app.add_option("--dump-after-stage", options.dumpAfter,
                  "print the IR after a stage")
-      ->check(CLI::IsMember(
-          {"grad", "place", "partition", "kernels", "memory", "all"}));
+      ->check(CLI::IsMember({"grad", "recompute", "place", "partition",
+                             "kernels", "memory", "all"}));
   app.add_flag("--remarks", options.remarks,
                "say what the passes decided, on stderr");
   app.add_flag("-q,--quiet", quiet, "print errors only");

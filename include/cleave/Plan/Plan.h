@@ -35,6 +35,14 @@ struct Plan {
   int64_t microBatches = 1;
   std::map<std::string, AxisList> dims;
   AxisList optimizerAxes, gradientAxes, parameterAxes;
+  /// Modules of a layer that its backward pass repeats, so that what they give
+  /// is not kept: of getModules(), or "full", all of them.
+  std::vector<std::string> recompute;
+  /// So many layers do, from the first one on; 0: all.
+  int64_t recomputeBlocks = 0;
+
+  /// What a layer is made of.
+  static llvm::ArrayRef<llvm::StringRef> getModules();
 
   /// Axes of a named dim; none if no rule names it.
   AxisList getAxes(llvm::StringRef dim) const;

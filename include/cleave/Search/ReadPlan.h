@@ -64,6 +64,10 @@ llvm::Expected<Plan> loadAnyPlan(llvm::StringRef path, llvm::StringRef model,
 llvm::Expected<TrainLayout>
 getPricedLayout(const Plan &plan, llvm::StringRef file, const Workload &work);
 
+/// What a plan says of a layout's recomputation; fails on modules that no
+/// compiled model has, naming them.
+llvm::Error setRecompute(Plan &plan, const TrainLayout &layout);
+
 } // namespace cleave
 
 #endif // CLEAVE_SEARCH_READPLAN_H

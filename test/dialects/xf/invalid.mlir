@@ -1608,6 +1608,6 @@ func.func @f() attributes {xf.provenance = #xf.provenance<forward, layer = -3>} 
 // -----
 
 // expected-error@+1 {{expected 'layer'}}
-func.func @f() attributes {xf.provenance = #xf.provenance<forward, module = norm>} {
+func.func @f() attributes {xf.provenance = #xf.provenance<forward, module = norms>} {
   return
 }

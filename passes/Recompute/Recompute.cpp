@@ -1,0 +1,111 @@
+//===- Recompute.cpp - Repeat parts of a layer in its backward pass -------===//
+//
+// State: the copy of each op that has one. The ops of the backward pass are
+// visited in their order; where one reads a result of a repeated op of its own
+// layer, that op is copied before it, and before the copy those that it reads
+// in turn. So a copy stands where it is first needed, and reads what is kept.
+//
+// A value of another layer is always kept: what a layer repeats begins at its
+// input.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/xf/Provenance.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/Recompute/Passes.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_RECOMPUTEPASS
+#include "passes/Recompute/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+namespace {
+class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
+  using RecomputePassBase::RecomputePassBase;
+
+  void runOnOperation() override {
+    if (modules.empty())
+      return;
+    if (failed(readModules()))
+      return signalPassFailure();
+    auto step = getOperation().lookupSymbol<func::FuncOp>("step");
+    if (!step) {
+      getOperation().emitError("expects a function named \"step\"");
+      return signalPassFailure();
+    }
+    copies.clear();
+    step.walk([&](Operation *op) {
+      if (xf::getPhase(op) == xf::Phase::Backward && !op->getNumRegions())
+        readCopies(op);
+    });
+    numRepeated += copies.size();
+  }
+
+  LogicalResult readModules() {
+    repeated.clear();
+    for (const std::string &name : modules) {
+      if (name == "full") {
+        for (uint32_t i = 0; i <= xf::getMaxEnumValForModule(); ++i)
+          repeated.insert(xf::Module(i));
+        continue;
+      }
+      std::optional<xf::Module> module = xf::symbolizeModule(name);
+      if (!module) {
+        InFlightDiagnostic error = getOperation().emitError()
+                                   << "unknown module \"" << name
+                                   << "\"; legal are full";
+        for (uint32_t i = 0; i <= xf::getMaxEnumValForModule(); ++i)
+          error << ", " << xf::stringifyModule(xf::Module(i));
+        return error;
+      }
+      repeated.insert(*module);
+    }
+    return success();
+  }
+
+  /// Whether `op` is one that its layer's backward pass repeats.
+  bool isRepeated(Operation *op, xf::ProvenanceAttr user) {
+    xf::ProvenanceAttr own = op ? xf::getProvenance(op) : nullptr;
+    return own && user && own.getPhase() == xf::Phase::Forward &&
+           own.getLayer() == user.getLayer() && own.getModule() &&
+           repeated.contains(*own.getModule()) &&
+           (layers == 0 || own.getLayer() < layers) &&
+           // What is read once a step, such as a weight, is there anyway.
+           op->getBlock() == loop;
+  }
+
+  /// Lets `op` read copies of what is not kept for it.
+  void readCopies(Operation *op) {
+    loop = op->getBlock();
+    xf::ProvenanceAttr provenance = xf::getProvenance(op);
+    for (OpOperand &operand : op->getOpOperands()) {
+      auto result = dyn_cast<OpResult>(operand.get());
+      if (result && isRepeated(result.getOwner(), provenance))
+        operand.set(
+            copy(result.getOwner(), op)->getResult(result.getResultNumber()));
+    }
+  }
+
+  Operation *copy(Operation *op, Operation *before) {
+    Operation *&known = copies[op];
+    if (known)
+      return known;
+    OpBuilder b(before);
+    Operation *made = b.clone(*op);
+    xf::ProvenanceAttr old = xf::getProvenance(op);
+    xf::setProvenance(
+        made, xf::ProvenanceAttr::get(&getContext(), xf::Phase::Backward,
+                                      old.getLayer(), old.getModule(),
+                                      /*recomputed=*/true));
+    known = made;
+    readCopies(made);
+    return made;
+  }
+
+  llvm::DenseSet<xf::Module> repeated;
+  Block *loop = nullptr; ///< of a micro-batch
+  llvm::DenseMap<Operation *, Operation *> copies;
+};
+} // namespace
