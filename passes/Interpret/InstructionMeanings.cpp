@@ -38,13 +38,21 @@ public:
   Operands(Operation *op, RankView view)
       : Operands(op, view.ranks, view.rank) {}
 
-  /// `count` elements.
+  /// Whether the sizes of the instruction are some that any buffer has; says so
+  /// if they are not.
+  bool areLegal(ArrayRef<int64_t> sizes) {
+    if (!cleave::countElements(sizes))
+      result = op->emitOpError("has sizes that no buffer has");
+    return succeeded(result);
+  }
+
+  /// `count` elements; none if there is an error.
   Values load(Value buffer, int64_t code, int64_t count) {
     auto type = ElementCode(code);
     SimulatedRanks::Range range = find(buffer, type, count);
-    Values values = Values(size_t(count));
+    Values values;
     for (int64_t i = 0; i < count && succeeded(result); ++i)
-      values[size_t(i)] = memory.load(range.offset + i * getBytes(type), type);
+      values.push_back(memory.load(range.offset + i * getBytes(type), type));
     return values;
   }
   void store(Value buffer, int64_t code, const Values &values) {
@@ -67,7 +75,7 @@ public:
   void store(Value buffer, int64_t code, Values values, int64_t mode) {
     if (mode == 1 || (mode == 2 && !ranks.isFirst)) {
       Values old = load(buffer, code, int64_t(values.size()));
-      for (size_t i = 0; i < values.size(); ++i)
+      for (size_t i = 0; i < old.size(); ++i)
         values[i] += old[i];
     }
     store(buffer, code, values);
@@ -142,11 +150,17 @@ struct GemmMeaning : Meaning<GemmMeaning, GemmOp> {
   static LogicalResult run(GemmOp op, RankView view) {
     Operands operands(op, view);
     int64_t m = op.getM(), n = op.getN(), k = op.getK();
+    if (!operands.areLegal({m, k}) || !operands.areLegal({k, n}) ||
+        !operands.areLegal({m, n}))
+      return failure();
     Values a = operands.load(op.getInputs()[0], op.getTypeA(), m * k),
            b = operands.load(op.getInputs()[1], op.getTypeB(), k * n),
-           c(size_t(m * n));
+           bias = op.getHasBias() ? operands.load(op.getInputs()[2], f32, n)
+                                  : Values();
+    if (failed(operands.result))
+      return failure();
+    Values c = Values(size_t(m * n));
     if (op.getHasBias()) {
-      Values bias = operands.load(op.getInputs()[2], f32, n);
       for (int64_t i = 0; i < m * n; ++i)
         c[size_t(i)] = bias[size_t(i % n)];
     }
@@ -180,14 +194,28 @@ std::array<int64_t, 3> getCounts(Op op) {
           tokens * int64_t(op.getHeads())};
 }
 
+template <typename Op>
+bool areLegal(Op op, Operands &operands) {
+  int64_t batch = op.getBatch(), seq = op.getSeq(), heads = op.getHeads(),
+          kvHeads = op.getKvHeads(), depth = op.getHeadDim();
+  return operands.areLegal({batch, seq, heads, depth}) &&
+         operands.areLegal({batch, seq, kvHeads, depth}) &&
+         // Each key head serves as many query heads.
+         operands.areLegal({kvHeads > 0 && heads % kvHeads == 0 ? 1 : -1});
+}
+
 struct AttentionMeaning : Meaning<AttentionMeaning, AttentionOp> {
   static LogicalResult run(AttentionOp op, RankView view) {
     Operands operands(op, view);
+    if (!areLegal(op, operands))
+      return failure();
     auto [queries, keys, rows] = getCounts(op);
     Values q = operands.load(op.getInputs()[0], op.getType(), queries),
            k = operands.load(op.getInputs()[1], op.getType(), keys),
            v = operands.load(op.getInputs()[2], op.getType(), keys),
            out(q.size()), lse = Values(size_t(rows));
+    if (failed(operands.result))
+      return failure();
     getScores(op).attend(q, k, v, out, lse);
     operands.store(op.getOutputs()[0], op.getType(), out);
     operands.store(op.getOutputs()[1], f32, lse);
@@ -198,6 +226,8 @@ struct AttentionMeaning : Meaning<AttentionMeaning, AttentionOp> {
 struct AttentionGradMeaning : Meaning<AttentionGradMeaning, AttentionGradOp> {
   static LogicalResult run(AttentionGradOp op, RankView view) {
     Operands operands(op, view);
+    if (!areLegal(op, operands))
+      return failure();
     auto [queries, keys, rows] = getCounts(op);
     auto load = [&](unsigned i, int64_t code, int64_t count) {
       return operands.load(op.getInputs()[i], code, count);
@@ -207,6 +237,8 @@ struct AttentionGradMeaning : Meaning<AttentionGradMeaning, AttentionGradOp> {
            v = load(2, type, keys), out = load(3, type, queries),
            lse = load(4, f32, rows), dout = load(5, type, queries),
            dq(q.size()), dk(k.size()), dv(v.size());
+    if (failed(operands.result))
+      return failure();
     getScores(op).differentiate(q, k, v, out, lse, dout, dq, dk, dv);
     operands.store(op.getOutputs()[0], type, dq);
     operands.store(op.getOutputs()[1], type, dk);
@@ -230,10 +262,15 @@ struct EmbeddingMeaning : Meaning<EmbeddingMeaning, EmbeddingOp> {
     Operands operands(op, view);
     int64_t rows = op.getRows(), width = op.getWidth(),
             tableRows = op.getTableRows();
+    if (!operands.areLegal({rows, width}) ||
+        !operands.areLegal({tableRows, width}))
+      return failure();
     Values ids = operands.load(op.getInputs()[0], i32, rows),
            table = operands.load(op.getInputs()[1], op.getTypeTable(),
                                  tableRows * width),
-           out(size_t(rows * width));
+           out = Values(size_t(rows * width));
+    if (failed(operands.result))
+      return failure();
     double first = double(getFirstRow(op, view));
     for (int64_t r = 0; r < rows; ++r)
       if (double row = ids[size_t(r)] - first;
@@ -250,10 +287,15 @@ struct EmbeddingGradMeaning : Meaning<EmbeddingGradMeaning, EmbeddingGradOp> {
     Operands operands(op, view);
     int64_t rows = op.getRows(), width = op.getWidth(),
             tableRows = op.getTableRows();
+    if (!operands.areLegal({rows, width}) ||
+        !operands.areLegal({tableRows, width}))
+      return failure();
     Values ids = operands.load(op.getInputs()[0], i32, rows),
            dout =
                operands.load(op.getInputs()[1], op.getTypeDout(), rows * width),
-           table(size_t(tableRows * width));
+           table = Values(size_t(tableRows * width));
+    if (failed(operands.result))
+      return failure();
     double first = double(getFirstRow(op, view));
     for (int64_t r = 0; r < rows; ++r)
       if (double row = ids[size_t(r)] - first;
@@ -314,6 +356,8 @@ struct CollectiveMeaning : JointMeaning<Self, Op> {
     int64_t n = ranks.getMesh().getSize(axes);
     std::vector<int64_t> shape = Self::getShape(op, n);
     std::vector<Array> inputs;
+    if (!Operands(op, ranks, 0).areLegal(shape))
+      return failure();
     for (int64_t rank = 0; rank < ranks.size(); ++rank) {
       Operands operands(op, ranks, rank);
       Array &input = inputs.emplace_back(Array::zeros(shape));

@@ -7,6 +7,7 @@
 #include "passes/Interpret/InterpretKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "passes/Interpret/SimulatedRanks.h"
 #include "llvm/ADT/DenseMap.h"
 #include <cmath>
 #include <cstring>
@@ -24,6 +25,9 @@ static int64_t getIndex(exec::AccessAttr access, int64_t r, int64_t c) {
 }
 
 int64_t cleave::countElements(exec::KernelOp kernel, exec::AccessAttr access) {
+  if (!cleave::countElements(
+          {int64_t(kernel.getRows()), int64_t(kernel.getColumns())}))
+    return maxElements + 1;
   int64_t last = 0;
   for (int64_t r = 0; r < int64_t(kernel.getRows()); ++r)
     last =

@@ -10,7 +10,8 @@ namespace cleave {
 /// An operand's elements, whatever their storage, as f64.
 using KernelOperand = std::vector<double>;
 
-/// How many elements the operand of `access` has in `kernel`.
+/// How many elements the operand of `access` has in `kernel`; more than
+/// `maxElements` where the kernel has more.
 int64_t countElements(exec::KernelOp kernel, exec::AccessAttr access);
 
 /// Where it reads or writes that operand, in the order of rows and columns.

@@ -108,6 +108,14 @@ Array StepRunner::join(llvm::function_ref<const Array &(int64_t)> part,
                       ranks.getMesh());
 }
 
+/// A type that an attribute names is one that the mesh has.
+static LogicalResult checkGlobal(Operation *op, Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || !tensor.hasStaticShape())
+    return op->emitOpError("expects a tensor, got ") << type;
+  return dist::verifyPlacedIfAny(op, type);
+}
+
 /// Finds the step, and the global types of its ids and targets.
 LogicalResult StepRunner::findData() {
   auto programs = module.getOps<exec::ProgramOp>();
@@ -116,7 +124,7 @@ LogicalResult StepRunner::findData() {
     for (auto buffer : (*programs.begin()).getOps<exec::BufferOp>())
       if (auto name = buffer->getAttrOfType<StringAttr>("data")) {
         auto global = buffer->getAttrOfType<TypeAttr>("global");
-        if (!global)
+        if (!global || failed(checkGlobal(buffer, global.getValue())))
           return buffer.emitOpError("expects the global type of its data");
         data[name.getValue() == "ids" ? 0 : 1] = global.getValue();
       }
@@ -130,12 +138,14 @@ LogicalResult StepRunner::findData() {
   for (unsigned i = 0; i < 2; ++i) {
     auto global = function.getArgAttrOfType<TypeAttr>(i, "dist.global");
     data[i] = global ? global.getValue() : function.getArgumentTypes()[i];
+    if (failed(checkGlobal(function, data[i])))
+      return failure();
   }
   return success();
 }
 
 FailureOr<StepInputs> StepRunner::makeInputs(int64_t steps) {
-  if (failed(findData()))
+  if (failed(findData()) || failed(checkSizes()))
     return failure();
   StepInputs inputs;
   for (auto state : module.getOps<xf::StateOp>()) {
@@ -165,6 +175,44 @@ FailureOr<StepInputs> StepRunner::makeInputs(int64_t steps) {
   return inputs;
 }
 
+/// A real model would take all memory and hours.
+LogicalResult StepRunner::checkSizes() {
+  int64_t left = maxElements / ranks.size();
+  auto take = [&](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    std::optional<int64_t> count =
+        tensor ? countElements(tensor.getShape()) : std::optional<int64_t>(0);
+    left -= count.value_or(left + 1);
+    return left >= 0;
+  };
+  for (Type type : data)
+    if (type && !take(type))
+      return step->emitOpError("has data of ") << type
+                                               << ", too large to "
+                                                  "interpret";
+  WalkResult result = module.walk([&](Operation *op) {
+    bool fits = llvm::all_of(op->getResultTypes(), take);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        fits = fits && llvm::all_of(block.getArgumentTypes(), take);
+    if (auto state = dyn_cast<xf::StateOp>(op))
+      fits = fits && take(state.getTensorType());
+    if (auto buffer = dyn_cast<exec::BufferOp>(op)) {
+      int64_t end = buffer.getOffset().value_or(0);
+      fits = fits && countElements({end}) &&
+             countElements({int64_t(buffer.getBytes())}) &&
+             (left -= int64_t(buffer.getBytes())) >= 0;
+    }
+    if (fits)
+      return WalkResult::advance();
+    op->emitOpError("is of a step too large to interpret: expects at most ")
+        << maxElements << " elements on all ranks; a small model of the same "
+        << "structure will do";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 LogicalResult StepRunner::runOnce(const std::array<Array, 2> &values) {
   for (int64_t rank = 0; rank < ranks.size(); ++rank) {
     ranks[rank].values.clear();
@@ -189,7 +237,7 @@ LogicalResult StepRunner::runOnce(const std::array<Array, 2> &values) {
 }
 
 FailureOr<StepResults> StepRunner::run(const StepInputs &inputs) {
-  if (failed(findData()))
+  if (failed(findData()) || failed(checkSizes()))
     return failure();
   auto states = module.getOps<xf::StateOp>();
   for (int64_t rank = 0; rank < ranks.size(); ++rank) {
@@ -218,22 +266,45 @@ FailureOr<StepResults> StepRunner::run(const StepInputs &inputs) {
         },
         getShare(state.getTensorType()));
   }
-  auto note = [&](StringRef name, Type type) {
+  // Outputs, whose shares the op itself has not checked yet.
+  auto note = [&](Operation *op, StringRef name, Type type) -> WalkResult {
+    if (failed(checkGlobal(op, type)))
+      return WalkResult::interrupt();
+    Share share = getShare(type);
+    SmallVector<int64_t, 4> shape(share.type.getShape());
+    if (share.placement)
+      shape = share.placement->getLocalShape(ranks.getMesh(), shape);
+    for (int64_t rank = 0; rank < ranks.size(); ++rank) {
+      auto it = ranks[rank].outputs.find(name.str());
+      if (it == ranks[rank].outputs.end() ||
+          ArrayRef<int64_t>(it->second.shape) != ArrayRef<int64_t>(shape)) {
+        op->emitOpError("expects an output that is a part of ") << type;
+        return WalkResult::interrupt();
+      }
+    }
     results.outputs[name.str()] = join(
         [&](int64_t rank) -> const Array & {
           return ranks[rank].outputs.at(name.str());
         },
-        getShare(type));
+        share);
+    return WalkResult::advance();
   };
-  module.walk(
-      [&](exec::OutputOp output) { note(output.getName(), output.getType()); });
-  module.walk([&](xf::OutputOp output) {
+  WalkResult walk = module.walk([&](exec::OutputOp output) {
+    return note(output, output.getName(), output.getType());
+  });
+  if (walk.wasInterrupted())
+    return failure();
+  walk = module.walk([&](xf::OutputOp output) {
     auto global = output->getAttrOfType<TypeAttr>("global");
     Type type = global ? global.getValue() : output.getValue().getType();
+    if (failed(checkGlobal(output, type)))
+      return WalkResult::interrupt();
     if (auto loop = output->getParentOfType<xf::AccumulateOp>())
       type =
           dist::withLeadingDim(cast<RankedTensorType>(type), loop.getCount());
-    note(output.getName(), type);
+    return note(output, output.getName(), type);
   });
+  if (walk.wasInterrupted())
+    return failure();
   return results;
 }

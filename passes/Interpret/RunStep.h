@@ -52,6 +52,7 @@ private:
   Array join(llvm::function_ref<const Array &(int64_t)> part,
              const Share &share) const;
   llvm::LogicalResult findData();
+  llvm::LogicalResult checkSizes();
   llvm::LogicalResult runOnce(const std::array<Array, 2> &values);
 
   mlir::ModuleOp module;

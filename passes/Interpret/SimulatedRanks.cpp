@@ -8,6 +8,16 @@ using namespace cleave;
 
 #include "passes/Interpret/Interpretable.cpp.inc"
 
+std::optional<int64_t> cleave::countElements(ArrayRef<int64_t> sizes) {
+  int64_t count = 1;
+  for (int64_t size : sizes) {
+    if (size < 0 || (size > 0 && count > maxElements / size))
+      return std::nullopt;
+    count *= size;
+  }
+  return count;
+}
+
 SimulatedRanks::SimulatedRanks(Mesh mesh)
     : mesh(std::move(mesh)), ranks(size_t(this->mesh.getNumRanks())) {}
 

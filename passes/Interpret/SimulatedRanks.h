@@ -9,9 +9,17 @@
 #include "passes/Interpret/Memory.h"
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace cleave {
+
+/// The most elements of one value that are interpreted, and of all values of
+/// all ranks together: what a few hundred megabytes hold.
+constexpr int64_t maxElements = int64_t(1) << 25;
+
+/// The product of sizes, if none is negative and it is at most `maxElements`.
+std::optional<int64_t> countElements(llvm::ArrayRef<int64_t> sizes);
 
 /// The ranks of a mesh, that run one program in lockstep: an op is computed on
 /// all of them before the next one is. A program without placements runs on one

@@ -6,6 +6,10 @@
 // RUN:   %t/other.mlir 2>&1 | FileCheck %s --check-prefix=OTHER
 // RUN: not cleave-translate --interpret-step %t/unknown.mlir 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not cleave-translate --interpret-step %t/large.mlir 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=LARGE
+// RUN: not cleave-translate --interpret-step %t/short.mlir 2>&1 \
+// RUN:   | FileCheck %s --check-prefix=SHORT
 // RUN: not cleave-translate --interpret-step %t/none.mlir 2>&1 \
 // RUN:   | FileCheck %s --check-prefix=NONE
 
@@ -47,3 +51,22 @@ func.func @forward(%ids: tensor<1x2xi32>, %targets: tensor<1x2xi32>) {
   return
 }
 // NONE: error: expects a function named "step" of ids and targets, or an exec.program
+
+//--- large.mlir
+func.func @step(%ids: tensor<1x2xi32>, %targets: tensor<1x2xi32>) {
+  %n = xf.count_tokens %targets : (tensor<1x2xi32>) -> tensor<f32>
+  return
+}
+xf.state @w parameter : tensor<65536x65536xf32> {init = #xf.init<zeros, 0.0 : f64>}
+// LARGE: error: 'xf.state' op is of a step too large to interpret: expects at most 33554432 elements on all ranks; a small model of the same structure will do
+
+//--- short.mlir
+exec.program @program threads 1 {
+  %a = exec.buffer "a" 16 : !exec.buffer
+  %b = exec.buffer "b" 16 : !exec.buffer
+  exec.segment @all {
+    exec.gemm(%a, %a) -> (%b) {m = 2 : i64, n = 2 : i64, k = 3 : i64, trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+  }
+  exec.run @all 0 first
+}
+// SHORT: error: 'exec.gemm' op expects 24 bytes where a buffer has 16
