@@ -15,14 +15,12 @@ namespace cleave {
 ///
 /// A pass that makes the step from `@forward` is checked by difference
 /// quotients of the loss; any other by two steps from random states and tokens,
-/// all states and outputs of which must stay the same. The time is that of a
-/// few hundred thousand scalar operations for each kilobyte of a rank's arena:
-/// small models take milliseconds a pass, real ones must be shrunken first.
+/// all states and outputs of which must stay the same. Small models take
+/// milliseconds a pass; real ones are refused, and must be shrunken first.
 class MeaningCheck : public mlir::PassInstrumentation {
 public:
   struct Result {
     int64_t passes = 0; ///< that changed the step, and were checked
-    int64_t ranks = 1;  ///< the most that a step was run on
     bool failed = false;
   };
   /// `result` outlives the check.
