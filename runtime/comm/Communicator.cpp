@@ -139,6 +139,6 @@ Status Communicator::agree(const Status &mine) {
   CLEAVE_RETURN_IF_ERROR(share(mine, first));
   if (first.ok())
     return {};
-  agreedToFail = true;
+  agreedFailure = first;
   return getRank() == 0 ? first : Status::aborted(first.message());
 }

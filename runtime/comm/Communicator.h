@@ -136,7 +136,9 @@ public:
   virtual int getRanksInProcess() const { return 1; }
 
   /// Whether agree() has failed: all ranks know, none needs to be stopped.
-  bool hasAgreedToFail() const { return agreedToFail; }
+  bool hasAgreedToFail() const { return !agreedFailure.ok(); }
+  /// What they agreed on.
+  const Status &getAgreedFailure() const { return agreedFailure; }
 
   /// Where this rank says what it is doing; null for nowhere. It outlives this,
   /// or is set to null before it ends.
@@ -183,7 +185,7 @@ private:
   int rank;
   const Group *world = nullptr;
   RankPosition *position = nullptr;
-  bool agreedToFail = false;
+  Status agreedFailure;
 };
 
 } // namespace cleave::runtime

@@ -70,8 +70,13 @@ static Status runLocal(const Mesh &mesh, const WorldOptions &options,
   LocalWorld world(mesh, size * options.threadsPerRank);
   auto run = [&](int rank) {
     std::unique_ptr<Communicator> communicator = world.makeCommunicator(rank);
-    if (Status status = catchExceptions([&] { return body(*communicator); });
-        !status.ok())
+    Status status = catchExceptions([&] { return body(*communicator); });
+    // Of a failure that all agreed on, a rank may hear by being stopped, before
+    // it gets to return it.
+    if (status.getCode() == StatusCode::Aborted &&
+        communicator->hasAgreedToFail())
+      status = communicator->getAgreedFailure();
+    if (!status.ok())
       world.abort(rank, status);
     return communicator->hasAgreedToFail();
   };

@@ -43,6 +43,24 @@ TEST(Local, HostCalls) {
   }
 }
 
+/// Rank 1 ends before rank 0 returns what both agreed on, and so stops it.
+TEST(Local, SaysWhatRanksAgreedOnThoughOneIsStopped) {
+  Status status = run({2}, [](Communicator &communicator) {
+    bool isFirst = communicator.getRank() == 0;
+    Status agreed =
+        communicator.agree(isFirst ? Status::error("a bad token") : Status());
+    if (!isFirst)
+      return agreed;
+    while (!communicator.isAborted())
+      std::this_thread::yield();
+    std::vector<double> all;
+    double mine = 0;
+    return communicator.gatherDoubles({&mine, 1}, all);
+  });
+  EXPECT_EQ(status.getCode(), StatusCode::Failed);
+  EXPECT_EQ(status.message(), "rank 0: a bad token");
+}
+
 /// With and without a core for every rank: the waits differ, the bits do not.
 TEST(Local, SameBitsEveryTime) {
   for (ElementType type : {ElementType::F32, ElementType::BF16}) {
