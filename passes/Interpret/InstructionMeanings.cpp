@@ -331,11 +331,7 @@ struct CopyMeaning : Meaning<CopyMeaning, CopyOp> {
 
 struct ScheduleMeaning : Meaning<ScheduleMeaning, ScheduleOp> {
   static LogicalResult run(ScheduleOp op, RankView view) {
-    Rates rates{
-        int64_t(op.getKind()),           int64_t(op.getWarmupSteps()),
-        int64_t(op.getDecaySteps()),     int64_t(op.getStableSteps()),
-        op.getLr().convertToDouble(),    op.getMinLr().convertToDouble(),
-        op.getBeta1().convertToDouble(), op.getBeta2().convertToDouble()};
+    Rates rates = Rates::of(op);
     Operands operands(op, view);
     operands.store(op.getOutputs()[0], f32,
                    rates.get(view.ranks.step, view.ranks.totalSteps));

@@ -45,6 +45,15 @@ struct Rates {
   int64_t warmupSteps, decaySteps, stableSteps;
   double lr, minLr, beta1, beta2;
 
+  /// Of xf.schedule or exec.schedule.
+  template <typename Op>
+  static Rates of(Op op) {
+    return {int64_t(op.getKind()),           int64_t(op.getWarmupSteps()),
+            int64_t(op.getDecaySteps()),     int64_t(op.getStableSteps()),
+            op.getLr().convertToDouble(),    op.getMinLr().convertToDouble(),
+            op.getBeta1().convertToDouble(), op.getBeta2().convertToDouble()};
+  }
+
   /// [lr, 1 / (1 - beta1^(t+1)), 1 / (1 - beta2^(t+1)), 0], as
   /// runtime/program/README.md has it.
   std::vector<double> get(int64_t t, int64_t steps) const;

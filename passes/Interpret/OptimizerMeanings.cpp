@@ -29,11 +29,7 @@ std::vector<double> Rates::get(int64_t t, int64_t steps) const {
 namespace {
 struct ScheduleMeaning : JointMeaning<ScheduleMeaning, ScheduleOp> {
   static LogicalResult run(ScheduleOp op, SimulatedRanks &ranks) {
-    Rates rates{
-        int64_t(op.getKind()),           int64_t(op.getWarmupSteps()),
-        int64_t(op.getDecaySteps()),     int64_t(op.getStableSteps()),
-        op.getLr().convertToDouble(),    op.getMinLr().convertToDouble(),
-        op.getBeta1().convertToDouble(), op.getBeta2().convertToDouble()};
+    Rates rates = Rates::of(op);
     for (int64_t rank = 0; rank < ranks.size(); ++rank)
       ranks.make(op.getResult(), rank).data =
           rates.get(ranks.step, ranks.totalSteps);

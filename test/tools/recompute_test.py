@@ -5,7 +5,7 @@ import json
 import re
 import unittest
 
-from support import GOLDEN, LLAMA, SHAPE, ToolTest, make_dataset
+from support import GOLDEN, LLAMA, PLAN, SHAPE, ToolTest, make_dataset
 
 RUN = ["--data", "set", "--seed", "3", "--steps", "4"]
 WAYS = [["--recompute", "full"], ["--recompute", "selective"],
@@ -89,6 +89,11 @@ class RecomputeTest(ToolTest):
                 (["--recompute-blocks", "1"],
                  ["--recompute-blocks 1: nothing recomputes"])]:
             self.expect_error(words, *command, *flags, code=2)
+        self.write("plan.json", PLAN)
+        for flags in WAYS[0], ["--recompute-modules", "up"], \
+                ["--recompute-blocks", "1"]:
+            self.expect_error([f"{flags[0]} excludes --plan"], *command, "--plan",
+                              "plan.json", *flags, code=2)
         self.expect_error('--recompute: "some" is not one of none, selective, '
                           "full", *command, "--recompute", "some", code=2)
 

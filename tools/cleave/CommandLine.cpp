@@ -186,7 +186,7 @@ void tool::addPlannedFlags(CLI::App &app) {
         });
 }
 
-void tool::LayoutFlags::addRecomputeFlags(CLI::App &app) {
+std::vector<CLI::Option *> tool::LayoutFlags::addRecomputeFlags(CLI::App &app) {
   auto add = [&](const std::string &field, std::string &value,
                  const char *help) {
     return app.add_option("--" + field, value, help)
@@ -201,16 +201,20 @@ void tool::LayoutFlags::addRecomputeFlags(CLI::App &app) {
             },
             "", field);
   };
-  add("recompute", recompute,
-      "what the backward pass of a layer repeats, so that it is not kept: "
-      "none, selective (--recompute-modules), full (all but the layer's "
-      "input is repeated)");
-  add("recompute-modules", recomputeModules,
+  CLI::Option *what =
+      add("recompute", recompute,
+          "what the backward pass of a layer repeats, so that it is not kept: "
+          "none, selective (--recompute-modules), full (all but the layer's "
+          "input is repeated)");
+  CLI::Option *modules = add(
+      "recompute-modules", recomputeModules,
       "of norms, attention (scores and weighted sum), output, up, activation, "
       "down, joined by +");
-  app.add_option("--recompute-blocks", recomputeBlocks,
-                 "so many layers, from the first one on; 0: all")
-      ->check(CLI::NonNegativeNumber);
+  CLI::Option *blocks =
+      app.add_option("--recompute-blocks", recomputeBlocks,
+                     "so many layers, from the first one on; 0: all")
+          ->check(CLI::NonNegativeNumber);
+  return {what, modules, blocks};
 }
 
 void tool::LayoutFlags::add(CLI::App &app) {
@@ -226,19 +230,22 @@ void tool::LayoutFlags::add(CLI::App &app) {
   auto *sp = app.add_flag("--sequence-parallel", layout.sequenceParallel,
                           "split activations outside of attention and MLP "
                           "along the sequence over tp");
-  addRecomputeFlags(app);
+  std::vector<CLI::Option *> recomputes = addRecomputeFlags(app);
   // What pins and plans call it.
   addHiddenFlag(app, "--sp", [](llvm::StringRef) {
     return "of a program it is --sequence-parallel";
   });
   addPlannedFlags(app);
-  app.add_option("--plan", planPath,
-                 "plan.json, in place of the flags above; by hand, or of "
-                 "cleave plan --runnable -o")
-      ->excludes(dp)
-      ->excludes(tp)
-      ->excludes(zero)
-      ->excludes(sp);
+  CLI::Option *plan =
+      app.add_option("--plan", planPath,
+                     "plan.json, in place of the flags above; by hand, or of "
+                     "cleave plan --runnable -o")
+          ->excludes(dp)
+          ->excludes(tp)
+          ->excludes(zero)
+          ->excludes(sp);
+  for (CLI::Option *each : recomputes)
+    plan->excludes(each);
   app.add_option("--micro-batch", microBatch,
                  "samples of one rank in one micro-batch (default: the most "
                  "that leaves as many micro-batches as pipeline stages, so all "

@@ -73,7 +73,8 @@ struct LayoutFlags {
   int64_t microBatch = 0;
 
   void add(CLI::App &app);
-  void addRecomputeFlags(CLI::App &app);
+  /// Those of them that say what a backward pass repeats.
+  std::vector<CLI::Option *> addRecomputeFlags(CLI::App &app);
   /// The plan that the flags or the plan file give, checked against the model
   /// and the cluster. Fills in `batch.microBatch`.
   llvm::Expected<Plan> getPlan(const Model &model, BatchShape &batch,
