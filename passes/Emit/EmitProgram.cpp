@@ -20,6 +20,7 @@ public:
   FailureOr<std::vector<uint8_t>> write();
 
 private:
+  LogicalResult writeStage(exec::ProgramOp op);
   void writeHeader();
   void writeMemory();
   void writeKernels();
@@ -59,8 +60,9 @@ private:
   ModuleOp module;
   const ProgramInfo &info;
   const Mesh &mesh;
-  exec::ProgramOp source;
   fb::ProgramT program;
+  exec::ProgramOp source; ///< of the stage at hand
+  fb::StageT *stage = nullptr;
   llvm::StringMap<int> kernels;
   llvm::DenseMap<Operation *, uint32_t> buffers; ///< numbers, from 1
   bool failed_ = false;
@@ -130,7 +132,6 @@ void ProgramWriter::writeHeader() {
   program.global_batch = info.batch.globalBatch;
   program.micro_batches = info.plan.microBatches;
   program.flops_per_step = info.modelFlops;
-  program.threads = source.getThreads();
   program.isa = info.cpu.isa;
   program.cpu = info.cpu.name;
   AxisList batch = info.plan.getAxes("batch");
@@ -138,14 +139,14 @@ void ProgramWriter::writeHeader() {
 }
 
 void ProgramWriter::writeMemory() {
-  program.arena_bytes = source.getArenaBytes().value_or(0);
-  program.lower_bound_bytes = source.getLowerBound().value_or(0);
+  stage->arena_bytes = source.getArenaBytes().value_or(0);
+  stage->lower_bound_bytes = source.getLowerBound().value_or(0);
   if (auto peak = source->getAttrOfType<DictionaryAttr>("peak"))
     for (NamedAttribute entry : peak) {
       auto category = std::make_unique<fb::CategoryT>();
       category->name = entry.getName().str();
       category->bytes = cast<IntegerAttr>(entry.getValue()).getInt();
-      program.memory.push_back(std::move(category));
+      stage->memory.push_back(std::move(category));
     }
 }
 
@@ -233,7 +234,7 @@ void ProgramWriter::writeStates() {
     if (DenseElementsAttr table = init.getTable())
       for (float value : table.getValues<float>())
         out->init_table.push_back(value);
-    program.states.push_back(std::move(out));
+    stage->states.push_back(std::move(out));
   }
 }
 
@@ -260,7 +261,7 @@ void ProgramWriter::writeOutputs() {
     // The padding of a vocabulary is no part of the logits.
     if (out->name == "logits")
       out->logical.back() = info.model.vocab;
-    program.outputs.push_back(std::move(out));
+    stage->outputs.push_back(std::move(out));
   });
 }
 
@@ -268,12 +269,12 @@ LogicalResult ProgramWriter::writeSegments() {
   for (auto segment : source.getOps<exec::SegmentOp>()) {
     auto out = std::make_unique<fb::SegmentT>();
     out->name = segment.getSymName().str();
-    out->begin = program.instructions.size();
+    out->begin = stage->instructions.size();
     for (Operation &op : segment.getBody().front())
       if (failed(writeInstruction(op)))
         return failure();
-    out->end = program.instructions.size();
-    program.segments.push_back(std::move(out));
+    out->end = stage->instructions.size();
+    stage->segments.push_back(std::move(out));
   }
   return success();
 }
@@ -288,11 +289,11 @@ void ProgramWriter::writeRuns() {
   std::optional<uint64_t> update;
   for (auto run : source.getOps<exec::RunOp>()) {
     if (!update && segments[run.getSegment()].getUpdates())
-      update = program.runs.size();
-    program.runs.emplace_back(numbers[run.getSegment()], run.getMicroBatch(),
+      update = stage->runs.size();
+    stage->runs.emplace_back(numbers[run.getSegment()], run.getMicroBatch(),
                               run.getFirst());
   }
-  program.update_run = update.value_or(program.runs.size());
+  stage->update_run = update.value_or(stage->runs.size());
 }
 
 /// Of several locations, that of the op that an instruction is named after.
@@ -344,32 +345,43 @@ LogicalResult ProgramWriter::writeInstruction(Operation &op) {
     out->group = getAxes(group);
   if (auto flops = op.getAttrOfType<FloatAttr>("flops"))
     out->flops = flops.getValueAsDouble();
-  program.instructions.push_back(std::move(out));
+  stage->instructions.push_back(std::move(out));
   return success();
 }
 
-FailureOr<std::vector<uint8_t>> ProgramWriter::write() {
-  auto programs = module.getOps<exec::ProgramOp>();
-  if (!llvm::hasSingleElement(programs))
-    return module.emitError("expects one exec.program");
-  source = *programs.begin();
+LogicalResult ProgramWriter::writeStage(exec::ProgramOp op) {
+  source = op;
+  program.stages.push_back(std::make_unique<fb::StageT>());
+  stage = program.stages.back().get();
   numberBuffers();
-  writeHeader();
   writeMemory();
-  writeKernels();
   writeStates();
   writeOutputs();
   for (auto buffer : source.getOps<exec::BufferOp>())
     if (auto name = buffer->getAttrOfType<StringAttr>("data")) {
       auto operand = std::make_unique<fb::Operand>(getOperand(buffer));
       bool isTokens = name.getValue() == "ids";
-      (isTokens ? program.tokens : program.targets) = std::move(operand);
-      (isTokens ? program.tokens_buffer : program.targets_buffer) =
+      (isTokens ? stage->tokens : stage->targets) = std::move(operand);
+      (isTokens ? stage->tokens_buffer : stage->targets_buffer) =
           getBuffer(buffer);
     }
   if (failed(writeSegments()) || failed_)
     return failure();
   writeRuns();
+  return success();
+}
+
+FailureOr<std::vector<uint8_t>> ProgramWriter::write() {
+  auto programs = module.getOps<exec::ProgramOp>();
+  if (programs.empty())
+    return module.emitError("expects an exec.program");
+  writeHeader();
+  writeKernels();
+  for (exec::ProgramOp op : programs) {
+    if (failed(writeStage(op)))
+      return failure();
+    program.threads = op.getThreads();
+  }
 
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(fb::Program::Pack(builder, &program), fb::ProgramIdentifier());
