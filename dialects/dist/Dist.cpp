@@ -132,7 +132,42 @@ Mesh MeshOp::getMesh() {
 LogicalResult MeshOp::verify() {
   if (llvm::Error error = getMesh().verify())
     return emitOpError(llvm::toString(std::move(error)));
+  if (getStageAxis() && !getMesh().getAxisIndex(*getStageAxis()))
+    return emitOpError("expects as axis of stages one of ")
+           << getMesh().toString() << ", got \"" << *getStageAxis() << "\"";
   return success();
+}
+
+int64_t MeshOp::getNumStages() {
+  Mesh mesh = getMesh();
+  if (!getStageAxis())
+    return 1;
+  return mesh.getAxes()[*mesh.getAxisIndex(*getStageAxis())].size;
+}
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+/// A message goes over a channel, between stages that the mesh has.
+template <typename Op>
+static LogicalResult verifyMessage(Op op) {
+  MeshOp mesh = findMesh(op);
+  int64_t stages = mesh ? mesh.getNumStages() : 1;
+  if (int64_t(op.getStage()) < 0 || int64_t(op.getStage()) >= stages)
+    return op.emitOpError("expects a stage below ")
+           << stages << ", got " << int64_t(op.getStage());
+  if (int64_t(op.getChannel()) < 0)
+    return op.emitOpError("expects a channel of at least 0, got ")
+           << int64_t(op.getChannel());
+  return success();
+}
+
+LogicalResult SendOp::verifySymbolUses(SymbolTableCollection &) {
+  return verifyMessage(*this);
+}
+LogicalResult RecvOp::verifySymbolUses(SymbolTableCollection &) {
+  return verifyMessage(*this);
 }
 
 //===----------------------------------------------------------------------===//

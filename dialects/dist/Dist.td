@@ -81,14 +81,30 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
     dist.mesh @mesh [#dist.axis<"dp" = 4>, #dist.axis<"tp" = 8>]
     ```
 
+    Along the axis of pipeline `stages`, if there is one, ranks run different
+    parts of the model; no placement splits a value along it.
+
+    ```mlir
+    dist.mesh @mesh [#dist.axis<"pp" = 2>, #dist.axis<"dp" = 4>] stages "pp"
+    ```
+
     Constraints:
     1. Axis names are unique and not empty, sizes at least 1.
+    2. The axis of stages is one of them.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
-                       TypedArrayAttrBase<Dist_AxisAttr, "axes">:$axes);
-  let assemblyFormat = "$sym_name $axes attr-dict";
+                       TypedArrayAttrBase<Dist_AxisAttr, "axes">:$axes,
+                       OptionalAttr<StrAttr>:$stage_axis);
+  let assemblyFormat = "$sym_name $axes (`stages` $stage_axis^)? attr-dict";
+  let builders = [OpBuilder<(ins "::llvm::StringRef":$name,
+                                 "::mlir::ArrayAttr":$axes),
+                            [{ build($_builder, $_state, name, axes, {}); }]>];
   let hasVerifier = 1;
-  let extraClassDeclaration = [{ ::cleave::Mesh getMesh(); }];
+  let extraClassDeclaration = [{
+    ::cleave::Mesh getMesh();
+    /// 1 without a pipeline.
+    int64_t getNumStages();
+  }];
 }
 
 def Dist_ReshardOp : Dist_Op<"reshard", [Pure]> {
@@ -256,6 +272,55 @@ def Dist_SliceOp : Dist_CollectiveOp<"slice"> {
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim);
   let assemblyFormat = [{
     $input `axes` $axes `dim` $dim attr-dict `:` type($input) `to` type($result)
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Messages between pipeline stages
+//===----------------------------------------------------------------------===//
+
+def Dist_SendOp : Dist_Op<"send", [
+    MemoryEffects<[MemRead, MemWrite]>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "give a value to the same rank of another stage";
+  let description = [{
+    The receiver has this rank's coordinates on all axes but that of the stages.
+    It takes the value by the `dist.recv` of the same channel. Does not wait for
+    the receiver.
+
+    ```mlir
+    dist.send %h to 1 channel 0 : tensor<2x8xf32>
+    ```
+
+    Constraints:
+    1. The mesh has that stage.
+    2. The channel is at least 0. It has one send and one receive in the module.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$stage, I64Attr:$channel);
+  let assemblyFormat = [{
+    $input `to` $stage `channel` $channel attr-dict `:` type($input)
+  }];
+}
+
+def Dist_RecvOp : Dist_Op<"recv", [
+    MemoryEffects<[MemRead, MemWrite]>,
+    DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "a value that the same rank of another stage gives";
+  let description = [{
+    Waits for what the `dist.send` of the same channel sent for this
+    micro-batch.
+
+    ```mlir
+    %h = dist.recv from 0 channel 0 : tensor<2x8xf32>
+    ```
+
+    Constraints:
+    1. As for `dist.send`.
+  }];
+  let arguments = (ins I64Attr:$stage, I64Attr:$channel);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    `from` $stage `channel` $channel attr-dict `:` type($result)
   }];
 }
 

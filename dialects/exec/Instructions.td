@@ -295,4 +295,16 @@ def Exec_SliceOp : Exec_Instruction<"slice", "Slice",
   let summary = "this rank's [outer, inner] of [outer, n, inner]";
 }
 
+def Exec_SendOp : Exec_Instruction<"send", "Send",
+    (ins I64Attr:$stage, I64Attr:$channel),
+    ["int64_t(getStage())", "int64_t(getChannel())"]> {
+  let summary = "a message to the same rank of another stage";
+}
+
+def Exec_RecvOp : Exec_Instruction<"recv", "Recv",
+    (ins I64Attr:$stage, I64Attr:$channel),
+    ["int64_t(getStage())", "int64_t(getChannel())"]> {
+  let summary = "a message from the same rank of another stage";
+}
+
 #endif

@@ -377,6 +377,17 @@ def Xf_SumOp : Xf_TensorOp<"sum", [Xf_Rule, Xf_Cost, AccumulatingOpInterface]> {
   let hasVerifier = 1;
 }
 
+def Xf_ZerosOp : Xf_TensorOp<"zeros", []> {
+  let summary = "all elements zero";
+  let description = [{
+    ```mlir
+    %z = xf.zeros : () -> tensor<f32>
+    ```
+  }];
+  let arguments = (ins);
+  let results = (outs Xf_F32Tensor:$result);
+}
+
 def Xf_CountTokensOp : Xf_TensorOp<"count_tokens", [Xf_Rule, Xf_Cost]> {
   let summary = "how many targets are not ignored, as f32";
   let description = [{

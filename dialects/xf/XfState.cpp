@@ -153,6 +153,76 @@ static RankedTensorType getSliceType(RankedTensorType type) {
                                type.getElementType(), encoding);
 }
 
+/// The place in the order of each segment's run for each micro-batch.
+static FailureOr<std::vector<std::vector<int64_t>>> getPlaces(AccumulateOp op) {
+  ArrayRef<int64_t> order = op.getOrder().value_or(ArrayRef<int64_t>());
+  size_t segments = op.getSegments()->size(), count = op.getCount();
+  std::vector<std::vector<int64_t>> places(segments,
+                                           std::vector<int64_t>(count, -1));
+  if (order.size() != 2 * segments * count)
+    return op.emitOpError("expects an order of one run of each of its ")
+           << segments << " segments for each of its " << count
+           << " micro-batches";
+  for (size_t i = 0; i < order.size(); i += 2) {
+    int64_t segment = order[i], microBatch = order[i + 1];
+    if (segment < 0 || size_t(segment) >= segments || microBatch < 0 ||
+        size_t(microBatch) >= count)
+      return op.emitOpError("expects runs of its segments for its "
+                            "micro-batches, got ")
+             << segment << ", " << microBatch;
+    if (places[segment][microBatch] >= 0)
+      return op.emitOpError("runs segment ")
+             << segment << " twice for micro-batch " << microBatch;
+    places[segment][microBatch] = int64_t(i / 2);
+  }
+  return places;
+}
+
+/// Each op is in a segment, and what it uses was computed before, in whatever
+/// order the segments run.
+static LogicalResult verifySegments(AccumulateOp op) {
+  if (!op.getSegments())
+    return success();
+  auto places = getPlaces(op);
+  if (failed(places))
+    return failure();
+  auto getFirst = [&](int64_t segment) {
+    return *llvm::min_element((*places)[segment]);
+  };
+  llvm::DenseSet<std::pair<int64_t, int64_t>> checked;
+  int64_t last = -1;
+  for (Operation &each : op.getBody().front().without_terminator()) {
+    std::optional<int64_t> segment = AccumulateOp::getSegment(&each);
+    if (!segment || *segment < 0 || *segment >= int64_t(places->size()))
+      return each.emitOpError("expects ")
+             << AccumulateOp::segmentName << ", one of "
+             << int64_t(places->size()) << " segments";
+    if (getFirst(*segment) < last)
+      return each.emitOpError("expects to stand with the others of its "
+                              "segment, in the order of their first runs");
+    last = getFirst(*segment);
+    for (Value operand : each.getOperands()) {
+      Operation *from = operand.getDefiningOp();
+      if (!from || from->getBlock() != each.getBlock())
+        continue;
+      int64_t earlier = AccumulateOp::getSegment(from).value_or(-1);
+      if (earlier == *segment || !checked.insert({earlier, *segment}).second)
+        continue;
+      for (auto [before, after] :
+           llvm::zip((*places)[earlier], (*places)[*segment]))
+        if (before > after)
+          return each.emitOpError("uses a value of segment ")
+                 << earlier << ", which the order runs after it";
+    }
+  }
+  return success();
+}
+
+std::optional<int64_t> AccumulateOp::getSegment(Operation *op) {
+  auto attr = op->getAttrOfType<IntegerAttr>(segmentName);
+  return attr ? std::optional<int64_t>(attr.getInt()) : std::nullopt;
+}
+
 LogicalResult AccumulateOp::verify() {
   Block &block = getBody().front();
   if (block.getNumArguments() != getInputs().size())
@@ -182,6 +252,8 @@ LogicalResult AccumulateOp::verify() {
              << i << " to be whole or partial by sum, got " << type;
   return success();
 }
+
+LogicalResult AccumulateOp::verifyRegions() { return verifySegments(*this); }
 
 /// What an `xf.accumulate` without values ends in.
 void YieldOp::build(OpBuilder &, OperationState &) {}

@@ -177,20 +177,50 @@ def Xf_AccumulateOp : Xf_Op<"accumulate", [RecursiveMemoryEffects,
     }
     ```
 
+    A stage of a pipeline runs the body in `segments`: forward passes, backward
+    passes. Each op's `xf.segment` says which one it is in; `order` is what the
+    stage runs, in pairs of segment and micro-batch. Whatever the order, the
+    result is the same sum.
+
+    ```mlir
+    %sum = xf.accumulate 2 (%x) : (tensor<2x2x8xf32>) -> tensor<f32>
+        segments ["forward", "backward"] order [0, 0, 0, 1, 1, 0, 1, 1] {
+      ...
+      %s = xf.sum %y {xf.segment = 1 : i64} : (tensor<2x8xf32>) -> tensor<f32>
+      xf.yield %s : tensor<f32>
+    }
+    ```
+
     Constraints:
     1. An input's dim 0 is `count` and not split; an argument has the input's
        type without it.
     2. As many yielded values as results, of the same types, in f32.
     3. No result is partial by max: a sum of maxima is not the maximum of sums.
+    4. With segments: ops of a segment stand together, the segments in the order
+       of their first runs; the order runs each segment once for each
+       micro-batch, one that uses another's values after it.
   }];
-  let arguments = (ins I64Attr:$count, Variadic<Xf_AnyTensor>:$inputs);
+  let arguments = (ins I64Attr:$count, Variadic<Xf_AnyTensor>:$inputs,
+                       OptionalAttr<StrArrayAttr>:$segments,
+                       OptionalAttr<DenseI64ArrayAttr>:$order);
   let results = (outs Variadic<Xf_F32Tensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $count `(` $inputs `)` `:` functional-type($inputs, $results)
-    $body attr-dict
+    (`segments` $segments^ `order` $order)? $body attr-dict
   }];
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let builders = [OpBuilder<(ins "::mlir::TypeRange":$types, "int64_t":$count,
+                                 "::mlir::ValueRange":$inputs), [{
+    build($_builder, $_state, types, count, inputs, {}, {});
+  }]>];
+  let extraClassDeclaration = [{
+    /// The discardable attribute of an op that says which segment it is in.
+    static constexpr ::llvm::StringLiteral segmentName = "xf.segment";
+    /// None where the body has no segments.
+    static std::optional<int64_t> getSegment(::mlir::Operation *op);
+  }];
 }
 
 def Xf_YieldOp : Xf_Op<"yield", [Pure, Terminator, HasParent<"AccumulateOp">]> {

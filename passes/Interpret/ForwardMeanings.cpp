@@ -286,6 +286,13 @@ struct SumMeaning : Meaning<SumMeaning, SumOp> {
   }
 };
 
+struct ZerosMeaning : Meaning<ZerosMeaning, ZerosOp> {
+  static LogicalResult run(ZerosOp op, RankView view) {
+    view.make(op.getResult());
+    return success();
+  }
+};
+
 struct CountTokensMeaning : Meaning<CountTokensMeaning, CountTokensOp> {
   static LogicalResult run(CountTokensOp op, RankView view) {
     Array &y = view.make(op.getResult());
@@ -315,5 +322,6 @@ void cleave::attachForwardMeanings(MLIRContext *context) {
   PickOp::attachInterface<PickMeaning>(*context);
   TokenLossOp::attachInterface<TokenLossMeaning>(*context);
   SumOp::attachInterface<SumMeaning>(*context);
+  ZerosOp::attachInterface<ZerosMeaning>(*context);
   CountTokensOp::attachInterface<CountTokensMeaning>(*context);
 }

@@ -45,6 +45,14 @@ struct Routine : LibraryOpInterface::ExternalModel<Self, Op> {
   }
 };
 
+struct ZerosRoutine : Routine<ZerosRoutine, ZerosOp> {
+  static Operation *build(ZerosOp op, OpBuilder &b,
+                          const InstructionSite &site) {
+    return exec::FillOp::create(b, op.getLoc(), ValueRange(), site.outputs,
+                                ValueRange());
+  }
+};
+
 /// x [m, k], weight [n, k] or [k, n].
 struct LinearRoutine : Routine<LinearRoutine, LinearOp> {
   static Operation *build(LinearOp op, OpBuilder &b,
@@ -149,6 +157,7 @@ struct ScheduleRoutine : Routine<ScheduleRoutine, ScheduleOp> {
 } // namespace
 
 void cleave::attachRoutines(MLIRContext *context) {
+  ZerosOp::attachInterface<ZerosRoutine>(*context);
   LinearOp::attachInterface<LinearRoutine>(*context);
   LinearWeightGradOp::attachInterface<LinearWeightGradRoutine>(*context);
   AttentionOp::attachInterface<AttentionRoutine>(*context);
