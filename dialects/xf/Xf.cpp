@@ -43,6 +43,13 @@ ProvenanceAttr::verify(function_ref<InFlightDiagnostic()> emitError, Phase,
 
 LogicalResult XfDialect::verifyOperationAttribute(Operation *op,
                                                   NamedAttribute attribute) {
+  if (attribute.getName() == AccumulateOp::segmentName) {
+    if (isa<IntegerAttr>(attribute.getValue()))
+      return success();
+    return op->emitOpError("expects ")
+           << attribute.getName() << " to be the number of a segment, got "
+           << attribute.getValue();
+  }
   if (attribute.getName() != provenanceName)
     return op->emitOpError("has an attribute ")
            << attribute.getName() << ", which xf does not have";

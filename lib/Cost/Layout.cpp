@@ -11,6 +11,20 @@ llvm::StringRef cleave::getName(Schedule schedule) {
   return names[size_t(schedule)];
 }
 
+std::optional<Schedule> cleave::findSchedule(llvm::StringRef name) {
+  for (int i = 0; i < numSchedules; ++i)
+    if (name == getName(Schedule(i)))
+      return Schedule(i);
+  return std::nullopt;
+}
+
+std::string cleave::listSchedules() {
+  std::string list;
+  for (int i = 0; i < numSchedules; ++i)
+    list += (i ? ", " : "") + getName(Schedule(i)).str();
+  return list;
+}
+
 llvm::StringRef cleave::getName(ContextKind kind) {
   static constexpr llvm::StringRef names[] = {"all-gather", "ring", "ulysses"};
   return names[size_t(kind)];

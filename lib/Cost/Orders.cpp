@@ -24,6 +24,21 @@ int64_t PipelineShape::getAlikeInFlight(int64_t stage) const {
   }
 }
 
+std::string cleave::findProblem(const PipelineShape &shape) {
+  auto expects = [&](const char *legal) {
+    return "schedule " + getName(shape.schedule).str() + " has " + legal +
+           " of a stage, got " + std::to_string(shape.chunks);
+  };
+  switch (shape.schedule) {
+  case Schedule::Interleaved:
+    return shape.chunks > 1 ? "" : expects("at least 2 virtual stages");
+  case Schedule::ZeroBubbleV:
+    return shape.chunks == 2 ? "" : expects("2 virtual stages");
+  default:
+    return shape.chunks == 1 ? "" : expects("1 virtual stage");
+  }
+}
+
 namespace {
 /// Passes of one kind over all chunks: in groups of p micro-batches, all of a
 /// group on one chunk, then on the next; forward from the first chunk, backward

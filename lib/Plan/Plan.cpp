@@ -64,6 +64,10 @@ int64_t Plan::getPaddedVocab(int64_t vocab) const {
   return (vocab + parts - 1) / parts * parts;
 }
 
+int64_t Plan::getNumStages() const {
+  return pipeline ? mesh.getAxes()[pipeline->axis].size : 1;
+}
+
 int64_t cleave::getDefaultMicroBatch(int64_t samples, int64_t stages) {
   int64_t most = std::max<int64_t>(samples / std::max<int64_t>(stages, 1), 1);
   int64_t best = 1;
@@ -77,7 +81,7 @@ int64_t cleave::getDefaultMicroBatch(int64_t samples, int64_t stages) {
 
 llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
                                       const BatchShape &batch) {
-  if (layout.dp < 1 || layout.tp < 1)
+  if (layout.dp < 1 || layout.tp < 1 || layout.pp < 1)
     return makeError("parallel degrees must be at least 1");
   if (layout.zero < 0 || layout.zero > 3)
     return makeError(
@@ -86,10 +90,10 @@ llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
     return makeError(llvm::formatv(
         "global batch {0} is not divisible by dp {1}; legal degrees are {2}",
         batch.globalBatch, layout.dp, getLegalDegrees({batch.globalBatch})));
-  int64_t microBatch = batch.microBatch
-                           ? batch.microBatch
-                           : getDefaultMicroBatch(batch.globalBatch / layout.dp,
-                                                  /*stages=*/1);
+  int64_t microBatch =
+      batch.microBatch
+          ? batch.microBatch
+          : getDefaultMicroBatch(batch.globalBatch / layout.dp, layout.pp);
   int64_t samples = microBatch * layout.dp;
   if (batch.globalBatch % samples != 0)
     return makeError(llvm::formatv(
@@ -97,9 +101,19 @@ llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
         batch.globalBatch, batch.microBatch, layout.dp, samples));
 
   Plan plan;
-  plan.mesh = Mesh({{"dp", layout.dp}, {"tp", layout.tp}});
+  llvm::SmallVector<MeshAxis> axes{{"dp", layout.dp}, {"tp", layout.tp}};
+  if (layout.pp > 1) {
+    axes.insert(axes.begin(), {"pp", layout.pp});
+    plan.pipeline = {0, layout.schedule, layout.virtualStages,
+                     layout.stageLayers};
+  } else if (layout.virtualStages > 1 || !layout.stageLayers.empty()) {
+    return makeError("virtual stages and layers of stages are of a pipeline: "
+                     "expects --pp of at least 2");
+  }
+  plan.mesh = Mesh(axes);
   plan.microBatches = batch.globalBatch / samples;
-  const AxisList dp{0}, tp{1};
+  const Axis tpAxis = Axis(axes.size() - 1);
+  const AxisList dp{Axis(tpAxis - 1)}, tp{tpAxis};
   if (layout.dp > 1) {
     plan.dims["batch"] = dp;
     if (layout.zero >= 1)
@@ -150,11 +164,45 @@ static llvm::Error checkLimits(const Plan &plan, const Model &model,
   return check("head size", model.headDim, limits::headDim);
 }
 
+/// Whether the layers make as many virtual stages as the schedule asks.
+static llvm::Error checkPipeline(const Plan &plan, const Model &model) {
+  if (!plan.pipeline)
+    return llvm::Error::success();
+  const PipelinePlan &pipeline = *plan.pipeline;
+  PipelineShape shape{pipeline.schedule, plan.getNumStages(),
+                      pipeline.virtualStages, plan.microBatches};
+  if (std::string problem = findProblem(shape); !problem.empty())
+    return makeError(problem);
+  int64_t layers = int64_t(model.layers.size()),
+          stages = shape.getVirtualStages();
+  if (layers < stages)
+    return makeError(llvm::formatv(
+        "{0} stages of {1} virtual stages: the model has {2} layers, and each "
+        "virtual stage has at least one",
+        shape.stages, shape.chunks, layers));
+  if (pipeline.layers.empty())
+    return llvm::Error::success();
+  if (int64_t(pipeline.layers.size()) != stages)
+    return makeError(llvm::formatv("layers of stages: got {0} numbers, expects "
+                                   "one of each of the {1} virtual stages",
+                                   pipeline.layers.size(), stages));
+  int64_t sum = 0;
+  for (int64_t count : pipeline.layers)
+    sum += count;
+  if (sum != layers)
+    return makeError(llvm::formatv("layers of stages: got {0} in all, the "
+                                   "model has {1}",
+                                   sum, layers));
+  return llvm::Error::success();
+}
+
 llvm::Error cleave::checkPlan(const Plan &plan, const Model &model,
                               const BatchShape &batch) {
   if (llvm::Error error = plan.mesh.verify())
     return error;
   if (llvm::Error error = checkLimits(plan, model, batch))
+    return error;
+  if (llvm::Error error = checkPipeline(plan, model))
     return error;
   auto check = [&](llvm::StringRef dim, llvm::StringRef what, int64_t size,
                    llvm::ArrayRef<int64_t> together) -> llvm::Error {

@@ -5,7 +5,9 @@
 //   "micro_batches": 2,
 //   "dims": {"batch": ["dp"], "heads": ["tp"], "sequence": ["tp"], ...},
 //   "keep": {"optimizer": ["dp"], "gradients": [], "parameters": []},
-//   "recompute": ["norms", "activation"], "recompute_blocks": 4 }
+//   "recompute": ["norms", "activation"], "recompute_blocks": 4,
+//   "pipeline": {"axis": "pp", "schedule": "1f1b", "virtual_stages": 1,
+//                "layers": [5, 6, 6, 5]} }
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Json/Json.h"
@@ -62,6 +64,14 @@ std::string Plan::toJSON() const {
     root["recompute"] = json::Array(recompute);
   if (recomputeBlocks > 0)
     root["recompute_blocks"] = recomputeBlocks;
+  if (pipeline) {
+    json::Object object{{"axis", mesh.getName(pipeline->axis)},
+                        {"schedule", getName(pipeline->schedule)},
+                        {"virtual_stages", pipeline->virtualStages}};
+    if (!pipeline->layers.empty())
+      object["layers"] = json::Array(pipeline->layers);
+    root["pipeline"] = std::move(object);
+  }
   return llvm::formatv("{0:2}\n", json::Value(std::move(root))).str();
 }
 
@@ -195,7 +205,7 @@ private:
   void readTop(const json::Object &root, Plan &plan) {
     expectKeys(root, "the plan",
                {"version", "mesh", "micro_batches", "dims", "keep", "recompute",
-                "recompute_blocks"});
+                "recompute_blocks", "pipeline"});
     if (readCount(root, "version", "version") != Plan::currentVersion)
       failAt("version", *root.get("version"),
              std::to_string(Plan::currentVersion));
@@ -225,6 +235,54 @@ private:
       read("parameters", plan.parameterAxes);
     }
     readRecompute(root, plan);
+    if (const json::Object *pipeline = readObject(root, "pipeline"))
+      readPipeline(*pipeline, plan);
+  }
+
+  void readPipeline(const json::Object &object, Plan &plan) {
+    expectKeys(object, "pipeline",
+               {"axis", "schedule", "virtual_stages", "layers"});
+    PipelinePlan &pipeline = plan.pipeline.emplace();
+    std::optional<llvm::StringRef> name = object.getString("axis");
+    std::optional<Axis> axis;
+    if (name)
+      axis = plan.mesh.getAxisIndex(*name);
+    if (!axis)
+      return fail("key \"pipeline.axis\": expects an axis of the mesh " +
+                  plan.mesh.toString());
+    pipeline.axis = *axis;
+    for (const auto &[dim, axes] : plan.dims)
+      if (llvm::is_contained(axes, *axis))
+        return fail("key \"dims\": \"" + dim + "\" is split along \"" + *name +
+                    "\", the axis of the pipeline's stages");
+    for (const AxisList *axes :
+         {&plan.optimizerAxes, &plan.gradientAxes, &plan.parameterAxes})
+      if (llvm::is_contained(*axes, *axis))
+        return fail("key \"keep\": state is split along \"" + *name +
+                    "\", the axis of the pipeline's stages");
+    if (const json::Value *value = object.get("schedule")) {
+      std::optional<llvm::StringRef> text = value->getAsString();
+      std::optional<Schedule> schedule;
+      if (text)
+        schedule = findSchedule(*text);
+      if (!schedule)
+        return failAt("pipeline.schedule", *value, listSchedules());
+      pipeline.schedule = *schedule;
+    }
+    if (object.get("virtual_stages"))
+      pipeline.virtualStages =
+          readCount(object, "virtual_stages", "pipeline.virtual_stages");
+    if (const json::Value *value = object.get("layers")) {
+      const json::Array *list = value->getAsArray();
+      if (!list)
+        return failAt("pipeline.layers", *value, "a list of numbers of layers");
+      for (const json::Value &entry : *list) {
+        std::optional<int64_t> count = entry.getAsInteger();
+        if (!count || *count < 1 || *count > maxCount)
+          return failAt("pipeline.layers", entry, "at least one layer");
+        pipeline.layers.push_back(*count);
+      }
+    }
   }
 
   void readRecompute(const json::Object &root, Plan &plan) {

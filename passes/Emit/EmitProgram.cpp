@@ -291,7 +291,7 @@ void ProgramWriter::writeRuns() {
     if (!update && segments[run.getSegment()].getUpdates())
       update = stage->runs.size();
     stage->runs.emplace_back(numbers[run.getSegment()], run.getMicroBatch(),
-                              run.getFirst());
+                             run.getFirst());
   }
   stage->update_run = update.value_or(stage->runs.size());
 }

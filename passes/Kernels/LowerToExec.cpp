@@ -30,13 +30,13 @@ static int64_t getBytes(Type type) {
 namespace {
 class Lowering {
 public:
-  Lowering(ModuleOp module, func::FuncOp step, int64_t threads, bool fuse)
-      : module(module), step(step), threads(threads), fuse(fuse), kernels(step),
-        b(step) {}
+  Lowering(ModuleOp module, func::FuncOp step, KernelTable &kernels,
+           int64_t threads, bool fuse)
+      : module(module), step(step), threads(threads), fuse(fuse),
+        kernels(kernels), b(step) {}
 
   LogicalResult run();
   int64_t numOps = 0, numLaunches = 0;
-  size_t getNumKernels() const { return kernels.size(); }
 
 private:
   LogicalResult verifySizes();
@@ -44,6 +44,8 @@ private:
   LogicalResult planWrites();
   LogicalResult verifyReads(Block &entry);
   LogicalResult lowerBlock(Block &block);
+  LogicalResult lowerOps(Block &block,
+                         llvm::function_ref<bool(Operation *)> isIncluded);
   LogicalResult lower(Operation &op);
   LogicalResult lowerAccumulate(xf::AccumulateOp op);
   LogicalResult lowerCollective(Operation &op);
@@ -53,7 +55,9 @@ private:
   void addRuns();
   void lowerGroup(const KernelGroup &group);
   void lowerOutput(xf::OutputOp op);
-  void addToSums(xf::YieldOp yield);
+  void addToSums(xf::AccumulateOp op, std::optional<int64_t> segment);
+  LogicalResult lowerSegments(xf::AccumulateOp op);
+  void placeInFlight(xf::AccumulateOp op);
 
   /// Before the segment at hand.
   Value addBuffer(StringRef category, int64_t bytes) {
@@ -104,7 +108,7 @@ private:
   func::FuncOp step;
   int64_t threads;
   bool fuse;
-  KernelTable kernels;
+  KernelTable &kernels;
   OpBuilder b;
   exec::ProgramOp program;
   exec::SegmentOp segment; ///< that instructions are added to
@@ -118,7 +122,8 @@ private:
     Operation *writer;
   };
   llvm::StringMap<Write> writes;
-  llvm::DenseMap<Operation *, int64_t> repeated; ///< runs of segments, if more
+  /// What runs in a step, in order: a segment for a micro-batch.
+  SmallVector<std::pair<exec::SegmentOp, int64_t>> runs;
   llvm::DenseMap<Value, StringRef> sums; ///< values that are added to a sum
   llvm::DenseSet<Operation *> added;     ///< adds whose parts are
 };
@@ -171,7 +176,11 @@ LogicalResult Lowering::verifySizes() {
 LogicalResult Lowering::run() {
   if (failed(verifySizes()))
     return failure();
-  program = exec::ProgramOp::create(b, step.getLoc(), "program", threads,
+  // The function gives its name to the program that takes its place.
+  std::string name =
+      step.getSymName() == "step" ? "program" : step.getSymName().str();
+  step.setSymName(name + ".lowered");
+  program = exec::ProgramOp::create(b, step.getLoc(), name, threads,
                                     IntegerAttr(), IntegerAttr());
   b.setInsertionPointToStart(&program.getBody().emplaceBlock());
   declareStates();
@@ -188,13 +197,13 @@ LogicalResult Lowering::run() {
     buffers[argument] = buffer;
   }
   startSegment("before");
+  runs.push_back({segment, 0});
   if (failed(planWrites()) || failed(verifyReads(step.getBody().front())) ||
       failed(lowerBlock(step.getBody().front())))
     return failure();
   hoistBuffers();
   splitUpdate();
   addRuns();
-  step.erase();
   return success();
 }
 
@@ -235,36 +244,36 @@ void Lowering::splitUpdate() {
   if (first == block.end())
     return;
   startSegment("update");
+  runs.push_back({segment, 0});
   segment.setUpdates(true);
   segment.getBody().front().getOperations().splice(
       segment.getBody().front().end(), block.getOperations(), first,
       block.end());
 }
 
-/// One run of each segment, and of the micro-batch's one for each.
 void Lowering::addRuns() {
-  SmallVector<exec::SegmentOp> segments(
-      program.getOps<exec::SegmentOp>().begin(),
-      program.getOps<exec::SegmentOp>().end());
   b.setInsertionPointToEnd(&program.getBody().front());
-  for (exec::SegmentOp each : segments) {
-    if (each.getBody().front().empty()) {
+  llvm::DenseSet<Operation *> known;
+  for (auto &[each, microBatch] : runs)
+    if (!each.getBody().front().empty())
+      exec::RunOp::create(b, step.getLoc(), each.getSymName(), microBatch,
+                          /*first=*/known.insert(each).second);
+  for (auto each :
+       llvm::make_early_inc_range(program.getOps<exec::SegmentOp>()))
+    if (each.getBody().front().empty())
       each.erase();
-      continue;
-    }
-    auto it = repeated.find(each);
-    int64_t times = it == repeated.end() ? 1 : it->second;
-    for (int64_t i = 0; i < times; ++i)
-      exec::RunOp::create(b, step.getLoc(), each.getSymName(), i,
-                          /*first=*/i == 0);
-  }
 }
 
-/// The shard of each state tensor is a pinned buffer.
+/// The shard of each state tensor that the step uses is a pinned buffer.
 void Lowering::declareStates() {
   dist::MeshOp meshOp = dist::lookupMesh(module);
   Mesh mesh = meshOp ? meshOp.getMesh() : Mesh();
+  llvm::DenseSet<StringRef> used;
+  step.walk([&](xf::GetOp get) { used.insert(get.getState()); });
+  step.walk([&](xf::SetOp set) { used.insert(set.getState()); });
   for (auto state : module.getOps<xf::StateOp>()) {
+    if (!used.contains(state.getSymName()))
+      continue;
     RankedTensorType type = state.getTensorType();
     int64_t bytes = type.getElementTypeBitWidth() / 8;
     if (dist::OnAttr attr = dist::getPlacementAttr(type))
@@ -360,9 +369,18 @@ LogicalResult Lowering::verifyReads(Block &entry) {
 }
 
 LogicalResult Lowering::lowerBlock(Block &block) {
+  return lowerOps(block, [](Operation *) { return true; });
+}
+
+/// Of a block, the ops that are included.
+LogicalResult
+Lowering::lowerOps(Block &block,
+                   llvm::function_ref<bool(Operation *)> isIncluded) {
   llvm::DenseMap<Operation *, KernelGroup> groups;
   llvm::DenseSet<Operation *> grouped;
-  auto isKernel = [&](Operation *op) { return !added.contains(op); };
+  auto isKernel = [&](Operation *op) {
+    return isIncluded(op) && !added.contains(op);
+  };
   for (KernelGroup &group : groupKernels(block, fuse, isKernel)) {
     for (KernelGroup::Member &member : group.members)
       grouped.insert(member.op);
@@ -370,6 +388,8 @@ LogicalResult Lowering::lowerBlock(Block &block) {
     groups[last] = std::move(group);
   }
   for (Operation &op : block) {
+    if (!isIncluded(&op))
+      continue;
     if (auto it = groups.find(&op); it != groups.end())
       lowerGroup(it->second);
     else if (!grouped.contains(&op) && !added.contains(&op) &&
@@ -395,10 +415,22 @@ LogicalResult Lowering::lower(Operation &op) {
     return lowerOutput(output), success();
   if (auto accumulate = dyn_cast<xf::AccumulateOp>(op))
     return lowerAccumulate(accumulate);
-  if (auto yield = dyn_cast<xf::YieldOp>(op))
-    return addToSums(yield), success();
-  if (isa<func::ReturnOp>(op))
+  if (isa<xf::YieldOp, func::ReturnOp>(op))
     return success();
+  if (auto send = dyn_cast<dist::SendOp>(op)) {
+    mark(exec::SendOp::create(b, op.getLoc(), getBuffer(send.getInput()),
+                              ValueRange(), ValueRange(), send.getStage(),
+                              send.getChannel()),
+         &op);
+    return success();
+  }
+  if (auto recv = dyn_cast<dist::RecvOp>(op)) {
+    mark(exec::RecvOp::create(b, op.getLoc(), ValueRange(),
+                              getBuffer(recv.getResult()), ValueRange(),
+                              recv.getStage(), recv.getChannel()),
+         &op);
+    return success();
+  }
   if (isa<dist::CollectiveOpInterface>(op))
     return lowerCollective(op);
   if (auto library = dyn_cast<LibraryOpInterface>(op)) {
@@ -537,27 +569,112 @@ LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
     if (canAddParts(sum) && !added.contains(sum))
       placeSum(sum->getResult(0), getBuffer(sum->getResult(0)), "never");
 
-  startSegment("micro_batch");
-  repeated[segment] = count = times;
-  for (auto [argument, input] : llvm::zip(body.getArguments(), op.getInputs()))
-    buffers[argument] = exec::ViewOp::create(
-        b, op.getLoc(), getBuffer(input), getBytes(argument.getType()), count);
-  if (failed(lowerBlock(body)))
+  count = times;
+  placeInFlight(op);
+  if (failed(lowerSegments(op)))
     return failure();
   count = 0;
   startSegment("after");
+  runs.push_back({segment, 0});
   return success();
 }
 
-/// Adds the values that could not be computed where their sums lie.
-void Lowering::addToSums(xf::YieldOp yield) {
-  auto op = cast<xf::AccumulateOp>(yield->getParentOp());
+/// The micro-batch, in one segment or in its own.
+LogicalResult Lowering::lowerSegments(xf::AccumulateOp op) {
+  Block &body = op.getBody().front();
+  SmallVector<exec::SegmentOp> segments;
+  auto start = [&](StringRef name) {
+    startSegment(name);
+    segments.push_back(segment);
+    for (auto [argument, input] :
+         llvm::zip(body.getArguments(), op.getInputs()))
+      buffers[argument] =
+          exec::ViewOp::create(b, op.getLoc(), getBuffer(input),
+                               getBytes(argument.getType()), count);
+  };
+  if (!op.getSegments()) {
+    start("micro_batch");
+    if (failed(lowerBlock(body)))
+      return failure();
+    addToSums(op, std::nullopt);
+    for (int64_t i = 0; i < count; ++i)
+      runs.push_back({segment, i});
+    return success();
+  }
+  for (auto [i, name] :
+       llvm::enumerate(op.getSegments()->getAsValueRange<StringAttr>())) {
+    int64_t number = int64_t(i);
+    start(name);
+    if (failed(lowerOps(body, [&](Operation *each) {
+          return xf::AccumulateOp::getSegment(each) == number;
+        })))
+      return failure();
+    addToSums(op, number);
+  }
+  ArrayRef<int64_t> order = *op.getOrder();
+  for (size_t i = 0; i < order.size(); i += 2)
+    runs.push_back({segments[size_t(order[i])], order[i + 1]});
+  return success();
+}
+
+/// The most micro-batches for which segment `from` has run and one of `to` has
+/// not: those between the newest and the oldest of them.
+static int64_t countInFlight(ArrayRef<int64_t> order, int64_t from,
+                             const llvm::SmallDenseSet<int64_t> &to,
+                             int64_t count) {
+  SmallVector<int64_t> left(size_t(count), int64_t(to.size()));
+  int64_t oldest = 0, most = 1;
+  for (size_t i = 0; i < order.size(); i += 2) {
+    int64_t segment = order[i], microBatch = order[i + 1];
+    if (segment == from)
+      most = std::max(most, microBatch - oldest + 1);
+    if (to.contains(segment))
+      --left[size_t(microBatch)];
+    while (oldest < count && left[size_t(oldest)] == 0)
+      ++oldest;
+  }
+  return most;
+}
+
+/// What one segment computes and another one uses is kept for as many
+/// micro-batches as are between the two.
+void Lowering::placeInFlight(xf::AccumulateOp op) {
+  if (!op.getSegments())
+    return;
+  for (Operation &each : op.getBody().front().without_terminator())
+    for (Value value : each.getResults()) {
+      int64_t own = xf::AccumulateOp::getSegment(&each).value_or(0);
+      llvm::SmallDenseSet<int64_t> others;
+      for (Operation *user : value.getUsers())
+        if (!isa<xf::YieldOp>(user))
+          others.insert(xf::AccumulateOp::getSegment(user).value_or(0));
+      others.erase(own);
+      if (others.empty() || buffers.contains(value))
+        continue;
+      int64_t bytes = getBytes(value.getType());
+      int64_t places = countInFlight(*op.getOrder(), own, others, count);
+      Value all = addBuffer(getCategory(value), bytes * places);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(segment);
+      buffers[value] = exec::ViewOp::create(b, op.getLoc(), all, bytes, places);
+    }
+}
+
+/// Adds the values of a segment that could not be computed where their sums
+/// lie.
+void Lowering::addToSums(xf::AccumulateOp op, std::optional<int64_t> segment) {
+  auto yield = cast<xf::YieldOp>(op.getBody().front().getTerminator());
   for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults())) {
-    Value from = getBuffer(value), to = buffers[result];
-    if (from == to)
+    Operation *from = value.getDefiningOp();
+    bool isMine =
+        !segment || (from && from->getBlock() == yield->getBlock()
+                         ? xf::AccumulateOp::getSegment(from) == segment
+                         : *segment == 0);
+    Value source = isMine ? getBuffer(value) : Value(), to = buffers[result];
+    if (!isMine || source == to)
       continue;
     int64_t size = cast<RankedTensorType>(value.getType()).getNumElements();
-    launch(kernels.buildSum(size, count > 1 ? "after_first" : "never"), from,
+    launch(kernels.buildSum(size, count > 1 ? "after_first" : "never"), source,
            to, yield);
     xf::setPhase(&b.getInsertionBlock()->back(), xf::Phase::Backward);
   }
@@ -618,17 +735,37 @@ class LowerToExec : public cleave::impl::LowerToExecPassBase<LowerToExec> {
   using LowerToExecPassBase::LowerToExecPassBase;
 
   void runOnOperation() override {
-    auto step = getOperation().lookupSymbol<func::FuncOp>("step");
-    if (!step) {
+    SmallVector<func::FuncOp> steps = getSteps();
+    if (steps.empty()) {
       getOperation().emitError("expects a function named \"step\"");
       return signalPassFailure();
     }
-    Lowering lowering(getOperation(), step, threads, fuse);
-    if (failed(lowering.run()))
-      return signalPassFailure();
-    numOps += lowering.numOps;
-    numLaunches += lowering.numLaunches;
-    numKernels += lowering.getNumKernels();
+    // Stages have their kernels in common.
+    KernelTable kernels(steps.front());
+    for (func::FuncOp step : steps) {
+      Lowering lowering(getOperation(), step, kernels, threads, fuse);
+      if (failed(lowering.run()))
+        return signalPassFailure();
+      numOps += lowering.numOps;
+      numLaunches += lowering.numLaunches;
+    }
+    for (func::FuncOp step : steps)
+      step.erase();
+    numKernels += kernels.size();
+  }
+
+  /// What the ranks do in a step: all of them the same, or those of each stage
+  /// of a pipeline.
+  SmallVector<func::FuncOp> getSteps() {
+    if (auto step = getOperation().lookupSymbol<func::FuncOp>("step"))
+      return {step};
+    SmallVector<func::FuncOp> steps;
+    dist::MeshOp mesh = dist::lookupMesh(getOperation());
+    for (int64_t i = 0; mesh && i < mesh.getNumStages(); ++i)
+      if (auto step = getOperation().lookupSymbol<func::FuncOp>(
+              "stage_" + std::to_string(i)))
+        steps.push_back(step);
+    return steps;
   }
 };
 } // namespace

@@ -128,6 +128,12 @@ buildProgram(Compilation &compilation, const Model &model,
   options.stages.recompute.modules.assign(options.plan.recompute.begin(),
                                           options.plan.recompute.end());
   options.stages.recompute.layers = options.plan.recomputeBlocks;
+  if (const std::optional<PipelinePlan> &pipeline = options.plan.pipeline) {
+    options.stages.pipeline.schedule = getName(pipeline->schedule).str();
+    options.stages.pipeline.virtualStages = pipeline->virtualStages;
+    options.stages.pipeline.layers.assign(pipeline->layers.begin(),
+                                          pipeline->layers.end());
+  }
   if (failed(mlir::verify(**module)))
     return compilation.collector.getError("verification of the imported model");
   if (failed(runStages(**module, options, meaning)))

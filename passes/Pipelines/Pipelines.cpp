@@ -36,6 +36,10 @@ static void addPartition(OpPassManager &pm, const StageOptions &) {
   pm.addPass(createLocalizePass());
 }
 
+static void addPipeline(OpPassManager &pm, const StageOptions &options) {
+  pm.addPass(createCutStagesPass(options.pipeline));
+}
+
 static void addKernels(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createLowerToExecPass(options.kernels));
 }
@@ -51,6 +55,7 @@ ArrayRef<Stage> cleave::getStages() {
       {"recompute", "training step to one that keeps less", addRecompute},
       {"place", "training step to placed step", addPlace},
       {"partition", "placed step to one rank's", addPartition},
+      {"pipeline", "one rank's step to those of pipeline stages", addPipeline},
       {"kernels", "tensors to instructions", addKernels},
       {"memory", "buffers to one arena", addMemory},
   };
@@ -69,6 +74,7 @@ void cleave::registerAllPasses() {
   registerRecomputePasses();
   registerPlacePasses();
   registerPartitionPasses();
+  registerPipelinePasses();
   registerKernelsPasses();
   registerMemoryPasses();
   for (const Stage &stage : getStages()) {

@@ -7,6 +7,7 @@
 #include "passes/Kernels/Passes.h"
 #include "passes/Memory/Passes.h"
 #include "passes/Partition/Passes.h"
+#include "passes/Pipeline/Passes.h"
 #include "passes/Place/Passes.h"
 #include "passes/Recompute/Passes.h"
 
@@ -17,6 +18,7 @@ struct StageOptions {
   RecomputePassOptions recompute;
   PlaceTensorsPassOptions place;
   const Plan *plan = nullptr; ///< if set, in place of the file in `place`
+  CutStagesPassOptions pipeline;
   LowerToExecPassOptions kernels;
 };
 

@@ -133,7 +133,10 @@ void Placer::addMesh() {
   SmallVector<Attribute> axes;
   for (const MeshAxis &axis : mesh.getAxes())
     axes.push_back(dist::AxisAttr::get(b.getContext(), axis.name, axis.size));
-  dist::MeshOp::create(b, module.getLoc(), "mesh", b.getArrayAttr(axes));
+  auto created =
+      dist::MeshOp::create(b, module.getLoc(), "mesh", b.getArrayAttr(axes));
+  if (plan.pipeline)
+    created.setStageAxis(mesh.getName(plan.pipeline->axis));
 }
 
 void Placer::placeStates() {

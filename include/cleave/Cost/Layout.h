@@ -4,6 +4,8 @@
 
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
+#include <optional>
+#include <string>
 
 namespace cleave {
 
@@ -53,6 +55,9 @@ constexpr unsigned recomputePointwise =
     recomputeNorms | recomputeActivation | recomputeExpertActivation;
 
 llvm::StringRef getName(Schedule schedule);
+/// None of that name; those that there are, joined by commas.
+std::optional<Schedule> findSchedule(llvm::StringRef name);
+std::string listSchedules();
 llvm::StringRef getName(ContextKind kind);
 llvm::StringRef getName(Recompute recompute);
 /// "tp-cp-dp-pp" ...

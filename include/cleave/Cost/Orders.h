@@ -3,6 +3,7 @@
 #define CLEAVE_COST_ORDERS_H
 
 #include "cleave/Cost/Layout.h"
+#include <string>
 #include <vector>
 
 namespace cleave {
@@ -58,6 +59,10 @@ struct PipelineOp {
   int32_t chunk, microBatch;
   bool operator==(const PipelineOp &) const = default;
 };
+
+/// Why the schedule cannot have that many virtual stages, and what can; empty
+/// if it can.
+std::string findProblem(const PipelineShape &shape);
 
 /// What a stage runs, in order: GPipe (Huang et al. 2019), 1F1B and interleaved
 /// (Narayanan et al. 2021), ZB-H1, ZB-H2 and ZB-V (Qi et al. 2024) as

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PLAN_PLAN_H
 #define CLEAVE_PLAN_PLAN_H
 
+#include "cleave/Cost/Orders.h"
 #include "cleave/Frontend/Model.h"
 #include "cleave/Placement/Placement.h"
 #include "llvm/ADT/StringMap.h"
@@ -11,9 +12,23 @@ namespace cleave {
 
 /// The parallel degrees of a recipe, as flags give them.
 struct Layout {
-  int64_t dp = 1, tp = 1;
+  int64_t dp = 1, tp = 1, pp = 1;
   int zero = 0;                  ///< ZeRO stage, 0 to 3
   bool sequenceParallel = false; ///< Megatron's: activations split over tp
+  Schedule schedule = Schedule::OneFOneB;
+  int64_t virtualStages = 1;             ///< of each stage
+  std::vector<int64_t> stageLayers = {}; ///< of virtual stages; none: even
+};
+
+/// How the layers are cut into the stages of a pipeline: a rank's stage is its
+/// coordinate on a mesh axis of their own, along which no tensor is split.
+struct PipelinePlan {
+  Axis axis = 0;
+  Schedule schedule = Schedule::OneFOneB;
+  int64_t virtualStages = 1; ///< of each stage
+  /// Of each virtual stage, in the model's order; none: as even as can be. The
+  /// first has the embedding besides, the last the head.
+  std::vector<int64_t> layers;
 };
 
 /// What is trained, per step.
@@ -40,6 +55,7 @@ struct Plan {
   std::vector<std::string> recompute;
   /// So many layers do, from the first one on; 0: all.
   int64_t recomputeBlocks = 0;
+  std::optional<PipelinePlan> pipeline;
 
   /// What a layer is made of.
   static llvm::ArrayRef<llvm::StringRef> getModules();
@@ -57,6 +73,9 @@ struct Plan {
 
   /// Rows that a vocabulary is padded to, so that its axes divide it.
   int64_t getPaddedVocab(int64_t vocab) const;
+
+  /// 1 without a pipeline.
+  int64_t getNumStages() const;
 
   /// As plan.json.
   std::string toJSON() const;

@@ -59,10 +59,21 @@ class Run:
         return [int(name[5:]) for name in names if name.startswith("step-")]
 
 
+class NotReached(Exception):
+    """A run of several ranks may need an operation less than the one that
+    counted them: which rank waits for which differs."""
+
+
 def check(run, kind, at, expected):
     """One fault; what is wrong, or None."""
     run.clean()
-    broken = run.start(FAULT_KIND=kind, FAULT_AT=str(at))
+    count_file = os.path.join(run.folder, "count")
+    broken = run.start(FAULT_KIND=kind, FAULT_AT=str(at),
+                       FAULT_COUNT=count_file)
+    if broken.returncode == 0:
+        with open(count_file) as file:
+            if int(file.read()) < at:
+                raise NotReached
     if kind == "kill" and broken.returncode != -9:
         return f"was not killed: {broken.returncode} {broken.stderr}"
     if kind != "kill" and broken.returncode not in (0, 1):
@@ -101,19 +112,25 @@ def main():
         expected = run.read_export()
         with open(count_file) as file:
             operations = int(file.read())
-        failures = points = 0
+        failures = points = missed = 0
         for kind in options.kinds.split(","):
             for at in range(1, operations + 1, options.every):
-                wrong = check(run, kind, at, expected)
                 points += 1
+                try:
+                    wrong = check(run, kind, at, expected)
+                except NotReached:
+                    missed += 1
+                    continue
                 if wrong:
                     failures += 1
                     print(f"{kind} at operation {at}: {wrong}")
         print(f"{operations} file operations, {points} faults: "
-              f"{points - failures} as promised, {failures} failed")
+              f"{points - failures - missed} as promised, {missed} not "
+              f"reached, {failures} failed")
     finally:
         shutil.rmtree(run.folder)
-    sys.exit(1 if failures or operations < 100 else 0)
+    few = options.ranks > 1 and missed * 100 <= points or missed == 0
+    sys.exit(1 if failures or not few or operations < 100 else 0)
 
 
 if __name__ == "__main__":

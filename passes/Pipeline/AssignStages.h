@@ -1,0 +1,30 @@
+//===- AssignStages.h - Which virtual stage an op is on -------------------===//
+#ifndef CLEAVE_PASSES_PIPELINE_ASSIGNSTAGES_H
+#define CLEAVE_PASSES_PIPELINE_ASSIGNSTAGES_H
+
+#include "cleave/Cost/Orders.h"
+#include "mlir/IR/Block.h"
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace cleave {
+
+/// The virtual stage of each op of a micro-batch, in the model's order from 0.
+using VirtualStages = llvm::DenseMap<mlir::Operation *, int64_t>;
+
+/// So many layers as the provenance of the ops of `body` names.
+int64_t countLayers(mlir::Block &body);
+
+/// `layers` of each virtual stage, in the model's order.
+///  1. An op of a layer is on the layer's.
+///  2. One of no layer is where what it reads is: of the forward pass the last
+///     of its operands' stages, as the head, and of the backward pass the
+///     first, as the gradient of the embedding. One that reads nothing of the
+///     micro-batch but its data, as the embedding, is with those that use it.
+///  3. An op that only joins values of another stage is there: so one message
+///     goes on from it, not one of each value.
+VirtualStages assignStages(mlir::Block &body, llvm::ArrayRef<int64_t> layers);
+
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_PIPELINE_ASSIGNSTAGES_H
