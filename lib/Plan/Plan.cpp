@@ -79,8 +79,25 @@ int64_t cleave::getDefaultMicroBatch(int64_t samples, int64_t stages) {
   return best;
 }
 
-llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
-                                      const BatchShape &batch) {
+std::vector<int64_t> Plan::getStageLayers(int64_t layers) const {
+  if (!pipeline)
+    return {layers};
+  if (!pipeline->layers.empty())
+    return pipeline->layers;
+  TrainLayout layout;
+  layout.pp = getNumStages();
+  layout.virtualStages = pipeline->virtualStages;
+  layout.firstBlocks = pipeline->firstLayers;
+  layout.lastBlocks = pipeline->lastLayers;
+  std::vector<int64_t> cut;
+  for (int64_t i = 0; i < layout.pp * layout.virtualStages; ++i)
+    cut.push_back(layout.getNumBlocks(i, layers));
+  return cut;
+}
+
+/// Samples of all ranks in one micro-batch.
+static llvm::Expected<int64_t> getSamples(const TrainLayout &layout,
+                                          const BatchShape &batch) {
   if (layout.dp < 1 || layout.tp < 1 || layout.pp < 1)
     return makeError("parallel degrees must be at least 1");
   if (layout.zero < 0 || layout.zero > 3)
@@ -98,30 +115,74 @@ llvm::Expected<Plan> cleave::makePlan(const Layout &layout,
   if (batch.globalBatch % samples != 0)
     return makeError(llvm::formatv(
         "global batch {0} is not divisible by micro-batch {1} x dp {2} = {3}",
-        batch.globalBatch, batch.microBatch, layout.dp, samples));
+        batch.globalBatch, microBatch, layout.dp, samples));
+  return samples;
+}
+
+/// Of the ranks of dp, those that hold different parts of what ZeRO keeps, and
+/// those that hold copies of them.
+struct DataGroups {
+  int64_t shards, copies;
+};
+
+static llvm::Expected<DataGroups> getDataGroups(const TrainLayout &layout) {
+  int64_t shards = layout.getShards();
+  if (layout.dp % shards != 0)
+    return makeError(llvm::formatv(
+        "groups of {0} ranks do not divide dp {1}; legal sizes are {2}", shards,
+        layout.dp, getLegalDegrees({layout.dp})));
+  return DataGroups{shards, layout.dp / shards};
+}
+
+llvm::Expected<Plan> cleave::makePlan(const TrainLayout &layout,
+                                      const BatchShape &batch) {
+  llvm::Expected<int64_t> samples = getSamples(layout, batch);
+  if (!samples)
+    return samples.takeError();
+  llvm::Expected<DataGroups> groups = getDataGroups(layout);
+  if (!groups)
+    return groups.takeError();
+
+  // From the outermost axis to tp, whose ranks are neighbours.
+  bool isDataOuter = layout.getPipelineStride() < layout.tp * layout.dp;
+  llvm::SmallVector<MeshAxis> axes;
+  AxisList data, shards, stages;
+  auto addAxis = [&](const char *name, int64_t size) {
+    axes.push_back({name, size});
+    return Axis(axes.size() - 1);
+  };
+  auto addStages = [&] {
+    if (layout.pp > 1)
+      stages.push_back(addAxis("pp", layout.pp));
+  };
+  if (!isDataOuter)
+    addStages();
+  if (groups->copies > 1)
+    data.push_back(addAxis("dp_outer", groups->copies));
+  shards.push_back(addAxis("dp", groups->shards));
+  data.push_back(shards.front());
+  if (isDataOuter)
+    addStages();
+  const AxisList tp{addAxis("tp", layout.tp)};
 
   Plan plan;
-  llvm::SmallVector<MeshAxis> axes{{"dp", layout.dp}, {"tp", layout.tp}};
-  if (layout.pp > 1) {
-    axes.insert(axes.begin(), {"pp", layout.pp});
-    plan.pipeline = {0, layout.schedule, layout.virtualStages,
-                     layout.stageLayers};
-  } else if (layout.virtualStages > 1 || !layout.stageLayers.empty()) {
-    return makeError("virtual stages and layers of stages are of a pipeline: "
-                     "expects --pp of at least 2");
-  }
   plan.mesh = Mesh(axes);
-  plan.microBatches = batch.globalBatch / samples;
-  const Axis tpAxis = Axis(axes.size() - 1);
-  const AxisList dp{Axis(tpAxis - 1)}, tp{tpAxis};
+  plan.microBatches = batch.globalBatch / *samples;
+  if (layout.pp > 1)
+    plan.pipeline = {stages.front(),       layout.schedule,
+                     layout.virtualStages, {},
+                     layout.firstBlocks,   layout.lastBlocks};
+  else if (layout.virtualStages > 1)
+    return makeError("virtual stages are a pipeline's: expects pp of at least "
+                     "2");
   if (layout.dp > 1) {
-    plan.dims["batch"] = dp;
+    plan.dims["batch"] = data;
     if (layout.zero >= 1)
-      plan.optimizerAxes = dp;
+      plan.optimizerAxes = shards;
     if (layout.zero >= 2)
-      plan.gradientAxes = dp;
+      plan.gradientAxes = shards;
     if (layout.zero >= 3)
-      plan.parameterAxes = dp;
+      plan.parameterAxes = shards;
   }
   if (layout.tp > 1) {
     for (const char *dim : {"vocab", "heads", "kv_heads", "intermediate"})
@@ -177,22 +238,22 @@ static llvm::Error checkPipeline(const Plan &plan, const Model &model) {
           stages = shape.getVirtualStages();
   if (layers < stages)
     return makeError(llvm::formatv(
-        "{0} stages of {1} virtual stages: the model has {2} layers, and each "
-        "virtual stage has at least one",
+        "{0} stages of {1} virtual stages each: the model has {2} layers, and "
+        "each virtual stage has at least one",
         shape.stages, shape.chunks, layers));
-  if (pipeline.layers.empty())
-    return llvm::Error::success();
-  if (int64_t(pipeline.layers.size()) != stages)
+  std::vector<int64_t> cut = plan.getStageLayers(layers);
+  if (int64_t(cut.size()) != stages)
     return makeError(llvm::formatv("layers of stages: got {0} numbers, expects "
-                                   "one of each of the {1} virtual stages",
-                                   pipeline.layers.size(), stages));
-  int64_t sum = 0;
-  for (int64_t count : pipeline.layers)
-    sum += count;
-  if (sum != layers)
-    return makeError(llvm::formatv("layers of stages: got {0} in all, the "
-                                   "model has {1}",
-                                   sum, layers));
+                                   "one for each of the {1} virtual stages",
+                                   cut.size(), stages));
+  int64_t sum = std::accumulate(cut.begin(), cut.end(), int64_t(0));
+  if (sum != layers || *llvm::min_element(cut) < 1)
+    return makeError(llvm::formatv(
+        "layers of stages: got {0}, expects at least one each and {1} in all",
+        llvm::join(
+            llvm::map_range(cut, [](int64_t n) { return std::to_string(n); }),
+            ", "),
+        layers));
   return llvm::Error::success();
 }
 

@@ -70,6 +70,10 @@ std::string Plan::toJSON() const {
                         {"virtual_stages", pipeline->virtualStages}};
     if (!pipeline->layers.empty())
       object["layers"] = json::Array(pipeline->layers);
+    if (pipeline->firstLayers != TrainLayout::even) {
+      object["first_layers"] = pipeline->firstLayers;
+      object["last_layers"] = pipeline->lastLayers;
+    }
     root["pipeline"] = std::move(object);
   }
   return llvm::formatv("{0:2}\n", json::Value(std::move(root))).str();
@@ -241,7 +245,8 @@ private:
 
   void readPipeline(const json::Object &object, Plan &plan) {
     expectKeys(object, "pipeline",
-               {"axis", "schedule", "virtual_stages", "layers"});
+               {"axis", "schedule", "virtual_stages", "layers", "first_layers",
+                "last_layers"});
     PipelinePlan &pipeline = plan.pipeline.emplace();
     std::optional<llvm::StringRef> name = object.getString("axis");
     std::optional<Axis> axis;
@@ -272,6 +277,16 @@ private:
     if (object.get("virtual_stages"))
       pipeline.virtualStages =
           readCount(object, "virtual_stages", "pipeline.virtual_stages");
+    if (bool(object.get("first_layers")) != bool(object.get("last_layers")) ||
+        (object.get("layers") && object.get("first_layers")))
+      return fail("keys of \"pipeline\": expects \"layers\", or both "
+                  "\"first_layers\" and \"last_layers\", or none of them");
+    if (object.get("first_layers")) {
+      pipeline.firstLayers =
+          readCount(object, "first_layers", "pipeline.first_layers");
+      pipeline.lastLayers =
+          readCount(object, "last_layers", "pipeline.last_layers");
+    }
     if (const json::Value *value = object.get("layers")) {
       const json::Array *list = value->getAsArray();
       if (!list)

@@ -243,18 +243,47 @@ llvm::Expected<Candidate> cleave::priceAgain(const SavedPlan &plan,
 
 std::vector<Constraint> cleave::getRunnable() {
   std::vector<Constraint> constraints;
-  for (const char *text :
-       {"cp=1", "pp=1", "ep=1", "shard-group=0", "recompute=none"})
+  for (const char *text : {"cp=1", "ep=1"})
     constraints.push_back(
         llvm::cantFail(parseConstraint(text, /*forbids=*/false)));
   return constraints;
 }
 
+/// What programs repeat, as the planner and as plans call it.
+static constexpr std::pair<unsigned, llvm::StringLiteral> recomputeNames[] = {
+    {recomputeNorms, "norms"},           {recomputeAttention, "attention"},
+    {recomputeOutput, "output"},         {recomputeUp, "up"},
+    {recomputeActivation, "activation"}, {recomputeDown, "down"}};
+
+/// The other way about, where the planner has a price for it.
+static llvm::Error readRecompute(TrainLayout &layout, const Plan &plan,
+                                 llvm::StringRef file) {
+  layout.recompute = Recompute::None;
+  layout.recomputeBlocks = plan.recomputeBlocks;
+  if (plan.recompute.empty())
+    return llvm::Error::success();
+  layout.recompute = Recompute::Selective;
+  layout.recomputedModules = 0;
+  for (const std::string &name : plan.recompute) {
+    if (name == "full") {
+      layout.recompute = Recompute::Full;
+      layout.recomputedModules = TrainLayout().recomputedModules;
+      return llvm::Error::success();
+    }
+    auto known = llvm::find_if(
+        recomputeNames, [&](const auto &each) { return each.second == name; });
+    if (known == std::end(recomputeNames))
+      return llvm::createStringError(
+          llvm::formatv("{0}: key \"recompute\": \"{1}\" has no price; expects "
+                        "full, or of norms, attention, output, up, activation, "
+                        "down",
+                        file, name));
+    layout.recomputedModules |= known->first;
+  }
+  return llvm::Error::success();
+}
+
 llvm::Error cleave::setRecompute(Plan &plan, const TrainLayout &layout) {
-  static constexpr std::pair<unsigned, const char *> names[] = {
-      {recomputeNorms, "norms"},           {recomputeAttention, "attention"},
-      {recomputeOutput, "output"},         {recomputeUp, "up"},
-      {recomputeActivation, "activation"}, {recomputeDown, "down"}};
   plan.recompute.clear();
   plan.recomputeBlocks = layout.recomputeBlocks;
   if (layout.recompute == Recompute::None)
@@ -271,9 +300,9 @@ llvm::Error cleave::setRecompute(Plan &plan, const TrainLayout &layout) {
   // Of what is pointwise, no compiled model has experts.
   if ((left & recomputePointwise) == recomputePointwise)
     left &= ~unsigned(recomputeExpertActivation);
-  for (auto [bit, name] : names)
+  for (auto [bit, name] : recomputeNames)
     if (left & bit) {
-      plan.recompute.push_back(name);
+      plan.recompute.push_back(name.str());
       left &= ~bit;
     }
   if (left == 0)
@@ -313,11 +342,13 @@ llvm::Expected<Plan> cleave::getRunnablePlan(const SavedPlan &plan,
                         getFieldText(from, constraint.field), constraint.text));
   BatchShape shape = batch;
   shape.microBatch = from.microBatch;
-  return makePlan({.dp = from.dp,
-                   .tp = from.tp,
-                   .zero = from.zero,
-                   .sequenceParallel = from.sequenceParallel},
-                  shape);
+  llvm::Expected<Plan> made = makePlan(from, shape);
+  if (!made)
+    return made;
+  if (llvm::Error error = setRecompute(*made, from))
+    return llvm::createStringError(
+        plan.file + ": key \"layout\": " + llvm::toString(std::move(error)));
+  return made;
 }
 
 llvm::Expected<AnyPlan> cleave::readAnyPlan(llvm::StringRef text,
@@ -370,38 +401,75 @@ getCuts(const Plan &plan) {
   return cuts;
 }
 
+/// Whether two plans cut and keep alike, order their axes alike, and have the
+/// same stages of `layers` layers.
+static bool areAlike(const Plan &a, const Plan &b, int64_t layers) {
+  // What the axes are of, from the outermost on: stages, data, others.
+  auto getSizes = [](const Plan &plan) {
+    std::vector<std::pair<int, int64_t>> sizes;
+    for (auto [axis, each] : llvm::enumerate(plan.mesh.getAxes())) {
+      bool isStage = plan.pipeline && plan.pipeline->axis == Axis(axis);
+      bool isData = llvm::is_contained(plan.getAxes("batch"), Axis(axis));
+      if (each.size > 1)
+        sizes.push_back({isStage ? 0 : isData ? 1 : 2, each.size});
+    }
+    return sizes;
+  };
+  if (getCuts(a) != getCuts(b) || getSizes(a) != getSizes(b) ||
+      a.pipeline.has_value() != b.pipeline.has_value())
+    return false;
+  return !a.pipeline ||
+         (a.pipeline->schedule == b.pipeline->schedule &&
+          a.pipeline->virtualStages == b.pipeline->virtualStages &&
+          a.getStageLayers(layers) == b.getStageLayers(layers));
+}
+
 llvm::Expected<TrainLayout> cleave::getPricedLayout(const Plan &plan,
                                                     llvm::StringRef file,
-                                                    const Workload &work) {
+                                                    const Workload &work,
+                                                    int64_t layers) {
   AxisList data = plan.getAxes("batch");
-  int64_t dp = plan.mesh.getSize(data), tp = plan.mesh.getNumRanks() / dp;
-  if (work.globalBatch % (dp * plan.microBatches) != 0)
+  TrainLayout layout;
+  layout.dp = plan.mesh.getSize(data);
+  layout.pp = plan.getNumStages();
+  layout.tp = plan.mesh.getNumRanks() / (layout.dp * layout.pp);
+  if (work.globalBatch % (layout.dp * plan.microBatches) != 0)
     return llvm::createStringError(llvm::formatv(
         "{0}: the global batch {1} is not divisible by its {2} of {3}", file,
         work.globalBatch, formatNumber(plan.microBatches, "micro-batch"),
-        formatNumber(dp, "rank")));
-  int64_t microBatch = work.globalBatch / (dp * plan.microBatches);
-  BatchShape batch{work.seqLen, work.globalBatch, microBatch};
-  // As in makePlan, the ranks of a tp group are neighbours.
-  bool isOuter = llvm::equal(data, llvm::seq<Axis>(0, Axis(data.size())));
-  for (int zero = 0; zero <= 3 && isOuter; ++zero)
-    for (bool sequenceParallel : {false, true}) {
-      llvm::Expected<Plan> made =
-          makePlan({dp, tp, zero, sequenceParallel}, batch);
-      if (!made)
-        return made.takeError();
-      if (getCuts(*made) != getCuts(plan))
-        continue;
-      TrainLayout layout;
-      layout.dp = dp;
-      layout.tp = tp;
-      layout.zero = zero;
-      layout.sequenceParallel = sequenceParallel;
-      layout.microBatch = microBatch;
-      return layout;
-    }
+        formatNumber(layout.dp, "rank")));
+  layout.microBatch = work.globalBatch / (layout.dp * plan.microBatches);
+  if (plan.pipeline) {
+    layout.schedule = plan.pipeline->schedule;
+    layout.virtualStages = plan.pipeline->virtualStages;
+    std::vector<int64_t> cut = plan.getStageLayers(layers);
+    TrainLayout even = layout;
+    for (size_t i = 0; i < cut.size(); ++i)
+      if (cut[i] != even.getNumBlocks(int64_t(i), layers)) {
+        layout.firstBlocks = cut.front();
+        layout.lastBlocks = cut.back();
+      }
+  }
+  if (llvm::Error error = readRecompute(layout, plan, file))
+    return std::move(error);
+  BatchShape batch{work.seqLen, work.globalBatch, layout.microBatch};
+  int64_t inner = data.empty() ? 1 : plan.mesh.getAxes()[data.back()].size;
+  for (int64_t group : {int64_t(0), inner})
+    for (AxisOrder order :
+         {AxisOrder::ContextDataPipeline, AxisOrder::ContextPipelineData})
+      for (int zero = 0; zero <= 3; ++zero)
+        for (bool sequenceParallel : {false, true}) {
+          layout.zeroGroup = group;
+          layout.order = order;
+          layout.zero = zero;
+          layout.sequenceParallel = sequenceParallel;
+          llvm::Expected<Plan> made = makePlan(layout, batch);
+          if (!made)
+            return made.takeError();
+          if (areAlike(*made, plan, layers))
+            return layout;
+        }
   return llvm::createStringError(
-      file + ": keys \"mesh\", \"dims\" and \"keep\": only what --dp, --tp, "
-             "--zero and --sequence-parallel of cleave compile give has a "
-             "price");
+      file + ": keys \"mesh\", \"dims\" and \"keep\": only what the "
+             "layout flags of cleave compile give has a price");
 }

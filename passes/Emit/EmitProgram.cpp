@@ -134,6 +134,8 @@ void ProgramWriter::writeHeader() {
   program.flops_per_step = info.modelFlops;
   program.isa = info.cpu.isa;
   program.cpu = info.cpu.name;
+  if (info.plan.pipeline)
+    program.stage_axis = int(info.plan.pipeline->axis);
   AxisList batch = info.plan.getAxes("batch");
   program.batch_axes.assign(batch.begin(), batch.end());
 }

@@ -584,9 +584,12 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
   getLayers(func::FuncOp step, const PipelineShape &shape, int64_t count) {
     int64_t stages = shape.getVirtualStages();
     SmallVector<int64_t> cut(layers.begin(), layers.end());
-    if (cut.empty())
+    if (cut.empty()) {
+      TrainLayout even;
+      even.pp = stages;
       for (int64_t i = 0; i < stages; ++i)
-        cut.push_back(count * (i + 1) / stages - count * i / stages);
+        cut.push_back(even.getNumBlocks(i, count));
+    }
     if (int64_t(cut.size()) != stages)
       return step.emitOpError("expects layers of each of the ")
              << stages << " virtual stages, got " << cut.size();

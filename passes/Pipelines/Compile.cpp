@@ -131,9 +131,11 @@ buildProgram(Compilation &compilation, const Model &model,
   if (const std::optional<PipelinePlan> &pipeline = options.plan.pipeline) {
     options.stages.pipeline.schedule = getName(pipeline->schedule).str();
     options.stages.pipeline.virtualStages = pipeline->virtualStages;
-    options.stages.pipeline.layers.assign(pipeline->layers.begin(),
-                                          pipeline->layers.end());
   }
+  std::vector<int64_t> layers =
+      options.plan.getStageLayers(int64_t(model.layers.size()));
+  options.stages.pipeline.layers.assign(layers.begin(), layers.end());
+  options.stages.recompute.stageLayers.assign(layers.begin(), layers.end());
   if (failed(mlir::verify(**module)))
     return compilation.collector.getError("verification of the imported model");
   if (failed(runStages(**module, options, meaning)))

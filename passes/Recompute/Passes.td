@@ -32,7 +32,10 @@ def RecomputePass : Pass<"cleave-recompute", "::mlir::ModuleOp"> {
                "modules of a layer that are repeated, as #xf.provenance names "
                "them; full: all">,
     Option<"layers", "layers", "int64_t", "0",
-           "so many layers, from the first one on; 0: all">,
+           "so many layers of each virtual stage, from its first one on; 0: all">,
+    ListOption<"stageLayers", "stage-layers", "int64_t",
+               "layers of each virtual stage, in the model's order; none: one "
+               "stage has all">,
   ];
   let statistics = [Statistic<"numRepeated", "num-repeated", "ops repeated">];
 }

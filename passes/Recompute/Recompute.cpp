@@ -71,9 +71,19 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
     return own && user && own.getPhase() == xf::Phase::Forward &&
            own.getLayer() == user.getLayer() && own.getModule() &&
            repeated.contains(*own.getModule()) &&
-           (layers == 0 || own.getLayer() < layers) &&
+           (layers == 0 || getPlace(own.getLayer()) < layers) &&
            // What is read once a step, such as a weight, is there anyway.
            op->getBlock() == loop;
+  }
+
+  /// The number of a layer in its virtual stage.
+  int64_t getPlace(int64_t layer) {
+    for (int64_t count : stageLayers) {
+      if (layer < count)
+        return layer;
+      layer -= count;
+    }
+    return layer;
   }
 
   /// Lets `op` read copies of what is not kept for it.

@@ -55,7 +55,7 @@ public:
   }
 
   /// Every stage of one model under one layout.
-  void run(StringRef model, const Layout &layout);
+  void run(StringRef model, const TrainLayout &layout);
   int finish();
 
 private:
@@ -151,7 +151,7 @@ void Campaign::mutate(ModuleOp program, const StageMutations &stage,
   }
 }
 
-void Campaign::run(StringRef model, const Layout &layout) {
+void Campaign::run(StringRef model, const TrainLayout &layout) {
   BatchShape batch;
   batch.seqLen = 8;
   batch.globalBatch = 8;
@@ -208,11 +208,12 @@ int main(int argc, char **argv) {
   Campaign campaign;
   struct {
     const char *model;
-    Layout layout;
-  } programs[] = {{"llama", {2, 2, 0, false}},
-                  {"gpt2", {2, 2, 3, true}},
-                  {"gpt_neox", {2, 1, 1, false}},
-                  {"olmo2", {1, 2, 0, true}}};
+    TrainLayout layout;
+  } programs[] = {
+      {"llama", {.tp = 2, .dp = 2}},
+      {"gpt2", {.tp = 2, .dp = 2, .sequenceParallel = true, .zero = 3}},
+      {"gpt_neox", {.dp = 2, .zero = 1}},
+      {"olmo2", {.tp = 2, .sequenceParallel = true}}};
   for (const auto &each : programs)
     campaign.run(models + "/" + each.model + ".mlir", each.layout);
   return campaign.finish();

@@ -145,15 +145,8 @@ static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral>
     plannedFields[] = {
         {"cp", "context parallelism"},
         {"cp-kind", "context parallelism"},
-        {"pp", "pipelines"},
-        {"virtual-stages", "pipelines"},
-        {"schedule", "pipelines"},
-        {"first-blocks", "pipelines"},
-        {"last-blocks", "pipelines"},
         {"ep", "expert parallelism"},
         {"expert-tp", "expert parallelism"},
-        {"shard-group", "ZeRO in groups of ranks"},
-        {"order", "other orders of the axes"},
 };
 
 /// A flag that the help does not have, which says what is legal. CLI11 does
@@ -217,6 +210,51 @@ std::vector<CLI::Option *> tool::LayoutFlags::addRecomputeFlags(CLI::App &app) {
   return {what, modules, blocks};
 }
 
+std::vector<CLI::Option *> tool::LayoutFlags::addPipelineFlags(CLI::App &app) {
+  auto add = [&](const std::string &field, const char *help) {
+    std::string legal = getLegalValues(field);
+    return app
+        .add_option_function<std::string>(
+            makeFlag(getLayoutKey(field)),
+            [this, field](const std::string &text) {
+              setField(layout, field, text);
+            },
+            help)
+        ->check(CLI::Validator(
+            [field, legal](const std::string &text) -> std::string {
+              TrainLayout tried;
+              return setField(tried, field, text)
+                         ? ""
+                         : "\"" + text + "\" is not " + legal;
+            },
+            legal));
+  };
+  std::vector<CLI::Option *> flags = {
+      add("pp", "stages of the pipeline, each with a part of the layers "
+                "(default: 1)"),
+      add("schedule",
+          "what a stage runs when (default: 1f1b); zb-h1, zb-h2 and zb-v "
+          "compute weight gradients later than those of inputs"),
+      add("virtual-stages", "parts of the model on a stage, of interleaved and "
+                            "zb-v (default: 1)"),
+      add("first-blocks", "layers of the virtual stage with the embedding"),
+      add("last-blocks", "layers of the virtual stage with the head"),
+      add("shard-group", "ranks of dp that share a copy of what ZeRO splits; "
+                         "0: all (default)"),
+      add("order", "axes, innermost first (default: tp-cp-dp-pp)")};
+  CLI::Option *stages =
+      app.add_option("--stages", this->stages,
+                     "layers of each virtual stage, in the model's order: "
+                     "5,6,6,5 (default: as even as can be)")
+          ->delimiter(',')
+          ->check(makePositiveCheck());
+  for (CLI::Option *flag : flags)
+    if (flag->check_lname("first-blocks") || flag->check_lname("last-blocks"))
+      stages->excludes(flag);
+  flags.push_back(stages);
+  return flags;
+}
+
 void tool::LayoutFlags::add(CLI::App &app) {
   auto *dp = app.add_option("--dp", layout.dp, "data-parallel degree")
                  ->check(makePositiveCheck());
@@ -230,7 +268,8 @@ void tool::LayoutFlags::add(CLI::App &app) {
   auto *sp = app.add_flag("--sequence-parallel", layout.sequenceParallel,
                           "split activations outside of attention and MLP "
                           "along the sequence over tp");
-  std::vector<CLI::Option *> recomputes = addRecomputeFlags(app);
+  std::vector<CLI::Option *> others = addRecomputeFlags(app);
+  llvm::append_range(others, addPipelineFlags(app));
   // What pins and plans call it.
   addHiddenFlag(app, "--sp", [](llvm::StringRef) {
     return "of a program it is --sequence-parallel";
@@ -244,7 +283,7 @@ void tool::LayoutFlags::add(CLI::App &app) {
           ->excludes(tp)
           ->excludes(zero)
           ->excludes(sp);
-  for (CLI::Option *each : recomputes)
+  for (CLI::Option *each : others)
     plan->excludes(each);
   app.add_option("--micro-batch", microBatch,
                  "samples of one rank in one micro-batch (default: the most "
@@ -280,6 +319,11 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
     plan = makePlan(layout, batch);
     if (!plan)
       return makeError(samples + ": " + llvm::toString(plan.takeError()));
+    if (!stages.empty()) {
+      if (!plan->pipeline)
+        return makeError("--stages: expects --pp of at least 2");
+      plan->pipeline->layers = stages;
+    }
     batch.microBatch = batch.globalBatch / (plan->microBatches * layout.dp);
     TrainLayout repeats;
     setField(repeats, "recompute", recompute);

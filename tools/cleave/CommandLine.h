@@ -66,15 +66,18 @@ void addPlannedFlags(CLI::App &app);
 
 /// What `compile`, `train` and `parity` are told of the layout.
 struct LayoutFlags {
-  Layout layout;
+  TrainLayout layout;
+  std::vector<int64_t> stages; ///< layers of virtual stages
   std::string planPath, cluster = "local", dtype = "f32";
   std::string recompute = "none", recomputeModules = "attention";
   int64_t recomputeBlocks = 0;
   int64_t microBatch = 0;
 
   void add(CLI::App &app);
-  /// Those of them that say what a backward pass repeats.
+  /// Those of them that say what a backward pass repeats, and those of
+  /// pipelines and groups of ranks.
   std::vector<CLI::Option *> addRecomputeFlags(CLI::App &app);
+  std::vector<CLI::Option *> addPipelineFlags(CLI::App &app);
   /// The plan that the flags or the plan file give, checked against the model
   /// and the cluster. Fills in `batch.microBatch`.
   llvm::Expected<Plan> getPlan(const Model &model, BatchShape &batch,

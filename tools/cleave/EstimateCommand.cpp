@@ -114,7 +114,8 @@ static llvm::Expected<Candidate> priceOne(const EstimateFlags &flags,
     if (const SavedPlan *saved = std::get_if<SavedPlan>(&*plan))
       return priceAgain(*saved, context);
     layout = getPricedLayout(std::get<Plan>(*plan), flags.plan,
-                             context.request.work);
+                             context.request.work,
+                             context.model.getNumBlocks());
     where = flags.plan + ": ";
   }
   if (!layout)

@@ -46,14 +46,10 @@ struct Runnable {
   bool takes(const TrainLayout &layout) {
     BatchShape shape = batch;
     shape.microBatch = layout.microBatch;
-    llvm::Expected<Plan> plan =
-        makePlan({.dp = layout.dp,
-                  .tp = layout.tp,
-                  .zero = 0,
-                  .sequenceParallel = layout.sequenceParallel},
-                 shape);
-    llvm::Error error =
-        plan ? checkPlan(*plan, model, shape) : plan.takeError();
+    llvm::Expected<Plan> plan = makePlan(layout, shape);
+    llvm::Error error = plan ? setRecompute(*plan, layout) : plan.takeError();
+    if (!error)
+      error = checkPlan(*plan, model, shape);
     if (!error)
       return true;
     refused = llvm::toString(std::move(error));

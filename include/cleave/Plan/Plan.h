@@ -10,25 +10,17 @@
 
 namespace cleave {
 
-/// The parallel degrees of a recipe, as flags give them.
-struct Layout {
-  int64_t dp = 1, tp = 1, pp = 1;
-  int zero = 0;                  ///< ZeRO stage, 0 to 3
-  bool sequenceParallel = false; ///< Megatron's: activations split over tp
-  Schedule schedule = Schedule::OneFOneB;
-  int64_t virtualStages = 1;             ///< of each stage
-  std::vector<int64_t> stageLayers = {}; ///< of virtual stages; none: even
-};
-
 /// How the layers are cut into the stages of a pipeline: a rank's stage is its
 /// coordinate on a mesh axis of their own, along which no tensor is split.
 struct PipelinePlan {
   Axis axis = 0;
   Schedule schedule = Schedule::OneFOneB;
   int64_t virtualStages = 1; ///< of each stage
-  /// Of each virtual stage, in the model's order; none: as even as can be. The
-  /// first has the embedding besides, the last the head.
+  /// Of each virtual stage, in the model's order; the first has the embedding
+  /// besides, the last the head. None: `firstLayers` and `lastLayers`, the rest
+  /// as even as can be.
   std::vector<int64_t> layers;
+  int64_t firstLayers = TrainLayout::even, lastLayers = TrainLayout::even;
 };
 
 /// What is trained, per step.
@@ -53,7 +45,7 @@ struct Plan {
   /// Modules of a layer that its backward pass repeats, so that what they give
   /// is not kept: of getModules(), or "full", all of them.
   std::vector<std::string> recompute;
-  /// So many layers do, from the first one on; 0: all.
+  /// So many layers of each virtual stage do, from its first one on; 0: all.
   int64_t recomputeBlocks = 0;
   std::optional<PipelinePlan> pipeline;
 
@@ -76,13 +68,18 @@ struct Plan {
 
   /// 1 without a pipeline.
   int64_t getNumStages() const;
+  /// Of each virtual stage, of `layers` in all; without a pipeline, all.
+  std::vector<int64_t> getStageLayers(int64_t layers) const;
 
   /// As plan.json.
   std::string toJSON() const;
 };
 
-/// The plan of a recipe. Fails where the batch does not divide.
-llvm::Expected<Plan> makePlan(const Layout &layout, const BatchShape &batch);
+/// The plan of a layout with neither context nor expert parallelism; what it
+/// repeats is `setRecompute`'s. Of the batch, `microBatch` is the layout's: 0
+/// stands for getDefaultMicroBatch. Fails where the batch does not divide.
+llvm::Expected<Plan> makePlan(const TrainLayout &layout,
+                              const BatchShape &batch);
 
 /// Reads plan.json; errors name the file, the key, its value and what is legal.
 llvm::Expected<Plan> parsePlan(llvm::StringRef text, llvm::StringRef file);

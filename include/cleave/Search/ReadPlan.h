@@ -61,8 +61,11 @@ llvm::Expected<Plan> loadAnyPlan(llvm::StringRef path, llvm::StringRef model,
 /// The degrees of a plan for `cleave compile`, if it is one that the flags of
 /// `cleave compile` give as well (makePlan): those are the ones that have a
 /// price. Errors name `file`.
-llvm::Expected<TrainLayout>
-getPricedLayout(const Plan &plan, llvm::StringRef file, const Workload &work);
+/// `layers` is how many the model has.
+llvm::Expected<TrainLayout> getPricedLayout(const Plan &plan,
+                                            llvm::StringRef file,
+                                            const Workload &work,
+                                            int64_t layers);
 
 /// What a plan says of a layout's recomputation; fails on modules that no
 /// compiled model has, naming them.

@@ -354,30 +354,34 @@ TEST(ReadPlan, WhatCompilesHasAPrice) {
     for (int64_t tp : {1, 2, 4})
       for (int zero = 0; zero <= 3; ++zero)
         for (bool sp : {false, true}) {
+          const TrainLayout asked{
+              .tp = tp, .dp = dp, .sequenceParallel = sp, .zero = zero};
           Plan plan = llvm::cantFail(
-              makePlan({dp, tp, zero, sp}, {work.seqLen, work.globalBatch, 2}));
+              makePlan(asked, {work.seqLen, work.globalBatch, 2}));
           TrainLayout expected;
           expected.dp = dp;
           expected.tp = tp;
           expected.zero = dp > 1 ? zero : 0;
           expected.sequenceParallel = tp > 1 && sp;
           expected.microBatch = 2;
-          EXPECT_EQ(llvm::cantFail(getPricedLayout(plan, "p", work)), expected);
+          EXPECT_EQ(llvm::cantFail(getPricedLayout(plan, "p", work, 4)),
+                    expected);
           plan.mesh = Mesh({{"x", dp}, {"y", tp}});
-          EXPECT_EQ(llvm::cantFail(getPricedLayout(plan, "p", work)), expected);
+          EXPECT_EQ(llvm::cantFail(getPricedLayout(plan, "p", work, 4)),
+                    expected);
         }
   auto getError = [&](const Plan &plan) {
-    llvm::Expected<TrainLayout> layout = getPricedLayout(plan, "p", work);
+    llvm::Expected<TrainLayout> layout = getPricedLayout(plan, "p", work, 4);
     return layout ? "" : llvm::toString(layout.takeError());
   };
-  const Plan plan =
-      llvm::cantFail(makePlan({2, 2, 1, true}, {work.seqLen, 24, 2}));
+  const Plan plan = llvm::cantFail(
+      makePlan({.tp = 2, .dp = 2, .sequenceParallel = true, .zero = 1},
+               {work.seqLen, 24, 2}));
   Plan other = plan;
   other.dims["hidden"] = {1};
   EXPECT_EQ(getError(other),
-            "p: keys \"mesh\", \"dims\" and \"keep\": only what --dp, --tp, "
-            "--zero and --sequence-parallel of cleave compile give has a "
-            "price");
+            "p: keys \"mesh\", \"dims\" and \"keep\": only what the "
+            "layout flags of cleave compile give has a price");
   other = plan;
   other.dims.erase("vocab");
   EXPECT_NE(getError(other), "");
@@ -413,7 +417,7 @@ TEST(ReadPlan, WhatRunsBecomesAPlan) {
   llvm::Expected<Plan> plan =
       getRunnablePlan(saved, "test", batch, DType::BF16);
   ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
-  Layout same{.dp = 4, .tp = 2, .zero = 2, .sequenceParallel = true};
+  TrainLayout same{.tp = 2, .dp = 4, .sequenceParallel = true, .zero = 2};
   EXPECT_EQ(plan->toJSON(),
             llvm::cantFail(makePlan(same, {4096, 8, 1})).toJSON());
   EXPECT_EQ(getError(saved, batch, DType::F32),
@@ -428,12 +432,23 @@ TEST(ReadPlan, WhatRunsBecomesAPlan) {
   EXPECT_EQ(getError(saved, {4096, 8, 2}),
             "plan.json: the plan is for --micro-batch 1, not 2");
   saved.layout.recompute = Recompute::Full;
-  EXPECT_NE(getError(saved, batch).find("recompute full"), std::string::npos);
-  saved.layout.recompute = Recompute::None;
   saved.layout.pp = 2;
-  EXPECT_NE(getError(saved, batch).find("has pp=1 so far"), std::string::npos);
-  // Whatever it is called.
-  saved.isForCPUs = false;
-  EXPECT_NE(getError(saved, batch).find("compiled for CPUs"),
-            std::string::npos);
+  saved.layout.schedule = Schedule::Interleaved;
+  saved.layout.virtualStages = 2;
+  saved.layout.zeroGroup = 2;
+  saved.layout.order = AxisOrder::ContextPipelineData;
+  plan = getRunnablePlan(saved, "test", batch, DType::BF16);
+  ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
+  EXPECT_EQ(plan->recompute, std::vector<std::string>{"full"});
+  EXPECT_EQ(plan->mesh.toString(), "dp_outer=2 x dp=2 x pp=2 x tp=2");
+  EXPECT_EQ(plan->getAxes("batch"), (AxisList{0, 1}));
+  EXPECT_EQ(plan->gradientAxes, AxisList{1});
+  EXPECT_EQ(plan->getStageLayers(6), (std::vector<int64_t>{1, 2, 2, 1}));
+  // And back again.
+  TrainLayout priced = llvm::cantFail(
+      getPricedLayout(*plan, "p", {4096, 8, DType::BF16}, 6));
+  EXPECT_EQ(priced, saved.layout);
+  saved.layout.cp = 2;
+  EXPECT_NE(getError(saved, batch).find("has cp=1 so far"), std::string::npos)
+      << getError(saved, batch);
 }
