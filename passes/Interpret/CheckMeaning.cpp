@@ -15,6 +15,7 @@ using namespace cleave;
 
 static bool hasStep(ModuleOp module) {
   return module.lookupSymbol<func::FuncOp>("step") ||
+         module.lookupSymbol<func::FuncOp>("stage_0") ||
          !module.getOps<exec::ProgramOp>().empty();
 }
 
@@ -162,7 +163,7 @@ LogicalResult cleave::checkGradients(ModuleOp forward, ModuleOp step,
       update.emitOpError("expects to update what xf.get gives");
       return WalkResult::interrupt();
     }
-    const Array &grad = runner.ranks.get(update.getGradient(), 0);
+    const Array &grad = runner.getStages().front().get(update.getGradient(), 0);
     Array direction = grad;
     double expected = 0;
     uint64_t state = 0x9e3779b97f4a7c15u;

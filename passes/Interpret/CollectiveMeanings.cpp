@@ -64,29 +64,26 @@ Array collectives::cut(const Array &whole, int64_t dim, int64_t parts,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// The parts of a rank's group, and which of them is its own.
-struct Group {
-  SmallVector<const Array *> parts;
-  int64_t index;
-
-  Group(SimulatedRanks &ranks, Value input, ArrayAttr names, int64_t rank)
-      : index(ranks.getMesh().getShardIndex(rank, ranks.getAxes(names))) {
-    for (int64_t other : ranks.getMesh().getGroup(rank, ranks.getAxes(names)))
-      parts.push_back(&ranks.get(input, other));
-  }
-  int64_t size() const { return int64_t(parts.size()); }
-};
+using Group = Gathered::Group;
 
 /// `Self::move(op, group)` gives a rank its result.
 template <typename Self, typename Op>
 struct CollectiveMeaning : JointMeaning<Self, Op> {
   static LogicalResult run(Op op, SimulatedRanks &ranks) {
-    bool isGlobal = bool(dist::getPlacementAttr(op.getResult().getType()));
+    std::vector<Array> inputs;
+    for (int64_t rank = 0; rank < ranks.size(); ++rank)
+      inputs.push_back(ranks.get(op.getInput(), rank));
+    if (dist::getPlacementAttr(op.getResult().getType())) {
+      for (int64_t rank = 0; rank < ranks.size(); ++rank)
+        ranks.value(op.getResult(), rank) = std::move(inputs[size_t(rank)]);
+      return success();
+    }
+    auto gathered = ranks.gather(op, op.getAxes(), std::move(inputs));
+    if (failed(gathered))
+      return failure();
     for (int64_t rank = 0; rank < ranks.size(); ++rank)
       ranks.value(op.getResult(), rank) =
-          isGlobal
-              ? ranks.get(op.getInput(), rank)
-              : Self::move(op, Group(ranks, op.getInput(), op.getAxes(), rank));
+          Self::move(op, gathered->getGroup(ranks.getWorldRank(rank)));
     return success();
   }
 };
@@ -135,6 +132,35 @@ struct ReshardMeaning : Meaning<ReshardMeaning, dist::ReshardOp> {
     return success();
   }
 };
+
+struct SendMeaning : JointMeaning<SendMeaning, dist::SendOp> {
+  static LogicalResult run(dist::SendOp op, SimulatedRanks &ranks) {
+    Message message;
+    for (int64_t rank = 0; rank < ranks.size(); ++rank)
+      message.values.push_back(ranks.get(op.getInput(), rank));
+    return ranks.send(op, op.getStage(), op.getChannel(), std::move(message));
+  }
+};
+
+struct RecvMeaning : JointMeaning<RecvMeaning, dist::RecvOp> {
+  static LogicalResult run(dist::RecvOp op, SimulatedRanks &ranks) {
+    auto message = ranks.receive(op, op.getStage(), op.getChannel());
+    if (failed(message))
+      return failure();
+    ArrayRef<int64_t> shape = op.getType().getShape();
+    for (auto [rank, value] : llvm::enumerate(message->values)) {
+      if (ArrayRef<int64_t>(value.shape) != shape) {
+        InFlightDiagnostic error = op.emitOpError("receives a value of ")
+                                   << value.size() << " elements as "
+                                   << op.getType();
+        error.attachNote(message->sender->getLoc()) << "which is sent here";
+        return error;
+      }
+      ranks.value(op.getResult(), int64_t(rank)) = std::move(value);
+    }
+    return success();
+  }
+};
 } // namespace
 
 void cleave::attachCollectiveMeanings(MLIRContext *context) {
@@ -144,4 +170,6 @@ void cleave::attachCollectiveMeanings(MLIRContext *context) {
   dist::AllToAllOp::attachInterface<AllToAllMeaning>(*context);
   dist::SliceOp::attachInterface<SliceMeaning>(*context);
   dist::ReshardOp::attachInterface<ReshardMeaning>(*context);
+  dist::SendOp::attachInterface<SendMeaning>(*context);
+  dist::RecvOp::attachInterface<RecvMeaning>(*context);
 }

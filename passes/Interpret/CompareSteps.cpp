@@ -10,6 +10,7 @@
 #include "dialects/dist/Placements.h"
 #include "dialects/exec/Exec.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Format.h"
 
@@ -70,8 +71,11 @@ namespace {
 /// What an op left in its results, or an instruction in its outputs, once.
 struct Record {
   Operation *op;
-  int64_t microBatch;
-  /// By result, then by rank.
+  /// The step, and its micro-batch.
+  std::pair<int64_t, int64_t> when;
+  /// What ran it: the ranks of a pipeline stage, or all.
+  const SimulatedRanks *ranks;
+  /// By result, then by rank of `ranks`.
   std::vector<std::vector<Array>> results;
   /// Of an instruction: what its outputs held before.
   std::vector<std::vector<Array>> old;
@@ -79,18 +83,25 @@ struct Record {
 
 class Recorder {
 public:
-  explicit Recorder(StepRunner &runner) : ranks(runner.ranks) {
-    ranks.observeBefore = [this](Operation &op) {
-      if (auto instruction = dyn_cast<exec::InstructionOpInterface>(op))
-        old = dump(instruction);
-    };
-    ranks.observeAfter = [this](Operation &op) { record(op); };
+  explicit Recorder(StepRunner &runner) {
+    for (SimulatedRanks &ranks : runner.getStages()) {
+      // Of each stage, as others run while an op waits for them.
+      auto old = std::make_shared<std::vector<std::vector<Array>>>();
+      ranks.observeBefore = [&ranks, old](Operation &op) {
+        if (auto instruction = dyn_cast<exec::InstructionOpInterface>(op))
+          *old = dump(ranks, instruction);
+      };
+      ranks.observeAfter = [this, &ranks, old](Operation &op) {
+        record(ranks, op, *old);
+      };
+    }
   }
 
   std::vector<Record> records;
 
 private:
-  std::vector<std::vector<Array>> dump(exec::InstructionOpInterface op) {
+  static std::vector<std::vector<Array>> dump(SimulatedRanks &ranks,
+                                              exec::InstructionOpInterface op) {
     std::vector<std::vector<Array>> results;
     for (Value output : op.getOutputs()) {
       SimulatedRanks::Range range = ranks.getRange(output);
@@ -104,10 +115,11 @@ private:
     return results;
   }
 
-  void record(Operation &op) {
-    Record record{&op, ranks.microBatch, {}, {}};
+  void record(SimulatedRanks &ranks, Operation &op,
+              std::vector<std::vector<Array>> &old) {
+    Record record{&op, {ranks.step, ranks.microBatch}, &ranks, {}, {}};
     if (auto instruction = dyn_cast<exec::InstructionOpInterface>(op)) {
-      record.results = dump(instruction);
+      record.results = dump(ranks, instruction);
       record.old = std::move(old);
     }
     for (Value result : op.getResults()) {
@@ -117,9 +129,6 @@ private:
     }
     records.push_back(std::move(record));
   }
-
-  SimulatedRanks &ranks;
-  std::vector<std::vector<Array>> old;
 };
 
 //===----------------------------------------------------------------------===//
@@ -141,8 +150,6 @@ public:
       return !module.getOps<exec::ProgramOp>().empty();
     };
     tolerance = hasProgram(before) || hasProgram(after) ? 1e-6 : 1e-9;
-    if (dist::MeshOp op = dist::lookupMesh(after))
-      mesh = op.getMesh();
   }
 
   LogicalResult run();
@@ -152,30 +159,33 @@ private:
                const std::map<std::string, Array> &b, StringRef kind);
   bool findPart();
   bool report(const Record &record);
-  Verdict compare(const std::vector<Array> &got, const Record &source,
-                  size_t index) const;
-  Verdict compareWhole(const std::vector<Array> &got, const Array &want,
-                       RankedTensorType type) const;
-  Verdict compareParts(const std::vector<Array> &got,
-                       const std::vector<Array> &want) const;
+  Verdict compare(const std::vector<Array> &got, const Record &record,
+                  const Record &source, size_t index) const;
+  Verdict compareWhole(const std::vector<Array> &got, const Record &record,
+                       const Array &want, RankedTensorType type) const;
+  Verdict compareParts(const std::vector<Array> &got, const Record &record,
+                       const std::vector<Array> &want,
+                       const Record &source) const;
+  std::optional<Verdict> compareArrays(const Array &got,
+                                       const Array &want) const;
 
   const StepInputs &inputs;
   ModuleOp after;
   StepRunner first, second;
-  Mesh mesh;
   double tolerance;
   std::string difference; ///< a state or output that is not the same
-  /// By the number of an op: what it gave, run after run.
-  llvm::StringMap<std::vector<const Record *>> sources;
-  llvm::DenseMap<Operation *, size_t> runs;
+  /// By the number of an op: what it gave, by step and micro-batch.
+  llvm::StringMap<std::map<std::pair<int64_t, int64_t>, const Record *>>
+      sources;
 };
 } // namespace
 
 LogicalResult Comparison::run() {
-  FailureOr<StepResults> want = first.run(inputs), got = second.run(inputs);
+  FailureOr<StepResults> want = first.run(inputs),
+                         got = second.run(inputs, &difference);
   if (failed(want) || failed(got))
     return failure();
-  if (areSame(want->states, got->states, "state") &&
+  if (difference.empty() && areSame(want->states, got->states, "state") &&
       areSame(want->outputs, got->outputs, "output"))
     return success();
   if (findPart())
@@ -212,50 +222,54 @@ bool Comparison::areSame(const std::map<std::string, Array> &a,
 /// Emits an error at the first op that parts; false if there is none.
 bool Comparison::findPart() {
   Recorder earlier(first), later(second);
-  if (failed(first.run(inputs)) || failed(second.run(inputs)))
+  std::string known;
+  if (failed(first.run(inputs)) || failed(second.run(inputs, &known)))
     return false;
   for (const Record &record : earlier.records) {
     SmallVector<StringRef> numbers;
     collectNumbers(record.op->getLoc(), numbers);
     if (!numbers.empty())
-      sources[numbers.front()].push_back(&record);
+      sources[numbers.front()].try_emplace(record.when, &record);
   }
-  // Of the ops that one op became, the last has its results.
-  llvm::StringMap<Operation *> last;
-  after.walk([&](Operation *op) {
-    SmallVector<StringRef> numbers;
-    collectNumbers(op->getLoc(), numbers);
-    if (!numbers.empty() &&
-        (isa<exec::InstructionOpInterface>(op) || op->getNumResults() > 0))
-      last[numbers.front()] = op;
-  });
-  for (const Record &record : later.records) {
-    SmallVector<StringRef> numbers;
-    collectNumbers(record.op->getLoc(), numbers);
-    if (!numbers.empty() && last.lookup(numbers.front()) == record.op &&
-        report(record))
+  // Of the ops that one op became in a pipeline stage, the last has its
+  // results.
+  llvm::DenseSet<Operation *> isLast;
+  for (Operation *step : second.getSteps()) {
+    llvm::StringMap<Operation *> last;
+    step->walk([&](Operation *op) {
+      SmallVector<StringRef> numbers;
+      collectNumbers(op->getLoc(), numbers);
+      auto instruction = dyn_cast<exec::InstructionOpInterface>(op);
+      if (!numbers.empty() &&
+          (op->getNumResults() > 0 ||
+           (instruction && !instruction.getOutputs().empty())))
+        last[numbers.front()] = op;
+    });
+    for (const auto &entry : last)
+      isLast.insert(entry.second);
+  }
+  for (const Record &record : later.records)
+    if (isLast.contains(record.op) && report(record))
       return true;
-  }
   return false;
 }
 
 bool Comparison::report(const Record &record) {
-  size_t run = runs[record.op]++;
   SmallVector<StringRef> numbers;
   collectNumbers(record.op->getLoc(), numbers);
   for (size_t i = 0; i < record.results.size(); ++i) {
     Verdict worst;
     for (StringRef number : numbers) {
       auto it = sources.find(number);
-      if (it == sources.end() || run >= it->second.size())
+      if (it == sources.end() || !it->second.contains(record.when))
         continue;
-      const Record &source = *it->second[run];
+      const Record &source = *it->second.at(record.when);
       bool isSameOp = source.op->getName() == record.op->getName() &&
                       source.results.size() == record.results.size();
       for (size_t j = 0; j < source.results.size(); ++j) {
         if (isSameOp && i != j)
           continue;
-        Verdict verdict = compare(record.results[i], source, j);
+        Verdict verdict = compare(record.results[i], record, source, j);
         // A sum that the instruction adds to.
         if (verdict.isComparable && !verdict.isSame && !record.old.empty()) {
           std::vector<Array> added = record.results[i];
@@ -263,7 +277,7 @@ bool Comparison::report(const Record &record) {
             if (record.old[i][rank].size() == added[rank].size())
               for (size_t e = 0; e < added[rank].data.size(); ++e)
                 added[rank].data[e] -= record.old[i][rank].data[e];
-          verdict.isSame = compare(added, source, j).isSame;
+          verdict.isSame = compare(added, record, source, j).isSame;
         }
         if (verdict.isComparable && !worst.isSame)
           worst = verdict;
@@ -273,59 +287,75 @@ bool Comparison::report(const Record &record) {
       continue;
     record.op->emitError() << difference << "; '" << record.op->getName()
                            << "' is the first that parts: result " << i
-                           << ", micro-batch " << record.microBatch << ", rank "
-                           << worst.rank << ", element " << worst.element
-                           << " is " << print(worst.got) << ", expects "
-                           << print(worst.want);
+                           << ", micro-batch " << record.when.second
+                           << ", rank " << worst.rank << ", element "
+                           << worst.element << " is " << print(worst.got)
+                           << ", expects " << print(worst.want);
     return true;
   }
   return false;
 }
 
-Verdict Comparison::compare(const std::vector<Array> &got, const Record &source,
-                            size_t index) const {
-  const std::vector<Array> &want = source.results[index];
-  if (want.size() == got.size())
-    return compareParts(got, want);
-  return compareWhole(
-      got, want.front(),
-      cast<RankedTensorType>(source.op->getResult(unsigned(index)).getType()));
+Verdict Comparison::compare(const std::vector<Array> &got, const Record &record,
+                            const Record &source, size_t index) const {
+  Type type = source.op->getResult(unsigned(index)).getType();
+  if (second.isLocal() && !first.isLocal() && dist::getPlacementAttr(type))
+    return compareWhole(got, record, source.results[index].front(),
+                        cast<RankedTensorType>(type));
+  return compareParts(got, record, source.results[index], source);
 }
 
-Verdict Comparison::compareParts(const std::vector<Array> &got,
-                                 const std::vector<Array> &want) const {
-  Verdict verdict;
-  for (size_t rank = 0; rank < got.size(); ++rank) {
-    if (got[rank].size() != want[rank].size())
-      return Verdict();
-    verdict.isComparable = true;
-    if (auto i = findDifference(got[rank], want[rank], tolerance)) {
-      verdict.rank = int64_t(rank);
-      verdict.element = *i;
-      verdict.got = got[rank].data[size_t(*i)];
-      verdict.want = want[rank].data[size_t(*i)];
-      return verdict;
-    }
+/// None if they have other sizes.
+std::optional<Verdict> Comparison::compareArrays(const Array &got,
+                                                 const Array &want) const {
+  if (got.size() != want.size())
+    return std::nullopt;
+  Verdict verdict{true, true};
+  if (auto i = findDifference(got, want, tolerance)) {
+    verdict.isSame = false;
+    verdict.element = *i;
+    verdict.got = got.data[size_t(*i)];
+    verdict.want = want.data[size_t(*i)];
   }
-  verdict.isSame = true;
   return verdict;
+}
+
+/// Each rank's value against what the same rank had.
+Verdict Comparison::compareParts(const std::vector<Array> &got,
+                                 const Record &record,
+                                 const std::vector<Array> &want,
+                                 const Record &source) const {
+  llvm::DenseMap<int64_t, const Array *> known;
+  for (size_t rank = 0; rank < want.size(); ++rank)
+    known[source.ranks->getWorldRank(int64_t(rank))] = &want[rank];
+  for (size_t rank = 0; rank < got.size(); ++rank) {
+    int64_t worldRank = record.ranks->getWorldRank(int64_t(rank));
+    const Array *same = known.lookup(worldRank);
+    auto verdict = same ? compareArrays(got[rank], *same) : std::nullopt;
+    if (!verdict)
+      return Verdict();
+    verdict->rank = worldRank;
+    if (!verdict->isSame)
+      return *verdict;
+  }
+  return {true, true};
 }
 
 /// Ranks' parts against what all hold together, under the placement of `type`.
 Verdict Comparison::compareWhole(const std::vector<Array> &got,
-                                 const Array &want,
+                                 const Record &record, const Array &want,
                                  RankedTensorType type) const {
-  dist::OnAttr attr = dist::getPlacementAttr(type);
-  if (!attr)
-    return Verdict();
-  Placement placement = dist::getPlacement(attr, mesh);
-  if (placement.getLocalShape(mesh, type.getShape()) !=
-      ArrayRef<int64_t>(got.front().shape))
+  const Mesh &mesh = record.ranks->getMesh();
+  Placement placement = dist::getPlacement(dist::getPlacementAttr(type), mesh);
+  std::optional<int64_t> size =
+      countElements(placement.getLocalShape(mesh, type.getShape()));
+  if (size != got.front().size())
     return Verdict();
   SmallVector<const Array *> parts;
   for (const Array &part : got)
     parts.push_back(&part);
-  return compareParts({join(parts, type.getShape(), placement, mesh)}, {want});
+  return compareArrays(join(parts, type.getShape(), placement, mesh), want)
+      .value_or(Verdict());
 }
 
 LogicalResult cleave::compareSteps(ModuleOp before, ModuleOp after,

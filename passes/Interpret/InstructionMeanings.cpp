@@ -348,8 +348,7 @@ struct ScheduleMeaning : Meaning<ScheduleMeaning, ScheduleOp> {
 template <typename Self, typename Op>
 struct CollectiveMeaning : JointMeaning<Self, Op> {
   static LogicalResult run(Op op, SimulatedRanks &ranks) {
-    AxisList axes = ranks.getAxes(op.getAxes());
-    int64_t n = ranks.getMesh().getSize(axes);
+    int64_t n = ranks.getGroupSize(op.getAxes());
     std::vector<int64_t> shape = Self::getShape(op, n);
     std::vector<Array> inputs;
     if (!Operands(op, ranks, 0).areLegal(shape))
@@ -361,11 +360,11 @@ struct CollectiveMeaning : JointMeaning<Self, Op> {
       if (failed(operands.result))
         return failure();
     }
+    auto gathered = ranks.gather(op, op.getAxes(), std::move(inputs));
+    if (failed(gathered))
+      return failure();
     for (int64_t rank = 0; rank < ranks.size(); ++rank) {
-      SmallVector<const Array *> parts;
-      for (int64_t other : ranks.getMesh().getGroup(rank, axes))
-        parts.push_back(&inputs[size_t(other)]);
-      int64_t index = ranks.getMesh().getShardIndex(rank, axes);
+      auto [parts, index] = gathered->getGroup(ranks.getWorldRank(rank));
       Operands operands(op, ranks, rank);
       operands.store(op.getOutputs()[0], op.getType(),
                      Self::move(op, parts, index).data);
@@ -429,6 +428,41 @@ struct AllToAllMeaning : CollectiveMeaning<AllToAllMeaning, AllToAllOp> {
     int64_t joined = op.getConcatFirst() ? 1 : 3;
     return collectives::cut(collectives::concatenate(parts, joined), 4 - joined,
                             int64_t(parts.size()), index);
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+struct SendMeaning : JointMeaning<SendMeaning, SendOp> {
+  static LogicalResult run(SendOp op, SimulatedRanks &ranks) {
+    SimulatedRanks::Range range = ranks.getRange(op.getInputs()[0]);
+    Message message;
+    for (int64_t rank = 0; rank < ranks.size(); ++rank)
+      message.bytes.push_back(
+          ranks[rank].memory.take(range.offset, range.bytes));
+    return ranks.send(op, op.getStage(), op.getChannel(), std::move(message));
+  }
+};
+
+struct RecvMeaning : JointMeaning<RecvMeaning, RecvOp> {
+  static LogicalResult run(RecvOp op, SimulatedRanks &ranks) {
+    auto message = ranks.receive(op, op.getStage(), op.getChannel());
+    if (failed(message))
+      return failure();
+    SimulatedRanks::Range range = ranks.getRange(op.getOutputs()[0]);
+    for (auto [rank, bytes] : llvm::enumerate(message->bytes)) {
+      if (bytes.size() != range.bytes / 2 * 2) {
+        InFlightDiagnostic error = op.emitOpError("receives ")
+                                   << bytes.size() << " bytes in a buffer of "
+                                   << range.bytes;
+        error.attachNote(message->sender->getLoc()) << "which are sent here";
+        return error;
+      }
+      ranks[int64_t(rank)].memory.put(range.offset, bytes);
+    }
+    return success();
   }
 };
 
@@ -541,5 +575,7 @@ void cleave::attachInstructionMeanings(MLIRContext *context) {
   ReduceScatterOp::attachInterface<ReduceScatterMeaning>(*context);
   AllToAllOp::attachInterface<AllToAllMeaning>(*context);
   SliceOp::attachInterface<SliceMeaning>(*context);
+  SendOp::attachInterface<SendMeaning>(*context);
+  RecvOp::attachInterface<RecvMeaning>(*context);
   ProgramOp::attachInterface<ProgramMeaning>(*context);
 }

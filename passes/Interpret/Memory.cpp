@@ -65,13 +65,22 @@ void Memory::fillZero(int64_t offset, int64_t bytes) {
 }
 
 void Memory::copy(int64_t from, int64_t to, int64_t bytes) {
-  size_t source = size_t(from) / 2, target = size_t(to) / 2,
-         count = size_t(bytes) / 2;
-  std::vector<Kind> what(kinds.begin() + int64_t(source),
-                         kinds.begin() + int64_t(source + count));
-  std::vector<double> value(values.begin() + int64_t(source),
-                            values.begin() + int64_t(source + count));
-  cut(target, target + count);
-  std::copy(what.begin(), what.end(), kinds.begin() + int64_t(target));
-  std::copy(value.begin(), value.end(), values.begin() + int64_t(target));
+  put(to, take(from, bytes));
+}
+
+Memory Memory::take(int64_t offset, int64_t bytes) const {
+  int64_t begin = offset / 2, end = begin + bytes / 2;
+  Memory range;
+  range.kinds.assign(kinds.begin() + begin, kinds.begin() + end);
+  range.values.assign(values.begin() + begin, values.begin() + end);
+  return range;
+}
+
+void Memory::put(int64_t offset, const Memory &range) {
+  size_t at = size_t(offset) / 2;
+  cut(at, at + range.kinds.size());
+  std::copy(range.kinds.begin(), range.kinds.end(),
+            kinds.begin() + int64_t(at));
+  std::copy(range.values.begin(), range.values.end(),
+            values.begin() + int64_t(at));
 }

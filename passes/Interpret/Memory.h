@@ -35,6 +35,9 @@ public:
   /// Zero bytes are a zero of every type.
   void fillZero(int64_t offset, int64_t bytes);
   void copy(int64_t from, int64_t to, int64_t bytes);
+  /// A range, as a memory of its own, and such a memory put somewhere.
+  Memory take(int64_t offset, int64_t bytes) const;
+  void put(int64_t offset, const Memory &range);
 
 private:
   enum Kind : uint8_t { Nothing, F32, BF16, I32, Rest, Zero };

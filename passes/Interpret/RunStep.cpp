@@ -4,6 +4,9 @@
 #include "dialects/exec/Exec.h"
 #include "dialects/xf/Xf.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Format.h"
 #include <random>
 
 using namespace mlir;
@@ -60,11 +63,6 @@ int64_t countIds(ModuleOp module) {
 // Steps
 //===----------------------------------------------------------------------===//
 
-static Mesh getMesh(ModuleOp module) {
-  dist::MeshOp mesh = dist::lookupMesh(module);
-  return mesh ? mesh.getMesh() : Mesh();
-}
-
 /// Whether values of the step are parts of what all ranks hold.
 static bool isLocalized(ModuleOp module) {
   if (!dist::lookupMesh(module))
@@ -78,22 +76,56 @@ static bool isLocalized(ModuleOp module) {
   return !result.wasInterrupted();
 }
 
+/// What ranks run in a step: one function or program, or one for each pipeline
+/// stage of the mesh. None if the module has neither.
+static SmallVector<Operation *> findSteps(ModuleOp module) {
+  auto programs = module.getOps<exec::ProgramOp>();
+  if (llvm::hasSingleElement(programs))
+    return {*programs.begin()};
+  if (auto step = module.lookupSymbol<func::FuncOp>("step");
+      step && programs.empty())
+    return {step};
+  auto find = [&](int64_t stage) -> Operation * {
+    std::string name = "stage_" + std::to_string(stage);
+    if (programs.empty())
+      return module.lookupSymbol<func::FuncOp>(name);
+    return module.lookupSymbol<exec::ProgramOp>(name);
+  };
+  dist::MeshOp mesh = dist::lookupMesh(module);
+  SmallVector<Operation *> steps;
+  while (Operation *stage = find(int64_t(steps.size())))
+    steps.push_back(stage);
+  bool hasAll = mesh && int64_t(steps.size()) == mesh.getNumStages();
+  return hasAll ? steps : SmallVector<Operation *>();
+}
+
 StepRunner::StepRunner(ModuleOp module)
-    : ranks(isLocalized(module) ? getMesh(module) : Mesh()), module(module),
-      local(isLocalized(module)) {}
+    : module(module), steps(findSteps(module)), local(isLocalized(module)) {
+  dist::MeshOp mesh = dist::lookupMesh(module);
+  std::optional<Axis> axis;
+  if (local && mesh.getStageAxis())
+    axis = mesh.getMesh().getAxisIndex(*mesh.getStageAxis());
+  exchange = std::make_unique<StageExchange>(int64_t(steps.size()));
+  if (!axis || int64_t(steps.size()) != mesh.getNumStages()) {
+    stages.emplace_back(local ? mesh.getMesh() : Mesh());
+    return;
+  }
+  for (size_t stage = 0; stage < steps.size(); ++stage)
+    stages.emplace_back(mesh.getMesh(), *axis, int64_t(stage), *exchange);
+}
 
 StepRunner::Share StepRunner::getShare(Type type) const {
   Share share{cast<RankedTensorType>(type), std::nullopt};
   dist::OnAttr attr = dist::getPlacementAttr(type);
   if (local && attr)
-    share.placement = dist::getPlacement(attr, ranks.getMesh());
+    share.placement = dist::getPlacement(attr, getMesh());
   return share;
 }
 
 Array StepRunner::split(const Array &whole, const Share &share,
                         int64_t rank) const {
   return share.placement
-             ? cleave::split(whole, *share.placement, ranks.getMesh(), rank)
+             ? cleave::split(whole, *share.placement, getMesh(), rank)
              : whole;
 }
 
@@ -102,50 +134,86 @@ Array StepRunner::join(llvm::function_ref<const Array &(int64_t)> part,
   if (!share.placement)
     return part(0);
   SmallVector<const Array *> parts;
-  for (int64_t rank = 0; rank < ranks.size(); ++rank)
+  for (int64_t rank = 0; rank < getMesh().getNumRanks(); ++rank)
     parts.push_back(&part(rank));
   return cleave::join(parts, share.type.getShape(), *share.placement,
-                      ranks.getMesh());
+                      getMesh());
 }
 
-/// A type that an attribute names is one that the mesh has.
-static LogicalResult checkGlobal(Operation *op, Type type) {
+/// A type that an attribute names is one that the mesh has. Stages of a
+/// pipeline have no value together.
+LogicalResult StepRunner::checkPlaced(Operation *op, Type type) const {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || !tensor.hasStaticShape())
     return op->emitOpError("expects a tensor, got ") << type;
-  return dist::verifyPlacedIfAny(op, type);
+  if (failed(dist::verifyPlacedIfAny(op, type)))
+    return failure();
+  dist::OnAttr attr = dist::getPlacementAttr(type);
+  if (stages.size() == 1 || !attr)
+    return success();
+  dist::MeshOp mesh = dist::lookupMesh(module);
+  Axis axis = *getMesh().getAxisIndex(*mesh.getStageAxis());
+  Placement placement = dist::getPlacement(attr, getMesh());
+  if (placement.isSplitBy(axis) || placement.isPartialOver(axis))
+    return op->emitOpError("expects a value that stages have whole, got ")
+           << type;
+  return success();
 }
 
-/// Finds the step, and the global types of its ids and targets.
+LogicalResult StepRunner::noteData(Operation *op, unsigned i, Type type) {
+  if (failed(checkPlaced(op, type)))
+    return failure();
+  if (data[i] && data[i] != type)
+    return op->emitOpError("expects the data of other stages, ")
+           << data[i] << ", got " << type;
+  data[i] = type;
+  return success();
+}
+
+/// Finds the global types of ids and targets.
 LogicalResult StepRunner::findData() {
-  auto programs = module.getOps<exec::ProgramOp>();
-  if (!programs.empty()) {
-    step = *programs.begin();
-    for (auto buffer : (*programs.begin()).getOps<exec::BufferOp>())
-      if (auto name = buffer->getAttrOfType<StringAttr>("data")) {
+  for (Operation *step : steps) {
+    if (auto program = dyn_cast<exec::ProgramOp>(step)) {
+      for (auto buffer : program.getOps<exec::BufferOp>()) {
+        auto name = buffer->getAttrOfType<StringAttr>("data");
+        if (!name)
+          continue;
         auto global = buffer->getAttrOfType<TypeAttr>("global");
-        if (!global || failed(checkGlobal(buffer, global.getValue())))
+        if (!global)
           return buffer.emitOpError("expects the global type of its data");
-        data[name.getValue() == "ids" ? 0 : 1] = global.getValue();
+        if (failed(noteData(buffer, name == "ids" ? 0 : 1, global.getValue())))
+          return failure();
       }
-    return success();
-  }
-  auto function = module.lookupSymbol<func::FuncOp>("step");
-  if (!function || function.getNumArguments() != 2)
-    return module.emitError("expects a function named \"step\" of ids and "
-                            "targets, or an exec.program");
-  step = function;
-  for (unsigned i = 0; i < 2; ++i) {
-    auto global = function.getArgAttrOfType<TypeAttr>(i, "dist.global");
-    data[i] = global ? global.getValue() : function.getArgumentTypes()[i];
-    if (failed(checkGlobal(function, data[i])))
-      return failure();
+      continue;
+    }
+    auto function = cast<func::FuncOp>(step);
+    if (function.getNumArguments() != 2)
+      return function.emitOpError("expects as arguments ids and targets");
+    for (unsigned i = 0; i < 2; ++i) {
+      auto global = function.getArgAttrOfType<TypeAttr>(i, "dist.global");
+      Type type = global ? global.getValue() : function.getArgumentTypes()[i];
+      if (failed(noteData(function, i, type)))
+        return failure();
+    }
   }
   return success();
 }
 
+/// What is asked of a module before it runs.
+LogicalResult StepRunner::prepare() {
+  if (steps.empty())
+    return module.emitError(
+        "expects a function named \"step\" of ids and targets, or an "
+        "exec.program, or one of them for each stage of the mesh, \"stage_0\" "
+        "and so on");
+  if (steps.size() != stages.size())
+    return steps.front()->emitOpError(
+        "expects local types in the stages of a pipeline");
+  return failed(findData()) ? failure() : checkSizes();
+}
+
 FailureOr<StepInputs> StepRunner::makeInputs(int64_t steps) {
-  if (failed(findData()) || failed(checkSizes()))
+  if (failed(prepare()))
     return failure();
   StepInputs inputs;
   for (auto state : module.getOps<xf::StateOp>()) {
@@ -177,24 +245,27 @@ FailureOr<StepInputs> StepRunner::makeInputs(int64_t steps) {
 
 /// A real model would take all memory and hours.
 LogicalResult StepRunner::checkSizes() {
-  int64_t left = maxElements / ranks.size();
-  auto take = [&](Type type) {
+  int64_t left = maxElements / getMesh().getNumRanks();
+  auto takeOnce = [&](Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);
     std::optional<int64_t> count =
         tensor ? countElements(tensor.getShape()) : std::optional<int64_t>(0);
     left -= count.value_or(left + 1);
     return left >= 0;
   };
+  // A step's values are on the ranks of one stage, data and states on all.
+  auto take = [&](Type type) {
+    return llvm::all_of(stages, [&](auto &) { return takeOnce(type); });
+  };
   for (Type type : data)
     if (type && !take(type))
-      return step->emitOpError("has data of ") << type
-                                               << ", too large to "
-                                                  "interpret";
+      return steps.front()->emitOpError("has data of ")
+             << type << ", too large to interpret";
   WalkResult result = module.walk([&](Operation *op) {
-    bool fits = llvm::all_of(op->getResultTypes(), take);
+    bool fits = llvm::all_of(op->getResultTypes(), takeOnce);
     for (Region &region : op->getRegions())
       for (Block &block : region)
-        fits = fits && llvm::all_of(block.getArgumentTypes(), take);
+        fits = fits && llvm::all_of(block.getArgumentTypes(), takeOnce);
     if (auto state = dyn_cast<xf::StateOp>(op))
       fits = fits && take(state.getTensorType());
     if (auto buffer = dyn_cast<exec::BufferOp>(op)) {
@@ -213,7 +284,10 @@ LogicalResult StepRunner::checkSizes() {
   return failure(result.wasInterrupted());
 }
 
-LogicalResult StepRunner::runOnce(const std::array<Array, 2> &values) {
+LogicalResult StepRunner::runStage(int64_t stage,
+                                   const std::array<Array, 2> &values) {
+  SimulatedRanks &ranks = stages[size_t(stage)];
+  Operation *step = steps[size_t(stage)];
   for (int64_t rank = 0; rank < ranks.size(); ++rank) {
     ranks[rank].values.clear();
     ranks[rank].data.clear();
@@ -236,75 +310,168 @@ LogicalResult StepRunner::runOnce(const std::array<Array, 2> &values) {
   return ranks.run(function.getBody().front());
 }
 
-FailureOr<StepResults> StepRunner::run(const StepInputs &inputs) {
-  if (failed(findData()) || failed(checkSizes()))
-    return failure();
-  auto states = module.getOps<xf::StateOp>();
-  for (int64_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank].states.clear();
-    for (auto state : states) {
-      auto it = inputs.states.find(state.getSymName().str());
-      if (it == inputs.states.end() ||
-          it->second.shape != state.getTensorType().getShape().vec())
-        return state.emitOpError("is not a state of the step that it is "
-                                 "compared with");
-      ranks[rank].states[it->first] =
-          split(it->second, getShare(state.getTensorType()), rank);
-    }
-  }
-  ranks.totalSteps = int64_t(inputs.data.size());
-  for (ranks.step = 0; ranks.step < ranks.totalSteps; ++ranks.step)
-    if (failed(runOnce(inputs.data[size_t(ranks.step)])))
+/// Gives each rank its part of the states.
+LogicalResult StepRunner::splitStates(const StepInputs &inputs) {
+  for (auto state : module.getOps<xf::StateOp>()) {
+    auto it = inputs.states.find(state.getSymName().str());
+    if (it == inputs.states.end() ||
+        it->second.shape != state.getTensorType().getShape().vec())
+      return state.emitOpError("is not a state of the step that it is "
+                               "compared with");
+    if (failed(checkPlaced(state, state.getTensorType())))
       return failure();
+    Share share = getShare(state.getTensorType());
+    for (SimulatedRanks &ranks : stages)
+      for (int64_t rank = 0; rank < ranks.size(); ++rank)
+        ranks[rank].states[it->first] = split(it->second, share, rank);
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+/// Puts together what a step left. Of a value that several stages have each one
+/// is compared with the first.
+class StepRunner::Collector {
+public:
+  Collector(StepRunner &runner, std::string *disagreement)
+      : runner(runner), disagreement(disagreement) {}
+
+  LogicalResult addStates(const StepInputs &inputs) {
+    // One that no stage has keeps its value.
+    for (auto state : runner.module.getOps<xf::StateOp>()) {
+      std::string name = state.getSymName().str();
+      results.states[name] = inputs.states.at(name);
+    }
+    for (size_t stage = 0; stage < runner.stages.size(); ++stage) {
+      llvm::StringSet<> held;
+      runner.steps[stage]->walk([&](Operation *op) {
+        if (auto get = dyn_cast<xf::GetOp>(op))
+          held.insert(get.getState());
+        else if (auto set = dyn_cast<xf::SetOp>(op))
+          held.insert(set.getState());
+        else if (auto buffer = dyn_cast<exec::BufferOp>(op);
+                 buffer && buffer.getState())
+          held.insert(*buffer.getState());
+      });
+      for (auto state : runner.module.getOps<xf::StateOp>())
+        if (held.contains(state.getSymName()) &&
+            failed(add(stage, state, "state", state.getSymName(),
+                       runner.getShare(state.getTensorType()))))
+          return failure();
+    }
+    return success();
+  }
+
+  LogicalResult addOutputs() {
+    for (size_t stage = 0; stage < runner.stages.size(); ++stage) {
+      WalkResult walk = runner.steps[stage]->walk([&](Operation *op) {
+        if (auto output = dyn_cast<exec::OutputOp>(op))
+          return WalkResult(
+              addOutput(stage, op, output.getName(), output.getType()));
+        if (auto output = dyn_cast<xf::OutputOp>(op))
+          return WalkResult(addOutput(stage, output));
+        return WalkResult::advance();
+      });
+      if (walk.wasInterrupted())
+        return failure();
+    }
+    return success();
+  }
 
   StepResults results;
-  for (auto state : states) {
-    std::string name = state.getSymName().str();
-    results.states[name] = join(
-        [&](int64_t rank) -> const Array & {
-          return ranks[rank].states.at(name);
-        },
-        getShare(state.getTensorType()));
-  }
-  // Outputs, whose shares the op itself has not checked yet.
-  auto note = [&](Operation *op, StringRef name, Type type) -> WalkResult {
-    if (failed(checkGlobal(op, type)))
-      return WalkResult::interrupt();
-    Share share = getShare(type);
-    SmallVector<int64_t, 4> shape(share.type.getShape());
-    if (share.placement)
-      shape = share.placement->getLocalShape(ranks.getMesh(), shape);
-    for (int64_t rank = 0; rank < ranks.size(); ++rank) {
-      auto it = ranks[rank].outputs.find(name.str());
-      if (it == ranks[rank].outputs.end() ||
-          ArrayRef<int64_t>(it->second.shape) != ArrayRef<int64_t>(shape)) {
-        op->emitOpError("expects an output that is a part of ") << type;
-        return WalkResult::interrupt();
-      }
-    }
-    results.outputs[name.str()] = join(
-        [&](int64_t rank) -> const Array & {
-          return ranks[rank].outputs.at(name.str());
-        },
-        share);
-    return WalkResult::advance();
-  };
-  WalkResult walk = module.walk([&](exec::OutputOp output) {
-    return note(output, output.getName(), output.getType());
-  });
-  if (walk.wasInterrupted())
-    return failure();
-  walk = module.walk([&](xf::OutputOp output) {
+
+private:
+  LogicalResult addOutput(size_t stage, xf::OutputOp output) {
     auto global = output->getAttrOfType<TypeAttr>("global");
     Type type = global ? global.getValue() : output.getValue().getType();
-    if (failed(checkGlobal(output, type)))
-      return WalkResult::interrupt();
+    if (failed(runner.checkPlaced(output, type)))
+      return failure();
     if (auto loop = output->getParentOfType<xf::AccumulateOp>())
       type =
           dist::withLeadingDim(cast<RankedTensorType>(type), loop.getCount());
-    return note(output, output.getName(), type);
-  });
-  if (walk.wasInterrupted())
+    return addOutput(stage, output, output.getName(), type);
+  }
+
+  /// An output, whose share the op itself has not checked yet.
+  LogicalResult addOutput(size_t stage, Operation *op, StringRef name,
+                          Type type) {
+    if (failed(runner.checkPlaced(op, type)))
+      return failure();
+    Share share = runner.getShare(type);
+    SmallVector<int64_t, 4> shape(share.type.getShape());
+    if (share.placement)
+      shape = share.placement->getLocalShape(runner.getMesh(), shape);
+    SimulatedRanks &ranks = runner.stages[stage];
+    for (int64_t rank = 0; rank < ranks.size(); ++rank) {
+      auto it = ranks[rank].outputs.find(name.str());
+      if (it == ranks[rank].outputs.end() ||
+          ArrayRef<int64_t>(it->second.shape) != ArrayRef<int64_t>(shape))
+        return op->emitOpError("expects an output that is a part of ") << type;
+    }
+    return add(stage, op, "output", name, share);
+  }
+
+  LogicalResult add(size_t stage, Operation *op, StringRef kind, StringRef name,
+                    const Share &share) {
+    bool isState = kind == "state";
+    Array array = runner.join(
+        [&](int64_t rank) -> const Array & {
+          auto &all = runner.stages[stage][rank];
+          return (isState ? all.states : all.outputs).at(name.str());
+        },
+        share);
+    Array &result = (isState ? results.states : results.outputs)[name.str()];
+    auto [it, isFirst] =
+        firstStages.try_emplace((kind + " \"" + name + "\"").str(), stage);
+    // An op may be one of several in a stage: the last one counts.
+    if (isFirst || it->second == stage) {
+      result = std::move(array);
+      return success();
+    }
+    std::string text = it->first + " differs between stages " +
+                       std::to_string(it->second) + " and " +
+                       std::to_string(stage);
+    if (array.shape != result.shape) {
+      text += ": it has another shape";
+    } else if (auto i = findDifference(array, result, tolerance)) {
+      llvm::raw_string_ostream(text)
+          << ": element " << *i << " is "
+          << llvm::format("%.9g and %.9g", result.data[size_t(*i)],
+                          array.data[size_t(*i)]);
+    } else {
+      return success();
+    }
+    if (!disagreement)
+      return op->emitError(text);
+    if (disagreement->empty())
+      *disagreement = text;
+    return success();
+  }
+
+  static constexpr double tolerance = 1e-9;
+  StepRunner &runner;
+  std::string *disagreement;
+  std::map<std::string, size_t> firstStages; ///< that have it, by kind and name
+};
+
+FailureOr<StepResults> StepRunner::run(const StepInputs &inputs,
+                                       std::string *disagreement) {
+  if (failed(prepare()) || failed(splitStates(inputs)))
     return failure();
-  return results;
+  for (SimulatedRanks &ranks : stages)
+    ranks.totalSteps = int64_t(inputs.data.size());
+  for (auto [number, values] : llvm::enumerate(inputs.data)) {
+    for (SimulatedRanks &ranks : stages)
+      ranks.step = int64_t(number);
+    if (failed(exchange->run(
+            [&](int64_t stage) { return runStage(stage, values); })))
+      return failure();
+  }
+  Collector collector(*this, disagreement);
+  if (failed(collector.addStates(inputs)) || failed(collector.addOutputs()))
+    return failure();
+  return std::move(collector.results);
 }

@@ -4,6 +4,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/Interpret/SimulatedRanks.h"
+#include <memory>
 
 namespace cleave {
 
@@ -23,7 +24,9 @@ struct StepResults {
 
 /// Runs the step of a module as it is after any of the stages: `@step` with
 /// global types on one rank, `@step` with local types or an `exec.program` on
-/// the ranks of the module's mesh.
+/// the ranks of the module's mesh, or such a function or program for each stage
+/// of a pipeline, `@stage_0`, `@stage_1` and so on, each on the ranks of its
+/// own.
 class StepRunner {
 public:
   explicit StepRunner(mlir::ModuleOp module);
@@ -33,12 +36,20 @@ public:
   llvm::FailureOr<StepInputs> makeInputs(int64_t steps);
 
   /// Fails, with an error, on a module without a step, and where an op does.
-  llvm::FailureOr<StepResults> run(const StepInputs &inputs);
+  ///
+  /// Pipeline stages that have one state or output must agree on it, to 1e-9 of
+  /// its largest element. Where they do not, that is an error, or, if
+  /// `disagreement` is given, said there; the first stage's is the result.
+  llvm::FailureOr<StepResults> run(const StepInputs &inputs,
+                                   std::string *disagreement = nullptr);
+
+  /// The ranks, by pipeline stage.
+  llvm::MutableArrayRef<SimulatedRanks> getStages() { return stages; }
+  /// The function or program that each of them runs.
+  llvm::ArrayRef<mlir::Operation *> getSteps() const { return steps; }
 
   /// Whether a value is what one rank holds, not what all do.
   bool isLocal() const { return local; }
-
-  SimulatedRanks ranks;
 
 private:
   /// The shape of all ranks' part, and its placement; none where types are
@@ -47,18 +58,31 @@ private:
     mlir::RankedTensorType type;
     std::optional<Placement> placement;
   };
+  const Mesh &getMesh() const { return stages.front().getMesh(); }
   Share getShare(mlir::Type type) const;
   Array split(const Array &whole, const Share &share, int64_t rank) const;
   Array join(llvm::function_ref<const Array &(int64_t)> part,
              const Share &share) const;
+
+  llvm::LogicalResult prepare();
   llvm::LogicalResult findData();
+  llvm::LogicalResult noteData(mlir::Operation *op, unsigned i,
+                               mlir::Type type);
+  llvm::LogicalResult checkPlaced(mlir::Operation *op, mlir::Type type) const;
   llvm::LogicalResult checkSizes();
-  llvm::LogicalResult runOnce(const std::array<Array, 2> &values);
+  llvm::LogicalResult splitStates(const StepInputs &inputs);
+  llvm::LogicalResult runStage(int64_t stage,
+                               const std::array<Array, 2> &values);
+
+  /// What a step left, as it is put together.
+  class Collector;
 
   mlir::ModuleOp module;
-  mlir::Operation *step = nullptr; ///< func.func or exec.program
+  llvm::SmallVector<mlir::Operation *> steps; ///< func.func or exec.program
   bool local = false;
   std::array<mlir::Type, 2> data; ///< of ids and targets
+  std::unique_ptr<StageExchange> exchange;
+  std::vector<SimulatedRanks> stages;
 };
 
 } // namespace cleave

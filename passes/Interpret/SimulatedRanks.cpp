@@ -21,6 +21,31 @@ std::optional<int64_t> cleave::countElements(ArrayRef<int64_t> sizes) {
 SimulatedRanks::SimulatedRanks(Mesh mesh)
     : mesh(std::move(mesh)), ranks(size_t(this->mesh.getNumRanks())) {}
 
+/// The mesh of one stage.
+static Mesh withoutStages(const Mesh &world, Axis stageAxis) {
+  SmallVector<MeshAxis> axes(world.getAxes());
+  axes[stageAxis].size = 1;
+  return Mesh(axes);
+}
+
+SimulatedRanks::SimulatedRanks(const Mesh &world, Axis stageAxis,
+                               int64_t number, StageExchange &exchange)
+    : SimulatedRanks(withoutStages(world, stageAxis)) {
+  stage = Stage{world, stageAxis, number, &exchange};
+}
+
+int64_t SimulatedRanks::getWorldRank(int64_t rank) const {
+  return stage ? getWorldRank(rank, stage->number) : rank;
+}
+
+int64_t SimulatedRanks::getWorldRank(int64_t rank, int64_t number) const {
+  int64_t inner = 1; // ranks between neighbouring stages
+  for (Axis axis = stage->axis + 1; axis < mesh.getNumAxes(); ++axis)
+    inner *= mesh.getSize(axis);
+  int64_t count = stage->world.getSize(stage->axis);
+  return (rank / inner * count + number) * inner + rank % inner;
+}
+
 const Array &SimulatedRanks::get(Value value, int64_t rank) const {
   return ranks[size_t(rank)].values.at(value.getAsOpaquePointer());
 }
@@ -74,4 +99,51 @@ LogicalResult SimulatedRanks::run(Operation &op) {
   if (observeAfter)
     observeAfter(op);
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Between ranks
+//===----------------------------------------------------------------------===//
+
+Gathered::Group Gathered::getGroup(int64_t rank) const {
+  Group group{{}, mesh.getShardIndex(rank, axes)};
+  for (int64_t other : mesh.getGroup(rank, axes))
+    group.parts.push_back(&inputs[size_t(other)]);
+  return group;
+}
+
+LogicalResult SimulatedRanks::send(Operation *op, int64_t to, int64_t channel,
+                                   Message message) {
+  if (!stage)
+    return op->emitOpError("expects a step of several stages");
+  message.sender = op;
+  message.microBatch = microBatch;
+  stage->exchange->send(stage->number, to, channel, std::move(message));
+  return success();
+}
+
+FailureOr<Message> SimulatedRanks::receive(Operation *op, int64_t from,
+                                           int64_t channel) {
+  if (!stage)
+    return op->emitOpError("expects a step of several stages");
+  return stage->exchange->receive(stage->number, op, from, channel, microBatch);
+}
+
+int64_t SimulatedRanks::getGroupSize(ArrayAttr names) const {
+  return (stage ? stage->world : mesh).getSize(getAxes(names));
+}
+
+FailureOr<Gathered> SimulatedRanks::gather(Operation *op, ArrayAttr names,
+                                           std::vector<Array> inputs) {
+  AxisList axes = getAxes(names);
+  if (!stage || !llvm::is_contained(axes, stage->axis))
+    return Gathered(mesh, axes, std::move(inputs));
+  auto parts = stage->exchange->meet(stage->number, op, std::move(inputs));
+  if (failed(parts))
+    return failure();
+  std::vector<Array> all(size_t(stage->world.getNumRanks()));
+  for (auto [number, part] : llvm::enumerate(*parts))
+    for (auto [rank, input] : llvm::enumerate(part.inputs))
+      all[size_t(getWorldRank(int64_t(rank), int64_t(number)))] = input;
+  return Gathered(stage->world, axes, std::move(all));
 }

@@ -7,6 +7,7 @@
 #include "mlir/IR/Value.h"
 #include "passes/Interpret/Array.h"
 #include "passes/Interpret/Memory.h"
+#include "passes/Interpret/StageExchange.h"
 #include <functional>
 #include <map>
 #include <optional>
@@ -21,10 +22,33 @@ constexpr int64_t maxElements = int64_t(1) << 25;
 /// The product of sizes, if none is negative and it is at most `maxElements`.
 std::optional<int64_t> countElements(llvm::ArrayRef<int64_t> sizes);
 
-/// The ranks of a mesh, that run one program in lockstep: an op is computed on
-/// all of them before the next one is. A program without placements runs on one
-/// rank; so does one whose types are global, which says what all ranks together
-/// compute.
+/// What the ranks of each group give to a collective.
+class Gathered {
+public:
+  /// By rank of `mesh`, of which ranks of a stage see their own as
+  /// `getWorldRank` says.
+  Gathered(const Mesh &mesh, AxisList axes, std::vector<Array> inputs)
+      : mesh(mesh), axes(std::move(axes)), inputs(std::move(inputs)) {}
+
+  /// The parts of the group of `rank`, in its order, and which is its own.
+  struct Group {
+    llvm::SmallVector<const Array *> parts;
+    int64_t index;
+
+    int64_t size() const { return int64_t(parts.size()); }
+  };
+  Group getGroup(int64_t rank) const;
+
+private:
+  Mesh mesh;
+  AxisList axes;
+  std::vector<Array> inputs;
+};
+
+/// The ranks of a mesh, or of one stage of its pipeline, that run one program
+/// in lockstep: an op is computed on all of them before the next one is. A
+/// program without placements runs on one rank; so does one whose types are
+/// global, which says what all ranks together compute.
 class SimulatedRanks {
 public:
   /// State by name, and what a program gave as its outputs, for one rank.
@@ -38,9 +62,15 @@ public:
   };
 
   explicit SimulatedRanks(Mesh mesh = Mesh());
+  /// Those of `world` whose coordinate along `stageAxis` is `stage`. They have
+  /// numbers of their own, on a mesh that has one rank along that axis.
+  SimulatedRanks(const Mesh &world, Axis stageAxis, int64_t stage,
+                 StageExchange &exchange);
 
   int64_t size() const { return int64_t(ranks.size()); }
   const Mesh &getMesh() const { return mesh; }
+  /// The number that a rank has among those of all stages.
+  int64_t getWorldRank(int64_t rank) const;
   Rank &operator[](int64_t rank) { return ranks[size_t(rank)]; }
 
   /// A tensor value that has been computed, or that is about to be.
@@ -58,6 +88,20 @@ public:
   /// error, unless it ends the block.
   llvm::LogicalResult run(mlir::Block &block);
   llvm::LogicalResult run(mlir::Operation &op);
+
+  /// Gives a message to the same ranks of another stage.
+  llvm::LogicalResult send(mlir::Operation *op, int64_t to, int64_t channel,
+                           Message message);
+  /// Waits for a message from the same ranks of another stage.
+  llvm::FailureOr<Message> receive(mlir::Operation *op, int64_t from,
+                                   int64_t channel);
+  /// How many ranks a group along the axes called `names` has.
+  int64_t getGroupSize(mlir::ArrayAttr names) const;
+  /// What the groups of a collective give, along the axes called `names`.
+  /// `inputs` are those of these ranks; where groups span stages, waits for the
+  /// others.
+  llvm::FailureOr<Gathered> gather(mlir::Operation *op, mlir::ArrayAttr names,
+                                   std::vector<Array> inputs);
 
   /// Where a buffer lies in the memory of each rank, and how long it is: what
   /// a view shows in this run.
@@ -77,7 +121,17 @@ public:
   std::function<void(mlir::Operation &)> observeBefore, observeAfter;
 
 private:
+  /// Which stage of a pipeline it is.
+  struct Stage {
+    Mesh world;
+    Axis axis;
+    int64_t number;
+    StageExchange *exchange;
+  };
+  int64_t getWorldRank(int64_t rank, int64_t stage) const;
+
   Mesh mesh;
+  std::optional<Stage> stage;
   std::vector<Rank> ranks;
 };
 
