@@ -48,4 +48,17 @@ def CutStagesPass : Pass<"cleave-cut-stages", "::mlir::ModuleOp"> {
   ];
 }
 
+def VerifyStagesPass : Pass<"cleave-verify-stages", "::mlir::ModuleOp"> {
+  let summary = "Check that the stages of a pipeline find each other";
+  let description = [{
+    Before and after: a function `@stage_N` for each stage of the mesh; a module
+    without an axis of stages has nothing to check. Each channel has one send and
+    one receive, of one type, on the stages that they name. The stages are then run
+    without their arithmetic: a send does not wait, a receive waits for its message,
+    a collective over the axis of stages for all of them. Messages of a channel
+    arrive in the order of micro-batches in which they are taken, none is left, and
+    every stage comes to its end; else the ops that wait are named.
+  }];
+}
+
 #endif

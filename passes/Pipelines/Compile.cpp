@@ -143,6 +143,21 @@ buildProgram(Compilation &compilation, const Model &model,
   return module;
 }
 
+/// Two stages of at most two virtual ones each. The first has two layers if the
+/// model has as many, the others one: stages are uneven, and of its layers one
+/// may recompute.
+static void shrinkStages(Plan &plan, int64_t layers, SmallSizes &sizes) {
+  plan.recomputeBlocks = std::min<int64_t>(plan.recomputeBlocks, 1);
+  if (!plan.pipeline)
+    return;
+  PipelinePlan &pipeline = *plan.pipeline;
+  pipeline.virtualStages = std::min<int64_t>(pipeline.virtualStages, 2);
+  pipeline.layers.assign(size_t(plan.getNumStages() * pipeline.virtualStages),
+                         1);
+  sizes.layers = std::min(int64_t(pipeline.layers.size()) + 1, layers);
+  pipeline.layers.front() += sizes.layers - int64_t(pipeline.layers.size());
+}
+
 llvm::Expected<MeaningReport>
 cleave::checkCompilation(const Model &model, const CompileOptions &options) {
   const Plan &plan = options.plan;
@@ -164,6 +179,7 @@ cleave::checkCompilation(const Model &model, const CompileOptions &options) {
   small.batch.seqLen = 3 * std::max<int64_t>(2, parts("sequence"));
 
   SmallSizes sizes;
+  shrinkStages(small.plan, int64_t(model.layers.size()), sizes);
   sizes.seqLen = small.batch.seqLen;
   sizes.vocab = parts("vocab");
   sizes.heads = parts("heads");

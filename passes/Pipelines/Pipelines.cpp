@@ -38,6 +38,7 @@ static void addPartition(OpPassManager &pm, const StageOptions &) {
 
 static void addPipeline(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createCutStagesPass(options.pipeline));
+  pm.addPass(createVerifyStagesPass());
 }
 
 static void addKernels(OpPassManager &pm, const StageOptions &options) {

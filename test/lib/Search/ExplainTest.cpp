@@ -440,7 +440,7 @@ TEST(ReadPlan, WhatRunsBecomesAPlan) {
   plan = getRunnablePlan(saved, "test", batch, DType::BF16);
   ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
   EXPECT_EQ(plan->recompute, std::vector<std::string>{"full"});
-  EXPECT_EQ(plan->mesh.toString(), "dp_outer=2 x dp=2 x pp=2 x tp=2");
+  EXPECT_EQ(plan->mesh.toString(), R"(["dp_outer"=2, "dp"=2, "pp"=2, "tp"=2])");
   EXPECT_EQ(plan->getAxes("batch"), (AxisList{0, 1}));
   EXPECT_EQ(plan->gradientAxes, AxisList{1});
   EXPECT_EQ(plan->getStageLayers(6), (std::vector<int64_t>{1, 2, 2, 1}));
