@@ -66,7 +66,7 @@ Status measure(const std::string &folder, uint64_t mib) {
     std::unique_ptr<Executor> executor;
     CLEAVE_RETURN_IF_ERROR(
         Executor::create(program, communicator, {}, {}, executor));
-    for (const program::State *state : toList(program->states())) {
+    for (const program::State *state : program.getStates()) {
       std::span<std::byte> bytes = executor->getBytes(*state);
       auto *values = reinterpret_cast<float *>(bytes.data());
       for (size_t i = 0; i < bytes.size() / 4; ++i)
@@ -94,7 +94,7 @@ Status measure(const std::string &folder, uint64_t mib) {
       CLEAVE_RETURN_IF_ERROR(saver->getResult());
       begin = getSeconds();
       std::byte *to = target.data();
-      for (const program::State *state : toList(program->states())) {
+      for (const program::State *state : program.getStates()) {
         std::span<std::byte> bytes = executor->getBytes(*state);
         executor->getThreadPool().parallelFor(
             0, int64_t(bytes.size()), 1 << 20,

@@ -37,8 +37,9 @@ double getCpuSeconds() {
 
 uint64_t countExecuted(const Program &program) {
   uint64_t count = 0;
-  for (const program::Run &run : program.getRuns()) {
-    const program::Segment &segment = program.getSegment(run.segment());
+  for (const program::Run &run : program.getStage(0).getRuns()) {
+    const program::Segment &segment =
+        program.getStage(0).getSegment(run.segment());
     count += segment.end() - segment.begin();
   }
   return count;
@@ -84,7 +85,7 @@ Status measure(double &instructionNs, double &collectiveNs) {
     constexpr int meetings = 10'000'000;
     double start = getSeconds();
     for (int i = 0; i < meetings; ++i) {
-      position->enterCollective(CollectiveCall::AllReduce, uint64_t(i));
+      position->enterCollective(CollectiveCall::AllReduce, 1, uint64_t(i));
       position->leaveCollective();
     }
     collectiveNs = (getSeconds() - start) / meetings * 1e9;

@@ -23,6 +23,11 @@ public:
   int getCoordinate(int rank, int axis) const {
     return rank / strides[axis] % sizes[axis];
   }
+  /// The rank that differs from `rank` on `axis` only, and is `coordinate`
+  /// there.
+  int moveTo(int rank, int axis, int coordinate) const {
+    return rank + (coordinate - getCoordinate(rank, axis)) * strides[axis];
+  }
   /// Number of shards over `axes`; 1 where there is none.
   int getShardCount(std::span<const uint8_t> axes) const;
   /// Mixed-radix number of the rank's coordinates on `axes`.

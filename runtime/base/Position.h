@@ -2,8 +2,9 @@
 //
 // A rank says where it is by plain relaxed stores, one for each instruction;
 // who watches it looks now and then, and takes a position that it sees twice
-// for one that has not changed. Every rank of a run makes the same collectives
-// in the same order, so their number says which one a rank is in.
+// for one that has not changed. The ranks of a group make the same collectives
+// in the same order, so the number of those on its axes says which one a rank
+// is in.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_BASE_POSITION_H
@@ -25,7 +26,8 @@ enum class Phase : uint8_t {
   Left,      ///< its work has ended, well or not
 };
 
-/// Which of the communicator's collectives a rank is in.
+/// Which of the communicator's calls that wait for other ranks a rank is in:
+/// collectives, and Recv, which waits for one.
 enum class CollectiveCall : uint8_t {
   None,
   AllReduce,
@@ -35,6 +37,7 @@ enum class CollectiveCall : uint8_t {
   Barrier,
   Broadcast,
   MakeGroup,
+  Recv,
 };
 
 /// A position as it was read.
@@ -44,7 +47,8 @@ struct PositionRecord {
 
   int64_t step = -1;              ///< -1 before the first
   uint64_t place = noInstruction; ///< phase, run, instruction
-  uint64_t axes = 0;    ///< those of the collective's group, a bit each
+  uint64_t axes = 0;    ///< those of the collective's group, a bit each; of a
+                        ///< Recv the rank that it waits for
   uint64_t meeting = 0; ///< call and number of the collective; 0 in none
 
   Phase getPhase() const { return Phase(place >> 56); }
@@ -57,6 +61,8 @@ struct PositionRecord {
   uint32_t getInstruction() const { return uint32_t(place); }
   CollectiveCall getCollective() const { return CollectiveCall(meeting >> 56); }
   bool isWaiting() const { return meeting != 0; }
+  /// Whether for a message of rank `axes`.
+  bool isReceiving() const { return getCollective() == CollectiveCall::Recv; }
 
   bool operator==(const PositionRecord &) const = default;
 };
@@ -69,8 +75,7 @@ public:
   RankPosition(const RankPosition &other)
       : step(other.step.load()), place(other.place.load()),
         axes(other.axes.load()), meeting(other.meeting.load()),
-        meetings(other.meetings), phase(other.phase), hasBegun(other.hasBegun) {
-  }
+        phase(other.phase), hasBegun(other.hasBegun) {}
   RankPosition &operator=(const RankPosition &) = delete;
 
   void setPhase(Phase phase) { store(phase, 0, PositionRecord::noInstruction); }
@@ -90,10 +95,11 @@ public:
           PositionRecord::noInstruction);
   }
 
-  void enterCollective(CollectiveCall call, uint64_t groupAxes) {
-    ++meetings;
+  /// The collective is the `number`-th on these axes, counted from 1.
+  void enterCollective(CollectiveCall call, uint64_t groupAxes,
+                       uint64_t number) {
     axes.store(groupAxes, std::memory_order_relaxed);
-    meeting.store(uint64_t(call) << 56 | meetings, std::memory_order_relaxed);
+    meeting.store(uint64_t(call) << 56 | number, std::memory_order_relaxed);
   }
   void leaveCollective() { meeting.store(0, std::memory_order_relaxed); }
 
@@ -115,7 +121,6 @@ private:
   std::atomic<uint64_t> place{PositionRecord().place};
   std::atomic<uint64_t> axes{0}, meeting{0};
   // The rank's own.
-  uint64_t meetings = 0;
   Phase phase = Phase::Starting;
   bool hasBegun = false;
 };

@@ -16,8 +16,7 @@ namespace fs = std::filesystem;
 std::vector<const fb::State *>
 cleave::runtime::getExportedStates(const Program &program) {
   std::vector<const fb::State *> saved;
-  for (size_t i = 0; i < getSize(program->states()); ++i) {
-    const fb::State *state = program->states()->Get(flatbuffers::uoffset_t(i));
+  for (const fb::State *state : program.getStates()) {
     if (!isWeight(*state))
       continue;
     auto isSameBox = [&](const fb::State *other) {
@@ -355,7 +354,7 @@ Status cleave::runtime::exportModel(Executor &executor,
 
   // 2. Each rank writes its parts.
   for (const fb::State *state : getExportedStates(program)) {
-    if (!status.ok() || !isWriter(state->dims(), mesh, rank))
+    if (!status.ok() || !isWriter(program, *state, rank))
       continue;
     const ExportLayout::Place &place =
         layout.places.find(toView(state->source()))->second;

@@ -56,7 +56,7 @@ Status CheckpointReader::forEachPart(
     const PartFunction &fn) {
   const Mesh &mesh = program.getMesh();
   for (int rank = 0; rank < mesh.getWorldSize(); ++rank) {
-    if (!isWriter(state.dims(), mesh, rank))
+    if (!isWriter(program, state, rank))
       continue;
     ShardBox box = getShardBox(state, mesh, rank);
     if (box.getElements() == 0 || !wants(box))
@@ -92,7 +92,7 @@ Status cleave::runtime::verifyCheckpoint(const std::string &path) {
 static std::map<std::string, const fb::State *>
 getSavedByName(const Program &program) {
   std::map<std::string, const fb::State *> states;
-  for (const fb::State *state : toList(program->states()))
+  for (const fb::State *state : program.getStates())
     if (isSaved(*state))
       states[std::string(toView(state->role())) + " " +
              quote(toView(state->name()))] = state;

@@ -43,15 +43,17 @@ SaveVote SaveVote::take(std::span<const double> numbers, int rank) {
 /// The sealed program with what only running it needs left out.
 static std::vector<uint8_t> stripProgram(const Program &program) {
   std::unique_ptr<fb::ProgramT> copy(program.get().UnPack());
-  copy->instructions.clear();
   copy->kernels.clear();
-  copy->outputs.clear();
-  copy->memory.clear();
-  copy->tokens.reset();
-  copy->targets.reset();
-  copy->segments.clear();
-  copy->runs.clear();
-  copy->update_run = 0;
+  for (auto &stage : copy->stages) {
+    stage->instructions.clear();
+    stage->outputs.clear();
+    stage->memory.clear();
+    stage->tokens.reset();
+    stage->targets.reset();
+    stage->segments.clear();
+    stage->runs.clear();
+    stage->update_run = 0;
+  }
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(fb::Program::Pack(builder, copy.get()),
                  fb::ProgramIdentifier());
@@ -77,7 +79,7 @@ Status cleave::runtime::writeManifest(const std::string &folder,
 /// Bytes of a checkpoint of the program, over all ranks.
 static uint64_t getSavedBytes(const Program &program) {
   uint64_t bytes = 0;
-  for (const fb::State *state : toList(program->states()))
+  for (const fb::State *state : program.getStates())
     if (isSaved(*state)) {
       uint64_t elements = 1;
       for (uint64_t size : toSpan(state->logical()))
@@ -121,9 +123,8 @@ Status Saver::create(Executor &executor, const std::string &folder,
   const Program &program = executor.getProgram();
   std::vector<uint64_t> begins;
   uint64_t bytes = 0;
-  for (const fb::State *state : toList(program->states())) {
-    if (!isSaved(*state) ||
-        !isWriter(state->dims(), program.getMesh(), result->rank))
+  for (const fb::State *state : program.getStates()) {
+    if (!isSaved(*state) || !isWriter(program, *state, result->rank))
       continue;
     uint64_t elements =
         getShardBox(*state, program.getMesh(), result->rank).getElements();

@@ -112,15 +112,19 @@ void StateBox::set(const fb::State &state, const std::vector<uint64_t> &local,
     dims.push_back({1, 1, 1});
 }
 
-bool cleave::runtime::isWriter(
-    const flatbuffers::Vector<flatbuffers::Offset<fb::DimAxes>> *dims,
-    const Mesh &mesh, int rank) {
-  std::vector<bool> splits(mesh.getSizes().size());
-  for (size_t d = 0; d < getSize(dims); ++d)
-    for (uint8_t axis : toSpan(dims->Get(flatbuffers::uoffset_t(d))->axes()))
-      splits[axis] = true;
-  for (size_t axis = 0; axis < splits.size(); ++axis)
-    if (!splits[axis] && mesh.getCoordinate(rank, int(axis)) != 0)
+bool cleave::runtime::isWriter(const Program &program, const fb::State &state,
+                               int rank) {
+  if (program.getStageNumber(rank) != program.getFirstStage(state))
+    return false;
+  const Mesh &mesh = program.getMesh();
+  std::vector<bool> isFree(mesh.getSizes().size());
+  for (uint8_t axis : program.getStageAxes())
+    isFree[axis] = true;
+  for (const fb::DimAxes *dim : toList(state.dims()))
+    for (uint8_t axis : toSpan(dim->axes()))
+      isFree[axis] = true;
+  for (size_t axis = 0; axis < isFree.size(); ++axis)
+    if (!isFree[axis] && mesh.getCoordinate(rank, int(axis)) != 0)
       return false;
   return true;
 }

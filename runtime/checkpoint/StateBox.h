@@ -82,11 +82,10 @@ inline bool isSaved(const program::State &state) {
   return isWeight(state) || toView(state.role()) != "constant";
 }
 
-/// Whether `rank` is the one of its replicas that writes: its coordinate is 0
-/// on every axis that does not split the value.
-bool isWriter(
-    const flatbuffers::Vector<flatbuffers::Offset<program::DimAxes>> *dims,
-    const Mesh &mesh, int rank);
+/// Whether `rank` is the one of its replicas that writes: it is of the first
+/// stage that has the state, and its coordinate is 0 on every other axis that
+/// does not split it.
+bool isWriter(const Program &program, const program::State &state, int rank);
 
 } // namespace cleave::runtime
 

@@ -23,11 +23,19 @@ static uint64_t getAxes(const Mesh &mesh, std::span<const int> ranks) {
   return axes;
 }
 
-Communicator::Meeting::Meeting(const Communicator &communicator,
-                               CollectiveCall call, std::span<const int> ranks)
+Communicator::Meeting::Meeting(Communicator &communicator, CollectiveCall call,
+                               std::span<const int> ranks)
+    : position(communicator.position) {
+  if (!position)
+    return;
+  uint64_t axes = getAxes(communicator.mesh, ranks);
+  position->enterCollective(call, axes, ++communicator.meetings[axes]);
+}
+
+Communicator::Meeting::Meeting(Communicator &communicator, int from)
     : position(communicator.position) {
   if (position)
-    position->enterCollective(call, getAxes(communicator.mesh, ranks));
+    position->enterCollective(CollectiveCall::Recv, uint64_t(from), 1);
 }
 
 Status Communicator::getWorldGroup(const Group *&group) {
@@ -73,6 +81,20 @@ Status Communicator::allToAll(const Group &group, const void *in, void *out,
     return copy(in, out, shape.getInput().getBytes());
   Meeting meeting(*this, CollectiveCall::AllToAll, group.getRanks());
   return doAllToAll(group, in, out, shape.getInput(), shape.getOutput());
+}
+
+Status Communicator::receive(int from, int channel, void *data,
+                             uint64_t bytes) {
+  Meeting meeting(*this, from);
+  return doReceive(from, channel, data, bytes);
+}
+
+Status Communicator::describeWrongSize(int from, int channel, uint64_t bytes,
+                                       uint64_t expected) {
+  return Status::error("the message of rank " + std::to_string(from) +
+                       " on channel " + std::to_string(channel) + " has " +
+                       std::to_string(bytes) + " bytes, expects " +
+                       std::to_string(expected));
 }
 
 Status Communicator::barrier(const Group &group) {

@@ -1,8 +1,9 @@
-//===- Communicator.h - Collectives between ranks -------------------------===//
+//===- Communicator.h - Collectives and messages between ranks ------------===//
 //
-// One interface for all backends. Calls are blocking, and every rank of a group
-// makes the same calls in the same order. Reductions run in the order of the
-// ranks' shard indices (Reduce.h), so all backends give the same bits.
+// One interface for all backends. Calls are blocking, but for send, and every
+// rank of a group makes the same collectives in the same order. Reductions run
+// in the order of the ranks' shard indices (Reduce.h), so all backends give the
+// same bits.
 //
 // A call fails on a rank when another rank has failed (StatusCode::Aborted) or
 // when the transport did; no call hangs because another rank failed.
@@ -17,6 +18,7 @@
 #include "runtime/comm/Reduce.h"
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,6 +39,11 @@ public:
 private:
   std::vector<int> ranks;
   int index;
+};
+
+/// Ranks [first, first + count).
+struct RankRange {
+  int first, count;
 };
 
 /// A buffer [blocks, n, blockBytes] of a group of n: part p is what belongs to
@@ -102,6 +109,17 @@ public:
   Status allToAll(const Group &group, const void *in, void *out,
                   const AllToAllShape &shape);
 
+  /// Sends a message to rank `to`, and does not wait until it is there: `data`
+  /// is the caller's again at once. Channels are 0 to limits::channels - 1.
+  /// MPI_Isend of a copy, ncclSend.
+  virtual Status send(int to, int channel, const void *data,
+                      uint64_t bytes) = 0;
+
+  /// Waits for the oldest message that rank `from` has sent on the channel, of
+  /// so many bytes, and that was not received. Messages of other channels do
+  /// not stand in its way. MPI_Recv, ncclRecv.
+  Status receive(int from, int channel, void *data, uint64_t bytes);
+
   /// Returns when all ranks of the group have called. MPI_Barrier.
   Status barrier(const Group &group);
 
@@ -132,8 +150,8 @@ public:
   /// for work between collectives, which would otherwise go on to the next.
   virtual bool isAborted() const { return false; }
 
-  /// Ranks that share this process, and with it its memory.
-  virtual int getRanksInProcess() const { return 1; }
+  /// The ranks that share this process, and with it its memory.
+  virtual RankRange getProcessRanks() const { return {rank, 1}; }
 
   /// Whether agree() has failed: all ranks know, none needs to be stopped.
   bool hasAgreedToFail() const { return !agreedFailure.ok(); }
@@ -146,14 +164,20 @@ public:
   RankPosition *getPosition() const { return position; }
 
 protected:
+  /// A message is not of the size that its receiver asked for.
+  static Status describeWrongSize(int from, int channel, uint64_t bytes,
+                                  uint64_t expected);
+
   Communicator(Mesh mesh, int rank) : mesh(std::move(mesh)), rank(rank) {}
 
   /// Says that this rank is in a collective, and at the end of the scope that
   /// it is no longer.
   class Meeting {
   public:
-    Meeting(const Communicator &communicator, CollectiveCall call,
+    Meeting(Communicator &communicator, CollectiveCall call,
             std::span<const int> ranks);
+    /// Likewise that it waits for a message.
+    Meeting(Communicator &communicator, int from);
     ~Meeting() {
       if (position)
         position->leaveCollective();
@@ -180,11 +204,15 @@ private:
   virtual Status doBarrier(const Group &group) = 0;
   virtual Status doBroadcast(const Group &world, void *data, size_t bytes,
                              int root) = 0;
+  virtual Status doReceive(int from, int channel, void *data,
+                           uint64_t bytes) = 0;
 
   Mesh mesh;
   int rank;
   const Group *world = nullptr;
   RankPosition *position = nullptr;
+  /// Collectives so far, by their axes; while there is a position.
+  std::map<uint64_t, uint64_t> meetings;
   Status agreedFailure;
 };
 

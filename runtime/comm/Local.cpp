@@ -4,7 +4,10 @@
 #include "runtime/comm/Barrier.h"
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
 
 using namespace cleave::runtime;
 
@@ -43,6 +46,18 @@ struct cleave::runtime::LocalGroupState {
   Barrier arrival, departure;
 };
 
+/// The messages that one rank has not received yet.
+struct cleave::runtime::LocalMailbox {
+  struct Channel {
+    std::deque<std::vector<char>> messages; ///< oldest first
+    std::vector<std::vector<char>> spare;   ///< received: their memory is kept
+  };
+
+  std::mutex mutex;
+  std::condition_variable arrival;
+  std::map<std::pair<int, int>, Channel> channels; ///< by sender and number
+};
+
 namespace {
 
 class LocalGroup : public Group {
@@ -66,7 +81,8 @@ public:
   bool isAborted() const override {
     return local.aborted.load(std::memory_order_relaxed);
   }
-  int getRanksInProcess() const override { return getWorldSize(); }
+  RankRange getProcessRanks() const override { return {0, getWorldSize()}; }
+  Status send(int to, int channel, const void *data, uint64_t bytes) override;
 
 private:
   Status doAllReduce(const Group &group, const void *in, void *out,
@@ -82,6 +98,7 @@ private:
   Status doBarrier(const Group &group) override;
   Status doBroadcast(const Group &world, void *data, size_t bytes,
                      int root) override;
+  Status doReceive(int from, int channel, void *data, uint64_t bytes) override;
 
   /// Meets the other ranks; then `work(slots)` may read what is theirs, until
   /// all have done so.
@@ -235,9 +252,54 @@ Status LocalCommunicator::doBroadcast(const Group &world, void *data,
   });
 }
 
+Status LocalCommunicator::send(int to, int channel, const void *data,
+                               uint64_t bytes) {
+  LocalMailbox &mailbox = *local.mailboxes[size_t(to)];
+  std::vector<char> message;
+  {
+    std::lock_guard<std::mutex> lock(mailbox.mutex);
+    auto &spare = mailbox.channels[{getRank(), channel}].spare;
+    if (!spare.empty()) {
+      message = std::move(spare.back());
+      spare.pop_back();
+    }
+  }
+  const char *begin = static_cast<const char *>(data);
+  message.assign(begin, begin + bytes);
+  std::lock_guard<std::mutex> lock(mailbox.mutex);
+  mailbox.channels[{getRank(), channel}].messages.push_back(std::move(message));
+  mailbox.arrival.notify_all();
+  return {};
+}
+
+Status LocalCommunicator::doReceive(int from, int channel, void *data,
+                                    uint64_t bytes) {
+  LocalMailbox &mailbox = *local.mailboxes[size_t(getRank())];
+  std::unique_lock<std::mutex> lock(mailbox.mutex);
+  LocalMailbox::Channel &messages = mailbox.channels[{from, channel}];
+  // An abort that comes between the check and the sleep is noticed then.
+  while (messages.messages.empty()) {
+    if (local.aborted.load())
+      return Status::aborted("another rank failed");
+    mailbox.arrival.wait_for(lock, std::chrono::milliseconds(20));
+  }
+  std::vector<char> message = std::move(messages.messages.front());
+  messages.messages.pop_front();
+  lock.unlock();
+  if (message.size() != bytes)
+    return describeWrongSize(from, channel, message.size(), bytes);
+  std::memcpy(data, message.data(), bytes);
+  lock.lock();
+  messages.spare.push_back(std::move(message));
+  return {};
+}
+
 LocalWorld::LocalWorld(Mesh mesh, int busyThreads)
     : mesh(std::move(mesh)),
-      spins(busyThreads <= getAvailableCpus() ? spinsWithOwnCore : 0) {}
+      spins(busyThreads <= getAvailableCpus() ? spinsWithOwnCore : 0) {
+  for (int rank = 0; rank < this->mesh.getWorldSize(); ++rank)
+    mailboxes.push_back(std::make_unique<LocalMailbox>());
+}
 
 LocalWorld::~LocalWorld() = default;
 
@@ -264,6 +326,8 @@ void LocalWorld::abort(int rank, const Status &why) {
   aborted.store(true);
   for (auto &[key, group] : groups)
     group->arrival.wake();
+  for (auto &mailbox : mailboxes)
+    mailbox->arrival.notify_all();
 }
 
 Status LocalWorld::getCause(int &rank) const {

@@ -11,10 +11,12 @@
 namespace cleave::runtime {
 
 struct LocalGroupState;
+struct LocalMailbox;
 
 /// What the ranks of one process share. A collective is a meeting: each rank
 /// says where its buffers are, then reads its peers' directly; of a reduction
-/// each does a part, and writes it to all. No buffer beside the callers'.
+/// each does a part, and writes it to all. No buffer beside the callers'. A
+/// message is a copy, in the receiver's mailbox.
 class LocalWorld {
 public:
   /// `busyThreads`: threads that want a core at once, over all ranks; where
@@ -44,6 +46,7 @@ private:
   Status cause;
   /// By axes and the group's first rank.
   std::map<std::pair<AxisList, int>, std::unique_ptr<LocalGroupState>> groups;
+  std::vector<std::unique_ptr<LocalMailbox>> mailboxes; ///< by rank
 };
 
 } // namespace cleave::runtime

@@ -82,11 +82,15 @@ Status MpiWorld::start(int threadsPerRank, std::unique_ptr<MpiWorld> &world) {
   CLEAVE_MPI(api, MPI_Comm_set_errhandler, api.world, api.errorsReturn);
   CLEAVE_MPI(api, MPI_Comm_rank, api.world, &result->rank);
   CLEAVE_MPI(api, MPI_Comm_size, api.world, &result->size);
+  CLEAVE_MPI(api, MPI_Comm_dup, api.world, &api.messages);
+  CLEAVE_MPI(api, MPI_Comm_set_errhandler, api.messages, api.errorsReturn);
   world = std::move(result);
   return {};
 }
 
 MpiWorld::~MpiWorld() {
+  if (api->messages)
+    api->MPI_Comm_free(&api->messages);
   if (api->MPI_Finalize)
     api->MPI_Finalize();
 }

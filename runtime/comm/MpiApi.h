@@ -25,6 +25,7 @@
   X(MPI_Alltoallv)                                                             \
   X(MPI_Barrier)                                                               \
   X(MPI_Bcast)                                                                 \
+  X(MPI_Comm_dup)                                                              \
   X(MPI_Comm_free)                                                             \
   X(MPI_Comm_rank)                                                             \
   X(MPI_Comm_set_errhandler)                                                   \
@@ -32,7 +33,12 @@
   X(MPI_Comm_split)                                                            \
   X(MPI_Error_string)                                                          \
   X(MPI_Finalize)                                                              \
-  X(MPI_Init_thread)
+  X(MPI_Get_count)                                                             \
+  X(MPI_Init_thread)                                                           \
+  X(MPI_Isend)                                                                 \
+  X(MPI_Recv)                                                                  \
+  X(MPI_Test)                                                                  \
+  X(MPI_Wait)
 
 namespace cleave::runtime {
 
@@ -41,6 +47,7 @@ struct MpiApi {
   CLEAVE_MPI_FUNCTIONS(CLEAVE_DECLARE)
 #undef CLEAVE_DECLARE
   MPI_Comm world = nullptr;
+  MPI_Comm messages = nullptr; ///< of all ranks, for nothing but messages
   MPI_Datatype byte = nullptr;
   MPI_Errhandler errorsReturn = nullptr;
 

@@ -12,6 +12,8 @@ namespace {
 
 /// Scratch of one segment over all ranks of the group.
 constexpr uint64_t segmentBytes = uint64_t(16) << 20;
+/// What one call of MPI sends of a message; counts are ints.
+constexpr uint64_t messageBytes = uint64_t(1) << 30;
 /// Up to here one round of messages beats two.
 constexpr uint64_t smallBytes = uint64_t(16) << 10;
 
@@ -50,6 +52,10 @@ MpiCommunicator::MpiCommunicator(const MpiApi &api, const Mesh &mesh, int rank)
     : Communicator(mesh, rank), api(api) {}
 
 MpiCommunicator::~MpiCommunicator() {
+  // All that a step sends is received in it: this does not wait for long.
+  for (Outgoing &message : outgoing)
+    for (MPI_Request &request : message.requests)
+      api.MPI_Wait(&request, MPI_STATUS_IGNORE);
   for (auto &[axes, group] : groups)
     if (group->comm)
       api.MPI_Comm_free(&group->comm);
@@ -224,5 +230,56 @@ Status MpiCommunicator::doBroadcast(const Group &world, void *data,
     CLEAVE_MPI(api, MPI_Bcast, static_cast<char *>(data) + begin,
                int(std::min<size_t>(segmentBytes, bytes - begin)), api.byte,
                root, comm);
+  return {};
+}
+
+Status MpiCommunicator::reclaim(Outgoing &message) {
+  while (!message.requests.empty()) {
+    int isDone = 0;
+    CLEAVE_MPI(api, MPI_Test, &message.requests.back(), &isDone,
+               MPI_STATUS_IGNORE);
+    if (!isDone)
+      return {};
+    message.requests.pop_back();
+  }
+  return {};
+}
+
+Status MpiCommunicator::send(int to, int channel, const void *data,
+                             uint64_t bytes) {
+  Outgoing *message = nullptr;
+  for (Outgoing &other : outgoing) {
+    CLEAVE_RETURN_IF_ERROR(reclaim(other));
+    bool isBetter = !message || (message->data.capacity() < bytes &&
+                                 other.data.capacity() >= bytes);
+    if (other.requests.empty() && isBetter)
+      message = &other;
+  }
+  if (!message)
+    message = &outgoing.emplace_back();
+  const char *begin = static_cast<const char *>(data);
+  message->data.assign(begin, begin + bytes);
+  // Messages between two ranks with one tag arrive in their order (MPI-4.1,
+  // section 3.5), so the parts of a large one do.
+  for (uint64_t done = 0; done < bytes; done += messageBytes) {
+    message->requests.emplace_back();
+    CLEAVE_MPI(api, MPI_Isend, message->data.data() + done,
+               int(std::min(messageBytes, bytes - done)), api.byte, to, channel,
+               api.messages, &message->requests.back());
+  }
+  return {};
+}
+
+Status MpiCommunicator::doReceive(int from, int channel, void *data,
+                                  uint64_t bytes) {
+  for (uint64_t done = 0; done < bytes; done += messageBytes) {
+    int expected = int(std::min(messageBytes, bytes - done)), count = 0;
+    MPI_Status status;
+    CLEAVE_MPI(api, MPI_Recv, static_cast<char *>(data) + done, expected,
+               api.byte, from, channel, api.messages, &status);
+    CLEAVE_MPI(api, MPI_Get_count, &status, api.byte, &count);
+    if (count != expected)
+      return describeWrongSize(from, channel, done + uint64_t(count), bytes);
+  }
   return {};
 }

@@ -28,12 +28,13 @@ static uint64_t getMachineMemory() {
   return (uint64_t(info.totalram) + info.totalswap) * info.mem_unit;
 }
 
-Status Arena::allocate(uint64_t bytes, int arenas, Arena &arena) {
-  if (uint64_t machine = getMachineMemory(); bytes > machine / uint64_t(arenas))
+Status Arena::allocate(uint64_t bytes, const ArenaTotal &all, Arena &arena) {
+  if (uint64_t machine = getMachineMemory(); all.bytes > machine)
     return Status::error(
-        std::to_string(arenas) + " rank" +
-        (arenas == 1 ? " of this process needs " : "s of this process need ") +
-        std::to_string(bytes) + " bytes each, this machine has " +
+        std::to_string(all.ranks) +
+        (all.ranks == 1 ? " rank of this process needs "
+                        : " ranks of this process together need ") +
+        std::to_string(all.bytes) + " bytes, this machine has " +
         std::to_string(machine) + " bytes of memory");
   const uint64_t page = uint64_t(::sysconf(_SC_PAGESIZE));
   const uint64_t align = bytes >= hugePage ? hugePage : page;

@@ -9,6 +9,12 @@
 
 namespace cleave::runtime {
 
+/// The arenas of all ranks that share a process.
+struct ArenaTotal {
+  uint64_t bytes;
+  int ranks;
+};
+
 /// `bytes` bytes, zero at first, on a page boundary, in huge pages where the
 /// system has them. Taken from the system page by page when first written, and
 /// followed by a page that cannot be touched.
@@ -22,9 +28,9 @@ public:
   }
   ~Arena();
 
-  /// Fails where `arenas` such arenas are more than the machine's memory: the
-  /// system would grant them, and end the process when they are written.
-  static Status allocate(uint64_t bytes, int arenas, Arena &arena);
+  /// Fails where all arenas of the process are more than the machine's memory:
+  /// the system would grant them, and end the process when they are written.
+  static Status allocate(uint64_t bytes, const ArenaTotal &all, Arena &arena);
 
   std::byte *getData() const { return data; }
   uint64_t getSize() const { return size; }

@@ -26,7 +26,8 @@ static cpu::Isa getIsa(fb::Isa isa) {
 
 Executor::Executor(const Program &program, Communicator &communicator,
                    int threads)
-    : program(program), communicator(communicator), pool(threads) {}
+    : program(program), communicator(communicator),
+      stage(program.getStageOf(communicator.getRank())), pool(threads) {}
 
 Status Executor::create(const Program &program, Communicator &communicator,
                         KernelTable kernels, const ExecutorOptions &options,
@@ -46,13 +47,35 @@ Status Executor::create(const Program &program, Communicator &communicator,
         "\"): name this CPU in the cluster.json");
   std::unique_ptr<Executor> result(
       new Executor(program, communicator, threads));
-  CLEAVE_RETURN_IF_ERROR(Arena::allocate(
-      program->arena_bytes(), communicator.getRanksInProcess(), result->arena));
+  CLEAVE_RETURN_IF_ERROR(result->allocate());
   // All bits set is a NaN in every float type.
   if (options.poison)
     std::memset(result->arena.getData(), 0xff, result->arena.getSize());
+  CLEAVE_RETURN_IF_ERROR(result->makeGroups());
   CLEAVE_RETURN_IF_ERROR(result->prepare(kernels, options.schedule));
   executor = std::move(result);
+  return {};
+}
+
+Status Executor::allocate() {
+  RankRange ranks = communicator.getProcessRanks();
+  uint64_t all = 0;
+  for (int rank = ranks.first; rank < ranks.first + ranks.count; ++rank)
+    all += program.getStageOf(rank)->arena_bytes();
+  return Arena::allocate(stage->arena_bytes(), {all, ranks.count}, arena);
+}
+
+/// Those of all stages, in the order of the program: to make one is collective
+/// over the world.
+Status Executor::makeGroups() {
+  for (size_t number = 0; number < program.getStageCount(); ++number) {
+    Stage other = program.getStage(number);
+    const Group *group;
+    for (size_t i = 0; i < other.getInstructionCount(); ++i)
+      if (isCollective(other.getInstruction(i).opcode()))
+        CLEAVE_RETURN_IF_ERROR(communicator.getGroup(
+            toSpan(other.getInstruction(i).group()), group));
+  }
   return {};
 }
 
@@ -73,8 +96,8 @@ Status Executor::prepareLaunch(KernelTable kernels, Step &step) const {
 
 Status Executor::prepare(KernelTable kernels,
                          const ScheduleOverrides &overrides) {
-  for (size_t i = 0; i < program.getInstructionCount(); ++i) {
-    const fb::Instruction &instruction = program.getInstruction(i);
+  for (size_t i = 0; i < stage.getInstructionCount(); ++i) {
+    const fb::Instruction &instruction = stage.getInstruction(i);
     Step step;
     step.instruction = &instruction;
     step.opcode = instruction.opcode();
@@ -87,6 +110,11 @@ Status Executor::prepare(KernelTable kernels,
     step.shardCount = uint64_t(mesh.getShardCount(axes));
     if (isCollective(step.opcode))
       CLEAVE_RETURN_IF_ERROR(communicator.getGroup(axes, step.group));
+    if (isMessage(step.opcode)) {
+      step.peer = mesh.moveTo(communicator.getRank(), program->stage_axis(),
+                              int(step.ints[messagePeer]));
+      step.channel = int(step.ints[messageChannel]);
+    }
     if (step.opcode == fb::Opcode::Launch)
       CLEAVE_RETURN_IF_ERROR(prepareLaunch(kernels, step));
     if (step.opcode == fb::Opcode::Schedule)
@@ -114,12 +142,11 @@ Status Executor::computeGradients(int64_t step, int64_t updates) {
   currentUpdates = updates;
   if (RankPosition *position = communicator.getPosition())
     position->beginStep(step);
-  return runRange(0, program->update_run());
+  return runRange(0, stage->update_run());
 }
 
 Status Executor::applyUpdate() {
-  CLEAVE_RETURN_IF_ERROR(
-      runRange(program->update_run(), program.getRuns().size()));
+  CLEAVE_RETURN_IF_ERROR(runRange(stage->update_run(), stage.getRuns().size()));
   skipUpdate();
   return {};
 }
@@ -136,8 +163,8 @@ Status Executor::runRange(size_t begin, size_t end) {
 }
 
 Status Executor::runSegment(size_t run) {
-  const fb::Run &current = program.getRuns()[run];
-  const fb::Segment &segment = program.getSegment(current.segment());
+  const fb::Run &current = stage.getRuns()[run];
+  const fb::Segment &segment = stage.getSegment(current.segment());
   microBatch = current.micro_batch();
   isFirst = current.first();
   RankPosition *position = communicator.getPosition();
@@ -149,7 +176,7 @@ Status Executor::runSegment(size_t run) {
     Status status = observer ? executeTimed(steps[i], i) : execute(steps[i]);
     if (status.getCode() == StatusCode::Failed)
       return Status::error("step " + std::to_string(currentStep) + ", " +
-                           describeInstruction(program, i) + ": " +
+                           describeInstruction(stage, i) + ": " +
                            status.message());
     CLEAVE_RETURN_IF_ERROR(status);
   }

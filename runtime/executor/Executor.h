@@ -1,7 +1,7 @@
 //===- Executor.h - Runs a program on one rank ----------------------------===//
 //
 // Thin by design: all offsets, sizes, groups and the order are in the program.
-// What depends on the rank is its coordinate on a mesh axis.
+// What depends on the rank is its stage and its coordinates on mesh axes.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_EXECUTOR_EXECUTOR_H
@@ -22,7 +22,7 @@ namespace cleave::runtime {
 
 /// One execution of one instruction. Times are of CLOCK_MONOTONIC.
 struct InstructionTime {
-  size_t index;        ///< in the program
+  size_t index;        ///< in the rank's stage
   uint64_t microBatch; ///< of its run
   uint64_t beginNs, endNs;
 };
@@ -73,10 +73,13 @@ public:
   void setObserver(InstructionObserver *newObserver) { observer = newObserver; }
 
   const Program &getProgram() const { return program; }
+  /// This rank's.
+  const Stage &getStage() const { return stage; }
   Communicator &getCommunicator() const { return communicator; }
   cpu::ThreadPool &getThreadPool() { return pool; }
 
-  /// This rank's shard; what the operand covers, for micro-batch 0.
+  /// This rank's shard of what its stage has; what the operand covers, for
+  /// micro-batch 0.
   std::span<std::byte> getBytes(const program::Operand &operand);
   std::span<std::byte> getBytes(const program::State &state) {
     return getBytes(*state.operand());
@@ -84,12 +87,11 @@ public:
   std::span<std::byte> getBytes(const program::Output &output) {
     return getBytes(*output.operand());
   }
-  /// i32 [micro_batches, local batch, seq_len]; empty where the program has
-  /// none.
-  std::span<int32_t> getTokens() { return getIds(program->tokens()); }
-  std::span<int32_t> getTargets() { return getIds(program->targets()); }
+  /// i32 [micro_batches, local batch, seq_len]; empty where the stage has none.
+  std::span<int32_t> getTokens() { return getIds(stage->tokens()); }
+  std::span<int32_t> getTargets() { return getIds(stage->targets()); }
 
-  /// Learning rate of a step; 0 where the program has no Schedule.
+  /// Learning rate of a step; 0 where the stage has no Schedule.
   double getLearningRate(int64_t step) const;
 
   uint64_t getArenaBytes() const { return arena.getSize(); }
@@ -105,6 +107,7 @@ private:
     std::span<const int64_t> ints;
     std::span<const double> floats;
     const Group *group = nullptr; ///< collectives
+    int peer = 0, channel = 0;    ///< messages: the other rank
     int64_t shardIndex = 0;       ///< on the group's axes
     uint64_t shardCount = 1;
     CleaveKernelFn kernel = nullptr;
@@ -113,6 +116,8 @@ private:
   };
 
   Executor(const Program &program, Communicator &communicator, int threads);
+  Status allocate();
+  Status makeGroups();
   Status prepare(KernelTable kernels, const ScheduleOverrides &overrides);
   Status prepareLaunch(KernelTable kernels, Step &step) const;
 
@@ -144,6 +149,7 @@ private:
 
   const Program &program;
   Communicator &communicator;
+  Stage stage;
   cpu::ThreadPool pool;
   Arena arena;
   std::vector<Step> steps;

@@ -75,7 +75,7 @@ Status cleave::runtime::gatherValue(Communicator &communicator,
         ElementType(value.dtype), Reduction::Sum));
   }
 
-  AxisList axes;
+  AxisList axes = value.stages;
   std::vector<uint64_t> localShape;
   for (size_t d = 0; d < value.shape.size(); ++d) {
     axes.insert(axes.end(), value.dims[d].begin(), value.dims[d].end());
@@ -96,7 +96,9 @@ Status cleave::runtime::gatherValue(Communicator &communicator,
     bytes *= size;
   tensor.data.resize(bytes);
   ShardPlacer placer(value, localShape, tensor.data);
-  for (int i = 0; i < group->getSize(); ++i) {
+  int count = group->getSize() / mesh.getShardCount(value.stages);
+  int first = int(value.stage) * count;
+  for (int i = first; i < first + count; ++i) {
     std::vector<uint64_t> starts;
     for (size_t d = 0; d < localShape.size(); ++d)
       starts.push_back(
@@ -108,26 +110,54 @@ Status cleave::runtime::gatherValue(Communicator &communicator,
   return {};
 }
 
-Status cleave::runtime::gatherState(Executor &executor, const fb::State &state,
+/// Of a value that the program has first in stage `value.stage`, where it is
+/// `operand`.
+static Status gatherOf(Executor &executor, PlacedValue value,
+                       const fb::Operand &operand, GlobalTensor &result) {
+  value.stages = executor.getProgram().getStageAxes();
+  std::vector<std::byte> absent;
+  std::span<const std::byte> local;
+  if (executor.getStage().getNumber() == value.stage) {
+    local = executor.getBytes(operand);
+  } else {
+    absent.resize(operand.bytes());
+    local = absent;
+  }
+  return gatherValue(executor.getCommunicator(), value, local, result);
+}
+
+Status cleave::runtime::gatherState(Executor &executor, const fb::State &named,
                                     GlobalTensor &result) {
-  PlacedValue value{state.dtype(),
-                    toSpan(state.shape()),
-                    toSpan(state.logical()),
-                    getDims(state.dims()),
-                    {}};
-  return gatherValue(executor.getCommunicator(), value,
-                     executor.getBytes(state), result);
+  const Program &program = executor.getProgram();
+  const fb::State &state =
+      *program.findState(toView(named.name()), toView(named.role()));
+  PlacedValue value;
+  value.dtype = state.dtype();
+  value.shape = toSpan(state.shape());
+  value.logical = toSpan(state.logical());
+  value.dims = getDims(state.dims());
+  value.stage = program.getFirstStage(state);
+  return gatherOf(executor, std::move(value), *state.operand(), result);
 }
 
 Status cleave::runtime::gatherOutput(Executor &executor,
-                                     const fb::Output &output,
-                                     GlobalTensor &result) {
+                                     const fb::Output &named,
+                                     GlobalTensor &result,
+                                     uint64_t microBatch) {
+  const Program &program = executor.getProgram();
+  const fb::Output &output = *program.findOutput(toView(named.name()));
   auto partial = toSpan(output.partial());
-  PlacedValue value{output.dtype(), toSpan(output.shape()),
-                    toSpan(output.logical()), getDims(output.dims()),
-                    AxisList(partial.begin(), partial.end())};
-  return gatherValue(executor.getCommunicator(), value,
-                     executor.getBytes(output), result);
+  PlacedValue value;
+  value.dtype = output.dtype();
+  value.shape = toSpan(output.shape());
+  value.logical = toSpan(output.logical());
+  value.dims = getDims(output.dims());
+  value.partial.assign(partial.begin(), partial.end());
+  value.stage = program.getFirstStage(output);
+  const fb::Operand &operand = *output.operand();
+  return gatherOf(executor, std::move(value),
+                  {getPlace(operand, microBatch), operand.bytes(), 0, 0},
+                  result);
 }
 
 std::vector<float> cleave::runtime::toFloats(const GlobalTensor &tensor) {

@@ -25,18 +25,22 @@ struct PlacedValue {
   std::span<const uint64_t> logical; ///< what is kept of it
   std::vector<AxisList> dims;        ///< axes that split each dim
   AxisList partial;                  ///< axes to sum over, in rank order
+  AxisList stages;                   ///< the stage axis, if there is one
+  uint64_t stage = 0;                ///< whose ranks have the value
 };
 
-/// Puts `local`, this rank's shard, together with those of all ranks.
-/// Collective over the world; every rank gets the result.
+/// Puts `local`, this rank's shard, together with those of all ranks. Ranks of
+/// other stages than the value's give as many bytes of any content. Collective
+/// over the world; every rank gets the result.
 Status gatherValue(Communicator &communicator, const PlacedValue &value,
                    std::span<const std::byte> local, GlobalTensor &result);
 
-/// The same for a state or an output of the program.
+/// The same for a state or an output that some stage of the program has, which
+/// all ranks name alike; of an output with places, what the micro-batch wrote.
 Status gatherState(Executor &executor, const program::State &state,
                    GlobalTensor &result);
 Status gatherOutput(Executor &executor, const program::Output &output,
-                    GlobalTensor &result);
+                    GlobalTensor &result, uint64_t microBatch = 0);
 
 /// Elements as f32.
 std::vector<float> toFloats(const GlobalTensor &tensor);

@@ -59,6 +59,12 @@ Status Executor::execute(const Step &step) {
   case fb::Opcode::Schedule:
     schedule(step);
     return {};
+  case fb::Opcode::Send:
+    return communicator.send(step.peer, step.channel, get(step, 0),
+                             step.operands[0].bytes());
+  case fb::Opcode::Recv:
+    return communicator.receive(step.peer, step.channel, get(step, 0),
+                                step.operands[0].bytes());
   }
   return Status::error("unknown opcode " + std::to_string(int(step.opcode)));
 }

@@ -21,6 +21,9 @@ inline constexpr uint64_t count = uint64_t(1) << 40; ///< samples, rows
 inline constexpr uint64_t headDim = uint64_t(1) << 16;
 inline constexpr uint64_t runs = 0xffffff; ///< as the watchdog counts them
 inline constexpr uint64_t tokenIds = uint64_t(1) << 31;
+inline constexpr uint64_t channels = 32768; ///< the least MPI_TAG_UB, and 0
+/// Messages and meetings of all stages in a step: the loader goes through them.
+inline constexpr uint64_t meetings = uint64_t(1) << 28;
 } // namespace limits
 
 } // namespace cleave::runtime

@@ -35,6 +35,9 @@ InstructionFields cleave::runtime::getInstructionFields(fb::Opcode opcode) {
   case fb::Opcode::Schedule:
     return {{"kind", "warmupSteps", "decaySteps", "stableSteps"},
             {"lr", "minLr", "beta1", "beta2"}};
+  case fb::Opcode::Send:
+  case fb::Opcode::Recv:
+    return {{"peer", "channel"}, {}};
   case fb::Opcode::Launch:
   case fb::Opcode::Fill:
   case fb::Opcode::Copy:
@@ -84,15 +87,15 @@ std::string showName(std::string_view name) {
 
 class Printer {
 public:
-  explicit Printer(const Program &program) : program(program) {}
+  explicit Printer(const fb::Program &program) : program(&program) {}
 
-  void printSummary();
+  void printSummary(const Program &loaded);
   void printPlan();
-  void printMemory();
-  void printStates();
   void printKernels();
-  void printRuns();
-  void printInstructions();
+  void printMemory(const Stage &stage);
+  void printStates(const Stage &stage);
+  void printRuns(const Stage &stage);
+  void printInstructions(const Stage &stage);
   std::string describeInstruction(const fb::Instruction &instruction) const;
 
   std::string text;
@@ -106,7 +109,13 @@ private:
   static std::string describeShape(std::span<const uint64_t> shape,
                                    std::span<const uint64_t> logical);
 
-  const Program &program;
+  /// "memory at the peak", "stage 1: memory at the peak".
+  void addTitle(const Stage &stage, const char *title) {
+    text += "\n" + stage.getLabel() + (stage.getLabel().empty() ? "" : ": ") +
+            title + "\n";
+  }
+
+  const fb::Program *program;
 };
 
 void Printer::add(const char *format, ...) {
@@ -157,11 +166,11 @@ std::string Printer::describeShape(std::span<const uint64_t> shape,
   return result.empty() ? "scalar" : result;
 }
 
-void Printer::printSummary() {
+void Printer::printSummary(const Program &loaded) {
   add("program of format version %u\n", program->version());
-  if (!program.getCleaveVersion().empty())
+  if (!loaded.getCleaveVersion().empty())
     add("made by       cleave %s\n",
-        showName(program.getCleaveVersion()).c_str());
+        showName(loaded.getCleaveVersion()).c_str());
   add("mesh          ");
   for (size_t i = 0; i < getSize(program->axes()); ++i) {
     const fb::Axis *axis = program->axes()->Get(flatbuffers::uoffset_t(i));
@@ -169,7 +178,7 @@ void Printer::printSummary() {
         static_cast<unsigned long long>(axis->size()));
   }
   add("%s%d rank%s of %u thread%s\n", getSize(program->axes()) ? ", " : "",
-      program.getWorldSize(), program.getWorldSize() == 1 ? "" : "s",
+      loaded.getWorldSize(), loaded.getWorldSize() == 1 ? "" : "s",
       program->threads(), program->threads() == 1 ? "" : "s");
   add("CPU           %s, with %s\n", showName(toView(program->cpu())).c_str(),
       fb::EnumNameIsa(program->isa()));
@@ -184,14 +193,24 @@ void Printer::printSummary() {
       describeAxes(toSpan(program->batch_axes())).c_str());
   add("vocabulary    %llu\n",
       static_cast<unsigned long long>(program->vocab()));
-  add("arena         %llu bytes a rank, lower bound %llu\n",
-      static_cast<unsigned long long>(program->arena_bytes()),
-      static_cast<unsigned long long>(program->lower_bound_bytes()));
+  auto forEachStage = [&](auto &&print) {
+    for (size_t i = 0; i < loaded.getStageCount(); ++i) {
+      std::string label = loaded.getStage(i).getLabel();
+      print(loaded.getStage(i), label.empty() ? "" : label + ": ");
+    }
+  };
+  forEachStage([&](const Stage &stage, const std::string &label) {
+    add("arena         %s%llu bytes a rank, lower bound %llu\n", label.c_str(),
+        static_cast<unsigned long long>(stage->arena_bytes()),
+        static_cast<unsigned long long>(stage->lower_bound_bytes()));
+  });
   add("model FLOPs   %s a step\n",
       formatNumber(program->flops_per_step()).c_str());
-  add("instructions  %zu, kernels %zu, states %zu, outputs %zu\n",
-      program.getInstructionCount(), getSize(program->kernels()),
-      getSize(program->states()), getSize(program->outputs()));
+  forEachStage([&](const Stage &stage, const std::string &label) {
+    add("instructions  %s%zu, kernels %zu, states %zu, outputs %zu\n",
+        label.c_str(), stage.getInstructionCount(), getSize(program->kernels()),
+        getSize(stage->states()), getSize(stage->outputs()));
+  });
 }
 
 void Printer::printPlan() {
@@ -202,20 +221,22 @@ void Printer::printPlan() {
     text += '\n';
 }
 
-void Printer::printMemory() {
-  text += "\nmemory at the peak\n         bytes   share  category\n";
-  for (size_t i = 0; i < getSize(program->memory()); ++i) {
+void Printer::printMemory(const Stage &stage) {
+  addTitle(stage, "memory at the peak");
+  text += "         bytes   share  category\n";
+  for (size_t i = 0; i < getSize(stage->memory()); ++i) {
     const fb::Category *category =
-        program->memory()->Get(flatbuffers::uoffset_t(i));
+        stage->memory()->Get(flatbuffers::uoffset_t(i));
     add("%14llu  %5.1f%%  %s\n",
         static_cast<unsigned long long>(category->bytes()),
-        100.0 * double(category->bytes()) / double(program->arena_bytes()),
+        100.0 * double(category->bytes()) / double(stage->arena_bytes()),
         showName(toView(category->name())).c_str());
   }
 }
 
-void Printer::printStates() {
-  text += "\nstates\n        offset          bytes  type  what\n";
+void Printer::printStates(const Stage &stage) {
+  addTitle(stage, "states");
+  text += "        offset          bytes  type  what\n";
   auto printRow = [&](const fb::Operand &operand, fb::DType type,
                       const std::string &what) {
     add("%14llu %14llu  %-4s  %s\n",
@@ -223,8 +244,8 @@ void Printer::printStates() {
         static_cast<unsigned long long>(operand.bytes()), getName(type),
         what.c_str());
   };
-  for (size_t i = 0; i < getSize(program->states()); ++i) {
-    const fb::State *state = program->states()->Get(flatbuffers::uoffset_t(i));
+  for (size_t i = 0; i < getSize(stage->states()); ++i) {
+    const fb::State *state = stage->states()->Get(flatbuffers::uoffset_t(i));
     printRow(
         *state->operand(), state->dtype(),
         showName(toView(state->role())) + " " +
@@ -232,10 +253,10 @@ void Printer::printStates() {
             describeShape(toSpan(state->shape()), toSpan(state->logical())) +
             " " + describePlacement(state->dims(), {}));
   }
-  text += "\noutputs\n        offset          bytes  type  what\n";
-  for (size_t i = 0; i < getSize(program->outputs()); ++i) {
-    const fb::Output *output =
-        program->outputs()->Get(flatbuffers::uoffset_t(i));
+  addTitle(stage, "outputs");
+  text += "        offset          bytes  type  what\n";
+  for (size_t i = 0; i < getSize(stage->outputs()); ++i) {
+    const fb::Output *output = stage->outputs()->Get(flatbuffers::uoffset_t(i));
     printRow(
         *output->operand(), output->dtype(),
         showName(toView(output->name())) + " " +
@@ -246,9 +267,12 @@ void Printer::printStates() {
 
 void Printer::printKernels() {
   std::vector<uint64_t> launches(getSize(program->kernels()));
-  for (size_t i = 0; i < program.getInstructionCount(); ++i)
-    if (program.getInstruction(i).opcode() == fb::Opcode::Launch)
-      ++launches[size_t(program.getInstruction(i).kernel())];
+  for (size_t s = 0; s < getSize(program->stages()); ++s) {
+    Stage stage(*program, s);
+    for (size_t i = 0; i < stage.getInstructionCount(); ++i)
+      if (stage.getInstruction(i).opcode() == fb::Opcode::Launch)
+        ++launches[size_t(stage.getInstruction(i).kernel())];
+  }
   text += "\nkernels\n          rows     inner     grain  launches  symbol\n";
   for (size_t i = 0; i < launches.size(); ++i) {
     const fb::Kernel *kernel =
@@ -303,36 +327,36 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
 }
 
 /// Runs of successive micro-batches as one line.
-void Printer::printRuns() {
-  text += "\nruns\n";
-  std::span<const fb::Run> runs = program.getRuns();
+void Printer::printRuns(const Stage &stage) {
+  addTitle(stage, "runs");
+  std::span<const fb::Run> runs = stage.getRuns();
   for (size_t begin = 0; begin < runs.size();) {
     size_t end = begin + 1;
-    while (end < runs.size() && end != program->update_run() &&
+    while (end < runs.size() && end != stage->update_run() &&
            runs[end].segment() == runs[begin].segment() &&
            runs[end].micro_batch() == runs[end - 1].micro_batch() + 1)
       ++end;
-    const fb::Segment &segment = program.getSegment(runs[begin].segment());
+    const fb::Segment &segment = stage.getSegment(runs[begin].segment());
     add("%6zu  %s", begin, showName(toView(segment.name())).c_str());
     if (end - begin > 1)
       add(", micro-batches %u to %u", runs[begin].micro_batch(),
           runs[end - 1].micro_batch());
-    else if (program.countRuns(runs[begin].segment()) > 1)
+    else if (stage.countRuns(runs[begin].segment()) > 1)
       add(", micro-batch %u", runs[begin].micro_batch());
-    add("%s\n", begin == program->update_run() ? ", begins the update" : "");
+    add("%s\n", begin == stage->update_run() ? ", begins the update" : "");
     begin = end;
   }
 }
 
-void Printer::printInstructions() {
-  printRuns();
-  text += "\ninstructions\n";
-  for (size_t s = 0; s < program.getSegmentCount(); ++s) {
-    const fb::Segment &segment = program.getSegment(s);
+void Printer::printInstructions(const Stage &stage) {
+  printRuns(stage);
+  addTitle(stage, "instructions");
+  for (size_t s = 0; s < stage.getSegmentCount(); ++s) {
+    const fb::Segment &segment = stage.getSegment(s);
     add("        %s:\n", showName(toView(segment.name())).c_str());
     for (uint64_t i = segment.begin(); i < segment.end(); ++i)
       add("%6llu    %s\n", static_cast<unsigned long long>(i),
-          describeInstruction(program.getInstruction(i)).c_str());
+          describeInstruction(stage.getInstruction(i)).c_str());
   }
 }
 
@@ -340,31 +364,37 @@ void Printer::printInstructions() {
 
 std::string cleave::runtime::printProgram(const Program &program,
                                           const PrintOptions &options) {
-  Printer printer(program);
+  Printer printer(program.get());
+  auto forEachStage = [&](auto &&print) {
+    for (size_t i = 0; i < program.getStageCount(); ++i)
+      print(program.getStage(i));
+  };
   if (options.summary)
-    printer.printSummary();
+    printer.printSummary(program);
   if (options.plan)
     printer.printPlan();
   if (options.memory)
-    printer.printMemory();
+    forEachStage([&](const Stage &stage) { printer.printMemory(stage); });
   if (options.states)
-    printer.printStates();
+    forEachStage([&](const Stage &stage) { printer.printStates(stage); });
   if (options.kernels)
     printer.printKernels();
   if (options.instructions)
-    printer.printInstructions();
+    forEachStage([&](const Stage &stage) { printer.printInstructions(stage); });
   return std::move(printer.text);
 }
 
-std::string cleave::runtime::printInstruction(const Program &program,
+std::string cleave::runtime::printInstruction(const Stage &stage,
                                               size_t index) {
-  return Printer(program).describeInstruction(program.getInstruction(index));
+  return Printer(stage.getProgram())
+      .describeInstruction(stage.getInstruction(index));
 }
 
-std::string cleave::runtime::describeInstruction(const Program &program,
+std::string cleave::runtime::describeInstruction(const Stage &stage,
                                                  size_t index) {
-  const fb::Instruction &instruction = program.getInstruction(index);
-  return "instruction " + std::to_string(index) + " (" +
+  const fb::Instruction &instruction = stage.getInstruction(index);
+  return stage.getLabel() + (stage.getLabel().empty() ? "" : ", ") +
+         "instruction " + std::to_string(index) + " (" +
          fb::EnumNameOpcode(instruction.opcode()) + " " +
          quote(toView(instruction.name())) + ")";
 }

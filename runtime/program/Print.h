@@ -9,7 +9,7 @@ namespace cleave::runtime {
 
 /// Which parts to print, in this order; all but the plan's file by default.
 struct PrintOptions {
-  bool summary = true; ///< mesh, batch, arena, FLOPs
+  bool summary = true; ///< mesh, batch, arenas, FLOPs
   bool plan = false;   ///< plan.json, verbatim
   bool memory = true;  ///< categories at the peak
   bool states = true;  ///< states and outputs: shape, placement, bytes
@@ -17,7 +17,9 @@ struct PrintOptions {
   bool instructions = true; ///< one line each
 };
 
-/// Lines of plain text. Unprintable characters in names are escaped.
+/// Lines of plain text. Unprintable characters in names are escaped. What each
+/// stage has of its own comes stage by stage, under its number if there are
+/// several.
 std::string printProgram(const Program &program,
                          const PrintOptions &options = {});
 
@@ -35,10 +37,11 @@ std::string describeInt(const char *field, int64_t value);
 /// `forward Gemm "q_proj" (0+256*256, 512+256, 768+256, 1024+64) m=8, n=8,
 ///  k=8, transA=0, transB=0, typeA=f32, typeB=f32, typeC=f32, mode=0,
 ///  hasBias=0`. An operand is offset+bytes, and *places where it has several.
-std::string printInstruction(const Program &program, size_t index);
+std::string printInstruction(const Stage &stage, size_t index);
 
-/// An instruction as errors name it: `instruction 7 (Gemm "q_proj")`.
-std::string describeInstruction(const Program &program, size_t index);
+/// An instruction as errors name it: `instruction 7 (Gemm "q_proj")`, behind
+/// `stage 1, ` where there are several.
+std::string describeInstruction(const Stage &stage, size_t index);
 
 } // namespace cleave::runtime
 

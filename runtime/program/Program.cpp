@@ -3,6 +3,7 @@
 #include "runtime/program/Elf.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/Verify.h"
+#include <algorithm>
 #include <cstring>
 
 using namespace cleave::runtime;
@@ -70,6 +71,7 @@ Status Program::load(const void *data, size_t size, const std::string &where,
   for (size_t i = 0; i < getSize(result.root->axes()); ++i)
     sizes.push_back(int(result.root->axes()->Get(i)->size()));
   result.mesh = Mesh(std::move(sizes));
+  result.indexValues();
   program = std::move(result);
   return {};
 }
@@ -83,21 +85,69 @@ Status Program::loadFile(const std::string &path, Program &program) {
   return {};
 }
 
+void Program::indexValues() {
+  for (size_t number = 0; number < getStageCount(); ++number) {
+    Stage stage = getStage(number);
+    for (const program::State *state : toList(stage->states()))
+      if (stateIndex
+              .emplace(std::pair(toView(state->role()), toView(state->name())),
+                       Kept<program::State>{state, number})
+              .second)
+        states.push_back(state);
+    for (const program::Output *output : toList(stage->outputs()))
+      if (outputIndex
+              .emplace(toView(output->name()),
+                       Kept<program::Output>{output, number})
+              .second)
+        outputs.push_back(output);
+  }
+}
+
+AxisList Program::getStageAxes() const {
+  if (root->stage_axis() < 0)
+    return {};
+  return {uint8_t(root->stage_axis())};
+}
+
+uint64_t Program::getArenaBytes() const {
+  uint64_t most = 0;
+  for (const program::Stage *stage : toList(root->stages()))
+    most = std::max(most, stage->arena_bytes());
+  return most;
+}
+
 const cleave::program::State *Program::findState(std::string_view name,
                                                  std::string_view role) const {
-  for (size_t i = 0; i < getSize(root->states()); ++i) {
-    const program::State *state = root->states()->Get(i);
-    if (toView(state->name()) == name && toView(state->role()) == role)
-      return state;
-  }
-  return nullptr;
+  auto found = stateIndex.find({role, name});
+  return found == stateIndex.end() ? nullptr : found->second.value;
 }
 
 const cleave::program::Output *
 Program::findOutput(std::string_view name) const {
-  for (size_t i = 0; i < getSize(root->outputs()); ++i)
-    if (const program::Output *output = root->outputs()->Get(i);
-        toView(output->name()) == name)
+  auto found = outputIndex.find(name);
+  return found == outputIndex.end() ? nullptr : found->second.value;
+}
+
+size_t Program::getFirstStage(const program::State &state) const {
+  return stateIndex.find({toView(state.role()), toView(state.name())})
+      ->second.stage;
+}
+
+size_t Program::getFirstStage(const program::Output &output) const {
+  return outputIndex.find(toView(output.name()))->second.stage;
+}
+
+const cleave::program::State *Stage::findState(std::string_view name,
+                                               std::string_view role) const {
+  for (const program::State *state : toList(root->states()))
+    if (toView(state->name()) == name && toView(state->role()) == role)
+      return state;
+  return nullptr;
+}
+
+const cleave::program::Output *Stage::findOutput(std::string_view name) const {
+  for (const program::Output *output : toList(root->outputs()))
+    if (toView(output->name()) == name)
       return output;
   return nullptr;
 }

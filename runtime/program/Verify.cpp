@@ -20,27 +20,30 @@ static bool isAligned(const flatbuffers::Vector<T> *v) {
   return !v || reinterpret_cast<uintptr_t>(v->Data()) % alignof(Element) == 0;
 }
 
+static bool areVectorsAligned(const fb::Stage &stage) {
+  for (const fb::State *state : toList(stage.states()))
+    if (!isAligned(state->shape()) || !isAligned(state->logical()) ||
+        !isAligned(state->source_shape()) || !isAligned(state->view()) ||
+        !isAligned(state->starts()))
+      return false;
+  for (const fb::Output *output : toList(stage.outputs()))
+    if (!isAligned(output->shape()) || !isAligned(output->logical()))
+      return false;
+  for (const fb::Instruction *instruction : toList(stage.instructions()))
+    if (!isAligned(instruction->operands()) ||
+        !isAligned(instruction->buffers()) || !isAligned(instruction->ints()) ||
+        !isAligned(instruction->floats()))
+      return false;
+  return true;
+}
+
 static bool areVectorsAligned(const fb::Program &program) {
-  if (program.states())
-    for (const fb::State *state : *program.states())
-      if (!isAligned(state->shape()) || !isAligned(state->logical()) ||
-          !isAligned(state->source_shape()) || !isAligned(state->view()) ||
-          !isAligned(state->starts()))
-        return false;
-  if (program.outputs())
-    for (const fb::Output *output : *program.outputs())
-      if (!isAligned(output->shape()) || !isAligned(output->logical()))
-        return false;
-  if (program.kernels())
-    for (const fb::Kernel *kernel : *program.kernels())
-      if (!isAligned(kernel->accesses()))
-        return false;
-  if (program.instructions())
-    for (const fb::Instruction *instruction : *program.instructions())
-      if (!isAligned(instruction->operands()) ||
-          !isAligned(instruction->buffers()) ||
-          !isAligned(instruction->ints()) || !isAligned(instruction->floats()))
-        return false;
+  for (const fb::Kernel *kernel : toList(program.kernels()))
+    if (!isAligned(kernel->accesses()))
+      return false;
+  for (const fb::Stage *stage : toList(program.stages()))
+    if (!areVectorsAligned(*stage))
+      return false;
   return true;
 }
 
@@ -65,7 +68,7 @@ Status cleave::runtime::verifyStructure(const void *buffer, size_t size) {
   return {};
 }
 
-Status cleave::runtime::verifyPlaces(const fb::Program &program,
+Status cleave::runtime::verifyPlaces(const Stage &stage,
                                      const fb::Operand &operand,
                                      const std::string &label) {
   auto bad = [&](const std::string &how) {
@@ -76,10 +79,11 @@ Status cleave::runtime::verifyPlaces(const fb::Program &program,
     return bad(" without bytes");
   if (operand.offset() % 64 != 0)
     return bad(", expects a multiple of 64");
-  if (operand.places() > program.micro_batches())
+  uint64_t microBatches = stage.getProgram().micro_batches();
+  if (operand.places() > microBatches)
     return bad(" with " + std::to_string(operand.places()) +
-               " places, expects 0 to the " +
-               std::to_string(program.micro_batches()) + " micro-batches");
+               " places, expects 0 to the " + std::to_string(microBatches) +
+               " micro-batches");
   bool fits = operand.places() <= 1 ? operand.stride() == 0
                                     : operand.stride() >= operand.bytes();
   if (operand.stride() % 4 != 0 || !fits)
@@ -88,12 +92,12 @@ Status cleave::runtime::verifyPlaces(const fb::Program &program,
         ", expects 0 for up to one place, and for several a multiple of 4 that "
         "is at least their " +
         std::to_string(operand.bytes()) + " bytes");
-  if (!getOperandEnd(operand, program.arena_bytes()))
+  if (!getOperandEnd(operand, stage->arena_bytes()))
     return bad(" with " + std::to_string(operand.bytes()) + " bytes, stride " +
                std::to_string(operand.stride()) + " and " +
                std::to_string(operand.places()) +
                " places, outside the arena of " +
-               std::to_string(program.arena_bytes()) + " bytes");
+               std::to_string(stage->arena_bytes()) + " bytes");
   return {};
 }
 
@@ -165,25 +169,6 @@ Status verifyAxes(const fb::Program &program) {
   return {};
 }
 
-/// `operand`, i32 [micro_batches, local batch, seq_len], or absent.
-Status verifyTokens(const fb::Program &program, const fb::Operand *operand,
-                    uint32_t buffer, const char *field, uint64_t bytes) {
-  if (!operand)
-    return {};
-  if (buffer == 0)
-    return bad(std::string(field) + " buffer", "0", "a number of at least 1");
-  if (operand->bytes() != bytes)
-    return bad(std::string(field) + " operand",
-               std::to_string(operand->bytes()) + " bytes",
-               std::to_string(bytes) +
-                   ": i32 [micro_batches, local batch, seq_len]");
-  if (operand->places() != 0)
-    return bad(std::string(field) + " operand",
-               "in " + std::to_string(operand->places()) + " places", "0");
-  return verifyPlaces(program, *operand,
-                      "the program's " + std::string(field) + " operand is");
-}
-
 Status verifyBatch(const fb::Program &program) {
   CLEAVE_RETURN_IF_ERROR(
       expectRange("vocab", program.vocab(), 1, limits::tokenIds));
@@ -210,22 +195,68 @@ Status verifyBatch(const fb::Program &program) {
                                 program.micro_batches(), program.seq_len(), 4});
   if (!bytes || *bytes > limits::arenaBytes)
     return bad("batch", "too large", "token ids that fit the arena");
-  CLEAVE_RETURN_IF_ERROR(verifyTokens(
-      program, program.tokens(), program.tokens_buffer(), "tokens", *bytes));
-  return verifyTokens(program, program.targets(), program.targets_buffer(),
-                      "targets", *bytes);
+  return {};
 }
 
-Status verifyMemory(const fb::Program &program) {
-  CLEAVE_RETURN_IF_ERROR(
-      expectRange("arena_bytes", program.arena_bytes(), 1, limits::arenaBytes));
-  CLEAVE_RETURN_IF_ERROR(expectRange("lower_bound_bytes",
-                                     program.lower_bound_bytes(), 0,
-                                     program.arena_bytes()));
-  if (getSize(program.memory()) == 0)
+/// The axis of the stages has as many ranks as there are stages.
+Status verifyStageAxis(const fb::Program &program) {
+  int axis = program.stage_axis();
+  if (axis < -1 || axis >= int(getSize(program.axes())))
+    return bad("stage_axis", std::to_string(axis),
+               "-1, or one of the " + std::to_string(getSize(program.axes())) +
+                   " mesh axes");
+  uint64_t size =
+      axis < 0 ? 1 : program.axes()->Get(flatbuffers::uoffset_t(axis))->size();
+  if (getSize(program.stages()) != size)
+    return bad(
+        "number of stages", std::to_string(getSize(program.stages())),
+        std::to_string(size) +
+            (axis < 0 ? " without a stage_axis"
+                      : ", as its axis " +
+                            quote(toView(program.axes()
+                                             ->Get(flatbuffers::uoffset_t(axis))
+                                             ->name())) +
+                            " has ranks"));
+  for (uint8_t batch : toSpan(program.batch_axes()))
+    if (batch == axis)
+      return bad("batch_axes", "axis " + std::to_string(axis),
+                 "none of them to be the stage_axis");
+  return {};
+}
+
+/// Bytes of the token ids of a rank in a step.
+uint64_t getTokenBytes(const fb::Program &program) {
+  uint64_t parts = 1;
+  for (uint8_t axis : toSpan(program.batch_axes()))
+    parts *= program.axes()->Get(axis)->size();
+  return program.global_batch() / parts * program.seq_len() * 4;
+}
+
+/// `operand`, i32 [micro_batches, local batch, seq_len], or absent.
+Status verifyTokens(const Stage &stage, const fb::Operand *operand,
+                    uint32_t buffer, const char *field) {
+  if (!operand)
+    return {};
+  if (buffer == 0)
+    return bad(std::string(field) + " buffer", "0", "a number of at least 1");
+  uint64_t bytes = getTokenBytes(stage.getProgram());
+  if (operand->bytes() != bytes)
+    return bad(std::string(field) + " operand",
+               std::to_string(operand->bytes()) + " bytes",
+               std::to_string(bytes) +
+                   ": i32 [micro_batches, local batch, seq_len]");
+  if (operand->places() != 0)
+    return bad(std::string(field) + " operand",
+               "in " + std::to_string(operand->places()) + " places", "0");
+  return verifyPlaces(stage, *operand,
+                      "the program's " + std::string(field) + " operand is");
+}
+
+Status verifyCategories(const Stage &stage) {
+  if (getSize(stage->memory()) == 0)
     return {};
   uint64_t sum = 0;
-  for (const fb::Category *category : *program.memory()) {
+  for (const fb::Category *category : *stage->memory()) {
     auto next = addChecked(sum, category->bytes());
     if (!next)
       return bad("memory category " + quote(toView(category->name())),
@@ -233,10 +264,9 @@ Status verifyMemory(const fb::Program &program) {
                  "at most arena_bytes");
     sum = *next;
   }
-  if (sum != program.arena_bytes())
+  if (sum != stage->arena_bytes())
     return bad("memory categories' sum", std::to_string(sum),
-               "arena_bytes, which is " +
-                   std::to_string(program.arena_bytes()));
+               "arena_bytes, which is " + std::to_string(stage->arena_bytes()));
   return {};
 }
 
@@ -314,16 +344,42 @@ Status cleave::runtime::verifyHeader(const fb::Program &program) {
     return bad("flops_per_step", std::to_string(program.flops_per_step()),
                "a number of at least 0");
   CLEAVE_RETURN_IF_ERROR(verifyAxes(program));
-  CLEAVE_RETURN_IF_ERROR(verifyMemory(program));
   CLEAVE_RETURN_IF_ERROR(verifyBatch(program));
+  CLEAVE_RETURN_IF_ERROR(verifyStageAxis(program));
   return verifyKernels(program);
+}
+
+Status cleave::runtime::verifyMemory(const Stage &stage) {
+  CLEAVE_RETURN_IF_ERROR(
+      expectRange("arena_bytes", stage->arena_bytes(), 1, limits::arenaBytes));
+  CLEAVE_RETURN_IF_ERROR(expectRange("lower_bound_bytes",
+                                     stage->lower_bound_bytes(), 0,
+                                     stage->arena_bytes()));
+  CLEAVE_RETURN_IF_ERROR(verifyCategories(stage));
+  CLEAVE_RETURN_IF_ERROR(
+      verifyTokens(stage, stage->tokens(), stage->tokens_buffer(), "tokens"));
+  return verifyTokens(stage, stage->targets(), stage->targets_buffer(),
+                      "targets");
+}
+
+static Status verifyStage(const Stage &stage) {
+  CLEAVE_RETURN_IF_ERROR(verifyMemory(stage));
+  CLEAVE_RETURN_IF_ERROR(verifyStates(stage));
+  CLEAVE_RETURN_IF_ERROR(verifyOutputs(stage));
+  CLEAVE_RETURN_IF_ERROR(verifyInstructions(stage));
+  CLEAVE_RETURN_IF_ERROR(verifyRuns(stage));
+  return verifyDataflow(stage);
 }
 
 Status cleave::runtime::verifyProgram(const fb::Program &program) {
   CLEAVE_RETURN_IF_ERROR(verifyHeader(program));
-  CLEAVE_RETURN_IF_ERROR(verifyStates(program));
-  CLEAVE_RETURN_IF_ERROR(verifyOutputs(program));
-  CLEAVE_RETURN_IF_ERROR(verifyInstructions(program));
-  CLEAVE_RETURN_IF_ERROR(verifyRuns(program));
-  return verifyDataflow(program);
+  for (size_t i = 0; i < getSize(program.stages()); ++i) {
+    Stage stage(program, i);
+    Status status = verifyStage(stage);
+    if (!status.ok() && !stage.getLabel().empty())
+      return Status::error(stage.getLabel() + ": " + status.message());
+    CLEAVE_RETURN_IF_ERROR(status);
+  }
+  CLEAVE_RETURN_IF_ERROR(verifyShared(program));
+  return verifyMeetings(program);
 }

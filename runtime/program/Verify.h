@@ -10,7 +10,7 @@
 
 #include "runtime/base/Status.h"
 #include "runtime/program/Limits.h"
-#include "runtime/program/program_generated.h"
+#include "runtime/program/Program.h"
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -26,16 +26,24 @@ Status verifyStructure(const void *buffer, size_t size);
 /// Checks the meaning of a program that has the structure.
 Status verifyProgram(const program::Program &program);
 
-/// The parts of verifyProgram, in its order; each expects the earlier ones.
+/// The parts of verifyProgram, in its order; each expects the earlier ones. Of
+/// what all stages share:
 Status verifyHeader(const program::Program &program);
-Status verifyStates(const program::Program &program);
-Status verifyOutputs(const program::Program &program);
-Status verifyInstructions(const program::Program &program);
-/// Segments cut the list of instructions; runs are of segments that exist.
-Status verifyRuns(const program::Program &program);
+/// Of each stage by itself: its arena, tokens and targets,
+Status verifyMemory(const Stage &stage);
+Status verifyStates(const Stage &stage);
+Status verifyOutputs(const Stage &stage);
+Status verifyInstructions(const Stage &stage);
+/// segments, which cut the list of instructions; runs are of segments that
+/// exist.
+Status verifyRuns(const Stage &stage);
 /// Every byte that an instruction reads was written before, and as the buffer
 /// that the instruction reads it as; see VerifyDataflow.cpp.
-Status verifyDataflow(const program::Program &program);
+Status verifyDataflow(const Stage &stage);
+/// Of all stages together: they agree on what several of them have, and their
+/// runs come to an end; see VerifyStages.cpp.
+Status verifyShared(const program::Program &program);
+Status verifyMeetings(const program::Program &program);
 
 /// Where the last byte of an operand's places ends; nothing where that is
 /// outside an arena of `arenaBytes`.
@@ -45,8 +53,8 @@ std::optional<uint64_t> getOperandEnd(const program::Operand &operand,
 /// Whether the places of an operand are in the arena, apart from each other,
 /// and as many as its stride and the program's micro-batches allow; says what
 /// is wrong with it, after "has operand 2 at offset 64".
-Status verifyPlaces(const program::Program &program,
-                    const program::Operand &operand, const std::string &label);
+Status verifyPlaces(const Stage &stage, const program::Operand &operand,
+                    const std::string &label);
 
 /// The bytes [begin, end) of an operand that a launch of `kernel` may touch
 /// through one access; nothing where they are too many to count.

@@ -148,8 +148,8 @@ bool readsOutputs(int64_t mode, bool isFirst) {
 
 class DataflowVerifier {
 public:
-  explicit DataflowVerifier(const fb::Program &program)
-      : program(program), runs(toSpan(program.runs())) {}
+  explicit DataflowVerifier(const Stage &stage)
+      : stage(stage), program(stage.getProgram()), runs(stage.getRuns()) {}
 
   Status verify();
 
@@ -184,10 +184,10 @@ private:
                size_t output) const;
 
   const fb::Instruction &getInstruction(size_t index) const {
-    return *program.instructions()->Get(flatbuffers::uoffset_t(index));
+    return stage.getInstruction(index);
   }
   const fb::Segment &getSegment(const fb::Run &run) const {
-    return *program.segments()->Get(flatbuffers::uoffset_t(run.segment()));
+    return stage.getSegment(run.segment());
   }
   Status bad(size_t index, const std::string &how) const {
     const fb::Instruction &instruction = getInstruction(index);
@@ -218,6 +218,7 @@ private:
     return {buffer, runs[run].micro_batch(), !isWhole(operand), uint32_t(run)};
   }
 
+  const Stage &stage;
   const fb::Program &program;
   std::span<const fb::Run> runs;
   size_t run = 0; ///< that is gone through
@@ -250,7 +251,10 @@ DataflowVerifier::getRoles(const fb::Instruction &instruction) const {
     return {2, 1, ints[5]};
   case fb::Opcode::Fill:
   case fb::Opcode::Schedule:
+  case fb::Opcode::Recv:
     return {0, 1};
+  case fb::Opcode::Send:
+    return {1, 0};
   case fb::Opcode::Copy:
   case fb::Opcode::AllReduce:
   case fb::Opcode::AllGather:
@@ -313,10 +317,10 @@ Status DataflowVerifier::update(size_t index, ByteRange place,
   std::string label = toString(state);
   if (isConstant(state))
     return bad(index, "writes " + label + ", which no step changes");
-  if (run < program.update_run())
+  if (run < stage->update_run())
     return bad(index, "writes " + label + " in run " + std::to_string(run) +
                           ", before the update begins with run " +
-                          std::to_string(program.update_run()));
+                          std::to_string(stage->update_run()));
   if (updated.touches(place))
     return bad(index, "updates " + label + " a second time");
   updated.write(place, {buffer});
@@ -495,10 +499,10 @@ Status DataflowVerifier::verify() {
       values.write({operand->offset(), operand->offset() + operand->bytes()},
                    {buffer});
   };
-  start(program.tokens(), program.tokens_buffer());
-  start(program.targets(), program.targets_buffer());
-  for (size_t i = 0; i < getSize(program.states()); ++i) {
-    const fb::State *state = program.states()->Get(flatbuffers::uoffset_t(i));
+  start(stage->tokens(), stage->tokens_buffer());
+  start(stage->targets(), stage->targets_buffer());
+  for (size_t i = 0; i < getSize(stage->states()); ++i) {
+    const fb::State *state = stage->states()->Get(flatbuffers::uoffset_t(i));
     start(state->operand(), state->buffer());
     const fb::Operand &operand = *state->operand();
     states[operand.offset() + operand.bytes()] = state;
@@ -535,8 +539,8 @@ Status DataflowVerifier::verifyEnd() const {
     }
     return {};
   };
-  for (size_t i = 0; i < getSize(program.states()); ++i) {
-    const fb::State *state = program.states()->Get(flatbuffers::uoffset_t(i));
+  for (size_t i = 0; i < getSize(stage->states()); ++i) {
+    const fb::State *state = stage->states()->Get(flatbuffers::uoffset_t(i));
     CLEAVE_RETURN_IF_ERROR(expectOwn("state " + quote(toView(state->name())),
                                      *state->operand(), state->buffer()));
     const fb::Operand &operand = *state->operand();
@@ -546,23 +550,22 @@ Status DataflowVerifier::verifyEnd() const {
       return Status::error("no instruction updates byte " + std::to_string(at) +
                            " of the arena, of " + toString(*state));
   }
-  for (size_t i = 0; i < getSize(program.outputs()); ++i) {
-    const fb::Output *output =
-        program.outputs()->Get(flatbuffers::uoffset_t(i));
+  for (size_t i = 0; i < getSize(stage->outputs()); ++i) {
+    const fb::Output *output = stage->outputs()->Get(flatbuffers::uoffset_t(i));
     CLEAVE_RETURN_IF_ERROR(expectOwn("output " + quote(toView(output->name())),
                                      *output->operand(), output->buffer()));
   }
-  if (program.tokens())
+  if (stage->tokens())
     CLEAVE_RETURN_IF_ERROR(
-        expectOwn("tokens", *program.tokens(), program.tokens_buffer()));
-  if (program.targets())
+        expectOwn("tokens", *stage->tokens(), stage->tokens_buffer()));
+  if (stage->targets())
     CLEAVE_RETURN_IF_ERROR(
-        expectOwn("targets", *program.targets(), program.targets_buffer()));
+        expectOwn("targets", *stage->targets(), stage->targets_buffer()));
   return {};
 }
 
 } // namespace
 
-Status cleave::runtime::verifyDataflow(const fb::Program &program) {
-  return DataflowVerifier(program).verify();
+Status cleave::runtime::verifyDataflow(const Stage &stage) {
+  return DataflowVerifier(stage).verify();
 }

@@ -18,9 +18,9 @@ namespace {
 /// comes later may multiply any that together are one operand.
 class InstructionVerifier {
 public:
-  InstructionVerifier(const fb::Program &program, size_t index)
-      : program(program), instruction(*program.instructions()->Get(
-                              flatbuffers::uoffset_t(index))),
+  InstructionVerifier(const Stage &stage, size_t index)
+      : stage(stage), program(stage.getProgram()),
+        instruction(stage.getInstruction(index)),
         operands(toSpan(instruction.operands())),
         ints(toSpan(instruction.ints())), floats(toSpan(instruction.floats())),
         index(index) {}
@@ -56,6 +56,7 @@ private:
   Status verifyOperands();
   Status verifyGroup();
 
+  Status verifyMessage();
   Status verifyLaunch();
   Status verifyGemm();
   Status verifyAttention(bool grad);
@@ -69,6 +70,7 @@ private:
     return int64_t(getBytes(fb::DType(ints[i])));
   }
 
+  const Stage &stage;
   const fb::Program &program;
   const fb::Instruction &instruction;
   std::span<const fb::Operand> operands;
@@ -129,8 +131,8 @@ Status InstructionVerifier::expectDisjoint(size_t a, size_t b, bool same) {
   // one may share a byte with any place of the other.
   uint64_t xEnd = x.offset() + x.bytes(), yEnd = y.offset() + y.bytes();
   if (!isParallel) {
-    xEnd = *getOperandEnd(x, program.arena_bytes());
-    yEnd = *getOperandEnd(y, program.arena_bytes());
+    xEnd = *getOperandEnd(x, stage->arena_bytes());
+    yEnd = *getOperandEnd(y, stage->arena_bytes());
   }
   if (xEnd <= y.offset() || yEnd <= x.offset())
     return {};
@@ -155,9 +157,8 @@ Status InstructionVerifier::verifyOperands() {
     if (buffers[i] == 0)
       return bad("has operand " + std::to_string(i) +
                  " in buffer 0, expects a number of at least 1");
-    CLEAVE_RETURN_IF_ERROR(
-        verifyPlaces(program, operands[i],
-                     describe() + " has operand " + std::to_string(i)));
+    CLEAVE_RETURN_IF_ERROR(verifyPlaces(
+        stage, operands[i], describe() + " has operand " + std::to_string(i)));
   }
   return {};
 }
@@ -369,6 +370,21 @@ Status InstructionVerifier::verifySchedule() {
   return expectBytes(0, "output", {4, 4});
 }
 
+/// That a channel has two ends, verifyMeetings() checks.
+Status InstructionVerifier::verifyMessage() {
+  CLEAVE_RETURN_IF_ERROR(expectCounts(1, 2, 0));
+  CLEAVE_RETURN_IF_ERROR(expectInt(messagePeer, "peer", 0,
+                                   int64_t(getSize(program.stages())) - 1));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt(messageChannel, "channel", 0, int64_t(limits::channels) - 1));
+  if (ints[messagePeer] == int64_t(stage.getNumber()))
+    return bad("has peer " + std::to_string(ints[messagePeer]) +
+               ", expects another stage than its own");
+  if (!toSpan(instruction.group()).empty())
+    return bad("has a group, expects none");
+  return {};
+}
+
 Status InstructionVerifier::verify() {
   if (instruction.opcode() > fb::Opcode::MAX)
     return Status::error("instruction " + std::to_string(index) + " " +
@@ -409,43 +425,46 @@ Status InstructionVerifier::verify() {
     return verifyAllToAll();
   case fb::Opcode::Schedule:
     return verifySchedule();
+  case fb::Opcode::Send:
+  case fb::Opcode::Recv:
+    return verifyMessage();
   }
   return bad("has an opcode that nothing verifies");
 }
 
 } // namespace
 
-Status cleave::runtime::verifyInstructions(const fb::Program &program) {
-  for (size_t i = 0; i < getSize(program.instructions()); ++i)
-    CLEAVE_RETURN_IF_ERROR(InstructionVerifier(program, i).verify());
+Status cleave::runtime::verifyInstructions(const Stage &stage) {
+  for (size_t i = 0; i < stage.getInstructionCount(); ++i)
+    CLEAVE_RETURN_IF_ERROR(InstructionVerifier(stage, i).verify());
   return {};
 }
 
-Status cleave::runtime::verifyRuns(const fb::Program &program) {
+Status cleave::runtime::verifyRuns(const Stage &stage) {
   auto bad = [](const std::string &what, const std::string &how) {
     return Status::error(what + " " + how);
   };
-  size_t segments = getSize(program.segments());
+  const uint64_t microBatches = stage.getProgram().micro_batches();
+  size_t segments = stage.getSegmentCount();
   uint64_t end = 0;
   for (size_t i = 0; i < segments; ++i) {
-    const fb::Segment &segment =
-        *program.segments()->Get(flatbuffers::uoffset_t(i));
+    const fb::Segment &segment = stage.getSegment(i);
     std::string label =
         "segment " + std::to_string(i) + " " + quote(toView(segment.name()));
     if (segment.begin() != end || segment.end() <= end ||
-        segment.end() > getSize(program.instructions()))
+        segment.end() > stage.getInstructionCount())
       return bad(label, "has instructions " + std::to_string(segment.begin()) +
                             " to " + std::to_string(segment.end()) +
                             ", expects some from " + std::to_string(end) +
                             " on, of the program's " +
-                            std::to_string(getSize(program.instructions())));
+                            std::to_string(stage.getInstructionCount()));
     end = segment.end();
   }
-  if (end != getSize(program.instructions()))
+  if (end != stage.getInstructionCount())
     return bad("instruction " + std::to_string(end), "is in no segment");
 
   std::vector<bool> isRun(segments);
-  std::span<const fb::Run> runs = toSpan(program.runs());
+  std::span<const fb::Run> runs = stage.getRuns();
   if (runs.size() > limits::runs)
     return bad("the program has " + std::to_string(runs.size()),
                "runs, expects at most " + std::to_string(limits::runs));
@@ -454,18 +473,17 @@ Status cleave::runtime::verifyRuns(const fb::Program &program) {
     if (runs[i].segment() >= segments)
       return bad(label, "is of segment " + std::to_string(runs[i].segment()) +
                             ", expects one of the " + std::to_string(segments));
-    if (runs[i].micro_batch() >= program.micro_batches())
-      return bad(label, "is for micro-batch " +
-                            std::to_string(runs[i].micro_batch()) +
-                            ", expects one of the " +
-                            std::to_string(program.micro_batches()));
+    if (runs[i].micro_batch() >= microBatches)
+      return bad(label,
+                 "is for micro-batch " + std::to_string(runs[i].micro_batch()) +
+                     ", expects one of the " + std::to_string(microBatches));
     isRun[runs[i].segment()] = true;
   }
   for (size_t i = 0; i < segments; ++i)
     if (!isRun[i])
       return bad("segment " + std::to_string(i), "is never run");
-  if (program.update_run() > runs.size())
-    return bad("run " + std::to_string(program.update_run()),
+  if (stage->update_run() > runs.size())
+    return bad("run " + std::to_string(stage->update_run()),
                "begins the update, and does not exist");
   return {};
 }

@@ -30,8 +30,9 @@ std::string format(std::span<const uint64_t> list) {
 }
 
 /// Shapes, placement and the arena's range. Messages follow "<label> ".
-Status verifyPlaced(const fb::Program &program, const Placed &value,
+Status verifyPlaced(const Stage &stage, const Placed &value,
                     const std::string &label) {
+  const fb::Program &program = stage.getProgram();
   auto bad = [&](const std::string &how) {
     return Status::error(label + " " + how);
   };
@@ -44,7 +45,9 @@ Status verifyPlaced(const fb::Program &program, const Placed &value,
                format(value.logical) + " and a placement of " +
                std::to_string(getSize(value.dims)) +
                " dims, expects as many of each");
-  uint32_t used = 0;
+  // Stages hold different values, not parts of one.
+  uint32_t used =
+      program.stage_axis() < 0 ? 0 : uint32_t(1) << program.stage_axis();
   auto takeAxis = [&](uint8_t axis) {
     bool fresh = axis < getSize(program.axes()) && !(used >> axis & 1);
     if (fresh)
@@ -62,7 +65,8 @@ Status verifyPlaced(const fb::Program &program, const Placed &value,
          toSpan(value.dims->Get(flatbuffers::uoffset_t(d))->axes())) {
       if (!takeAxis(axis))
         return bad("has dim " + std::to_string(d) + " split by axis " +
-                   std::to_string(axis) + ", expects each mesh axis once");
+                   std::to_string(axis) +
+                   ", expects each mesh axis once, but none of the stages");
       shards *= program.axes()->Get(axis)->size();
     }
     if (value.shape[d] % shards != 0)
@@ -75,7 +79,7 @@ Status verifyPlaced(const fb::Program &program, const Placed &value,
   for (uint8_t axis : value.partial)
     if (!takeAxis(axis))
       return bad("is partial over axis " + std::to_string(axis) +
-                 ", expects each mesh axis once");
+                 ", expects each mesh axis once, but none of the stages");
   if (value.partial.size() > 0 && value.dtype == fb::DType::I32)
     return bad("is partial, expects an element type that is a float");
   local.push_back(getBytes(value.dtype));
@@ -93,7 +97,7 @@ Status verifyPlaced(const fb::Program &program, const Placed &value,
   if (!whole || *whole > limits::arenaBytes)
     return bad("has shape " + format(value.shape) + ", expects at most " +
                std::to_string(limits::arenaBytes) + " elements");
-  return verifyPlaces(program, *value.operand, label + " is");
+  return verifyPlaces(stage, *value.operand, label + " is");
 }
 
 /// The box of the checkpoint tensor that a state is.
@@ -160,8 +164,7 @@ Status verifyInit(const fb::State &state, const std::string &label) {
   return {};
 }
 
-Status verifyState(const fb::Program &program, const fb::State &state,
-                   size_t index) {
+Status verifyState(const Stage &stage, const fb::State &state, size_t index) {
   std::string label = "state " + std::to_string(index);
   if (toView(state.name()).empty())
     return Status::error(label + " has no name");
@@ -176,7 +179,7 @@ Status verifyState(const fb::Program &program, const fb::State &state,
                 {},
                 state.operand(),
                 state.buffer()};
-  CLEAVE_RETURN_IF_ERROR(verifyPlaced(program, placed, label));
+  CLEAVE_RETURN_IF_ERROR(verifyPlaced(stage, placed, label));
   if (state.operand()->places() != 0)
     return Status::error(label + " has " +
                          std::to_string(state.operand()->places()) +
@@ -188,12 +191,12 @@ Status verifyState(const fb::Program &program, const fb::State &state,
 
 } // namespace
 
-Status cleave::runtime::verifyStates(const fb::Program &program) {
+Status cleave::runtime::verifyStates(const Stage &stage) {
   std::unordered_set<std::string> names;
   std::vector<const fb::State *> byOffset;
-  for (size_t i = 0; i < getSize(program.states()); ++i) {
-    const fb::State *state = program.states()->Get(flatbuffers::uoffset_t(i));
-    CLEAVE_RETURN_IF_ERROR(verifyState(program, *state, i));
+  for (size_t i = 0; i < getSize(stage->states()); ++i) {
+    const fb::State *state = stage->states()->Get(flatbuffers::uoffset_t(i));
+    CLEAVE_RETURN_IF_ERROR(verifyState(stage, *state, i));
     if (!names
              .insert(std::string(toView(state->role())) + ":" +
                      std::string(toView(state->name())))
@@ -217,14 +220,13 @@ Status cleave::runtime::verifyStates(const fb::Program &program) {
   return {};
 }
 
-Status cleave::runtime::verifyOutputs(const fb::Program &program) {
+Status cleave::runtime::verifyOutputs(const Stage &stage) {
   std::unordered_set<std::string_view> states, names;
-  for (size_t i = 0; i < getSize(program.states()); ++i)
+  for (size_t i = 0; i < getSize(stage->states()); ++i)
     states.insert(
-        toView(program.states()->Get(flatbuffers::uoffset_t(i))->name()));
-  for (size_t i = 0; i < getSize(program.outputs()); ++i) {
-    const fb::Output *output =
-        program.outputs()->Get(flatbuffers::uoffset_t(i));
+        toView(stage->states()->Get(flatbuffers::uoffset_t(i))->name()));
+  for (size_t i = 0; i < getSize(stage->outputs()); ++i) {
+    const fb::Output *output = stage->outputs()->Get(flatbuffers::uoffset_t(i));
     std::string label = "output " + std::to_string(i);
     std::string_view name = toView(output->name());
     if (name.empty() || !names.insert(name).second)
@@ -235,7 +237,7 @@ Status cleave::runtime::verifyOutputs(const fb::Program &program) {
                   toSpan(output->logical()), output->dims(),
                   toSpan(output->partial()), output->operand(),
                   output->buffer()};
-    CLEAVE_RETURN_IF_ERROR(verifyPlaced(program, placed, label));
+    CLEAVE_RETURN_IF_ERROR(verifyPlaced(stage, placed, label));
     std::string_view state = toView(output->state());
     if (!state.empty() && !states.contains(state))
       return Status::error(label + " has the layout of state " + quote(state) +

@@ -8,8 +8,9 @@
 namespace cleave::runtime {
 
 /// Fills the executor's tokens and targets, [micro_batches, local batch,
-/// seq_len], for a step. Micro-batch m of M is the samples
-/// [m B / M, (m + 1) B / M) of the global batch of B, cut by the batch axes.
+/// seq_len], for a step, as far as its stage has them. Micro-batch m of M is
+/// the samples [m B / M, (m + 1) B / M) of the global batch of B, cut by the
+/// batch axes.
 Status loadBatch(Executor &executor, const BatchSource &source, uint64_t step);
 
 } // namespace cleave::runtime

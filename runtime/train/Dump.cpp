@@ -22,28 +22,10 @@ std::string getGradName(const fb::State &state) {
   return "grad." + std::string(toView(state.source()));
 }
 
-/// The part of the output that micro-batch `index` wrote, gathered.
-Status gatherSlice(Executor &executor, const fb::Output &output, uint64_t index,
-                   GlobalTensor &tensor) {
-  const fb::Operand &operand = *output.operand();
-  fb::Operand slice(getPlace(operand, index), operand.bytes(), 0, 0);
-  PlacedValue value{
-      output.dtype(), toSpan(output.shape()), toSpan(output.logical()), {}, {}};
-  for (size_t d = 0; d < getSize(output.dims()); ++d) {
-    auto axes = toSpan(output.dims()->Get(flatbuffers::uoffset_t(d))->axes());
-    value.dims.emplace_back(axes.begin(), axes.end());
-  }
-  auto partial = toSpan(output.partial());
-  value.partial.assign(partial.begin(), partial.end());
-  return gatherValue(executor.getCommunicator(), value,
-                     executor.getBytes(slice), tensor);
-}
-
 Status addOutputs(const Program &program, SafetensorsLayout &layout) {
   std::set<std::string> grads;
-  for (size_t i = 0; i < getSize(program->outputs()); ++i) {
-    const fb::Output &output =
-        *program->outputs()->Get(flatbuffers::uoffset_t(i));
+  for (const fb::Output *each : program.getOutputs()) {
+    const fb::Output &output = *each;
     auto logical = toSpan(output.logical());
     if (const fb::State *state = getLayoutState(program, output)) {
       if (!std::ranges::equal(logical, toSpan(state->logical())))
@@ -98,9 +80,8 @@ Status OutputDump::writeOutputs(Executor &executor) {
   for (const TensorInfo &tensor : layout.getTensors())
     begins[tensor.name] = tensor.begin;
   Status status; // of rank 0's writes; all ranks take part to the end
-  for (size_t i = 0; i < getSize(program->outputs()); ++i) {
-    const fb::Output &output =
-        *program->outputs()->Get(flatbuffers::uoffset_t(i));
+  for (const fb::Output *each : program.getOutputs()) {
+    const fb::Output &output = *each;
     const fb::State *state = getLayoutState(program, output);
     uint64_t slices =
         state ? 1 : std::max<uint64_t>(output.operand()->places(), 1);
@@ -108,7 +89,7 @@ Status OutputDump::writeOutputs(Executor &executor) {
                            : begins.find(toView(output.name()))->second;
     for (uint64_t s = 0; s < slices; ++s) {
       GlobalTensor tensor;
-      CLEAVE_RETURN_IF_ERROR(gatherSlice(executor, output, s, tensor));
+      CLEAVE_RETURN_IF_ERROR(gatherOutput(executor, output, tensor, s));
       if (communicator.getRank() != 0 || !status.ok())
         continue;
       std::vector<float> values;

@@ -159,11 +159,9 @@ Status cleave::runtime::matchWeights(const Program &program,
                                      bool compareTied, WeightMatch &match) {
   WeightMatch result;
   Matcher matcher(weights, compareTied, result);
-  for (size_t i = 0; i < getSize(program->states()); ++i) {
-    const fb::State &state = *program->states()->Get(flatbuffers::uoffset_t(i));
-    if (isWeight(state))
-      CLEAVE_RETURN_IF_ERROR(matcher.add(state));
-  }
+  for (const fb::State *state : program.getStates())
+    if (isWeight(*state))
+      CLEAVE_RETURN_IF_ERROR(matcher.add(*state));
   CLEAVE_RETURN_IF_ERROR(matcher.finish());
   match = std::move(result);
   return {};

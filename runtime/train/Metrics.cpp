@@ -17,17 +17,23 @@
 using namespace cleave::runtime;
 namespace fb = cleave::program;
 
-PhaseTimer::PhaseTimer(const Program &program) {
-  for (size_t i = 0; i < program.getInstructionCount(); ++i) {
-    const fb::Instruction &instruction = program.getInstruction(i);
-    std::string name(toView(instruction.category()));
-    if (name.empty())
-      name = "other";
-    auto it = std::find(names.begin(), names.end(), name);
-    phaseOf.push_back(size_t(it - names.begin()));
-    if (it == names.end())
-      names.push_back(name);
-    meetsOthers.push_back(isCollective(instruction.opcode()));
+PhaseTimer::PhaseTimer(const Program &program, int rank) {
+  for (size_t number = 0; number < program.getStageCount(); ++number) {
+    Stage stage = program.getStage(number);
+    for (size_t i = 0; i < stage.getInstructionCount(); ++i) {
+      const fb::Instruction &instruction = stage.getInstruction(i);
+      std::string name(toView(instruction.category()));
+      if (name.empty())
+        name = "other";
+      auto it = std::find(names.begin(), names.end(), name);
+      size_t phase = size_t(it - names.begin());
+      if (it == names.end())
+        names.push_back(name);
+      if (number != program.getStageNumber(rank))
+        continue;
+      phaseOf.push_back(phase);
+      isWithOthers.push_back(meetsOthers(instruction.opcode()));
+    }
   }
   seconds.resize(names.size() + 1);
 }
@@ -35,7 +41,7 @@ PhaseTimer::PhaseTimer(const Program &program) {
 void PhaseTimer::onInstruction(const InstructionTime &time) {
   double elapsed = double(time.endNs - time.beginNs) * 1e-9;
   seconds[phaseOf[time.index]] += elapsed;
-  if (meetsOthers[time.index])
+  if (isWithOthers[time.index])
     seconds.back() += elapsed;
 }
 

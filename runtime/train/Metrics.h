@@ -8,22 +8,23 @@
 
 namespace cleave::runtime {
 
-/// Seconds by instruction category, and of collectives among them.
+/// Seconds by instruction category, and of collectives and messages among them.
 class PhaseTimer final : public InstructionObserver {
 public:
-  explicit PhaseTimer(const Program &program);
+  PhaseTimer(const Program &program, int rank);
 
   void onInstruction(const InstructionTime &time) override;
 
-  /// Categories in order of first appearance.
+  /// Categories of all stages, in order of first appearance: the same on all
+  /// ranks.
   const std::vector<std::string> &getNames() const { return names; }
-  /// One number a category, and last that of the collectives; starts over.
+  /// One number a category, and last that with other ranks; starts over.
   std::vector<double> takeSeconds();
 
 private:
   std::vector<std::string> names;
-  std::vector<size_t> phaseOf; ///< by instruction
-  std::vector<bool> meetsOthers;
+  std::vector<size_t> phaseOf; ///< by instruction of the rank's stage
+  std::vector<bool> isWithOthers;
   std::vector<double> seconds;
 };
 
@@ -36,7 +37,7 @@ struct StepReport {
   double mfu = 0; ///< fraction; 0 where the program counts no FLOPs
   std::vector<std::pair<std::string, double>> phases; ///< mean over the ranks
   double collectiveSeconds = 0;                       ///< likewise
-  uint64_t arenaBytes = 0, highWaterBytes = 0;        ///< of a rank
+  uint64_t arenaBytes = 0, highWaterBytes = 0; ///< of the rank with the most
   std::string skipped; ///< why the step changed nothing; empty if it did
 };
 

@@ -8,18 +8,18 @@ namespace fb = cleave::program;
 
 fb::DType runtime::getMatrixType(const Program &program) {
   double bf16 = 0, all = 0;
-  for (size_t i = 0; i < program.getInstructionCount(); ++i) {
-    const fb::Instruction &instruction = program.getInstruction(i);
-    if (instruction.opcode() != fb::Opcode::Gemm)
-      continue;
-    // m, n, k, transA, transB, typeA, typeB: runtime/program/README.md.
-    auto ints = toSpan(instruction.ints());
-    double products = double(ints[0]) * double(ints[1]) * double(ints[2]);
-    all += products;
-    if (ints[5] == int64_t(fb::DType::BF16) &&
-        ints[6] == int64_t(fb::DType::BF16))
-      bf16 += products;
-  }
+  for (const fb::Stage *stage : toList(program->stages()))
+    for (const fb::Instruction *instruction : toList(stage->instructions())) {
+      if (instruction->opcode() != fb::Opcode::Gemm)
+        continue;
+      // m, n, k, transA, transB, typeA, typeB: runtime/program/README.md.
+      auto ints = toSpan(instruction->ints());
+      double products = double(ints[0]) * double(ints[1]) * double(ints[2]);
+      all += products;
+      if (ints[5] == int64_t(fb::DType::BF16) &&
+          ints[6] == int64_t(fb::DType::BF16))
+        bf16 += products;
+    }
   return bf16 > all / 2 ? fb::DType::BF16 : fb::DType::F32;
 }
 

@@ -28,7 +28,7 @@ static Status listOnAllRanks(Communicator &communicator,
 
 static Status restoreAll(Executor &executor, CheckpointReader &reader) {
   const Program &program = executor.getProgram();
-  for (const fb::State *state : toList(program->states()))
+  for (const fb::State *state : toList(executor.getStage()->states()))
     if (isSaved(*state))
       CLEAVE_RETURN_IF_ERROR(restoreState(program, *state,
                                           executor.getCommunicator().getRank(),

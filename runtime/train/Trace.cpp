@@ -50,15 +50,15 @@ Status Trace::start(Communicator &communicator) {
 std::string Trace::format(int rank) const {
   // What does not change from one execution of an instruction to the next.
   std::vector<std::string> heads;
-  for (size_t i = 0; i < program.getInstructionCount(); ++i) {
-    const fb::Instruction &instruction = program.getInstruction(i);
+  for (size_t i = 0; i < stage.getInstructionCount(); ++i) {
+    const fb::Instruction &instruction = stage.getInstruction(i);
     fb::Opcode opcode = instruction.opcode();
     std::string_view name = toView(instruction.name());
     heads.push_back("{\"ph\":\"X\",\"name\":" +
                     toJson(name.empty() ? fb::EnumNameOpcode(opcode) : name) +
                     ",\"cat\":" + toJson(toView(instruction.category())) +
                     ",\"pid\":" + std::to_string(rank) +
-                    ",\"tid\":" + (isCollective(opcode) ? "1" : "0"));
+                    ",\"tid\":" + (meetsOthers(opcode) ? "1" : "0"));
   }
   std::string text =
       formatName("process_name", rank, 0, getRankName(program, rank)) +
@@ -66,8 +66,7 @@ std::string Trace::format(int rank) const {
       formatName("thread_name", rank, 1, "collectives");
   char numbers[160];
   for (const Event &event : events) {
-    const fb::Instruction &instruction =
-        program.getInstruction(event.time.index);
+    const fb::Instruction &instruction = stage.getInstruction(event.time.index);
     double begin = (double(event.time.beginNs) - double(originNs)) * 1e-3;
     double micros = double(event.time.endNs - event.time.beginNs) * 1e-3;
     std::snprintf(numbers, sizeof(numbers),

@@ -9,10 +9,11 @@
 namespace cleave::runtime {
 
 /// Remembers what ran when. In the file each rank is a process with a track
-/// for compute and one for collectives.
+/// for compute and one for collectives and messages.
 class Trace final : public InstructionObserver {
 public:
-  explicit Trace(const Program &program) : program(program) {}
+  Trace(const Program &program, int rank)
+      : program(program), stage(program.getStageOf(rank)) {}
 
   /// Sets this rank's clock to 0, at the same time as the others'. Collective.
   Status start(Communicator &communicator);
@@ -33,6 +34,7 @@ private:
   std::string format(int rank) const;
 
   const Program &program;
+  Stage stage;
   uint64_t originNs = 0;
   int64_t step = 0;
   std::vector<Event> events;

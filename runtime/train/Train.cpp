@@ -1,6 +1,7 @@
 //===- Train.cpp ----------------------------------------------------------===//
 #include "runtime/train/Train.h"
 #include "runtime/base/Log.h"
+#include "runtime/base/Quote.h"
 #include "runtime/checkpoint/Export.h"
 #include "runtime/checkpoint/Saver.h"
 #include "runtime/executor/Gather.h"
@@ -15,6 +16,7 @@
 #include "runtime/train/StopSignal.h"
 #include "runtime/train/Trace.h"
 #include "runtime/train/Weights.h"
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -42,14 +44,16 @@ public:
       Communicator &communicator, std::atomic<int> &exitCode)
       : program(program), options(options), communicator(communicator),
         exitCode(exitCode), isFirst(communicator.getRank() == 0),
-        guard(options.skipBudget, options.spikeSigmas), phases(program),
-        trace(program) {}
+        guard(options.skipBudget, options.spikeSigmas),
+        phases(program, communicator.getRank()),
+        trace(program, communicator.getRank()) {}
 
   Status prepare(KernelTable kernels);
   Status train();
   Status finish();
 
 private:
+  Status checkTrains() const;
   Status openData();
   Status pollScan();
   Status openOutputs();
@@ -67,7 +71,8 @@ private:
   Status beginSave();
   Status waitForSave();
   Status saveLast();
-  void printSummary(double seconds, double stepsPerSecond) const;
+  void printSummary(double seconds, double stepsPerSecond,
+                    uint64_t highWater) const;
 
   const Program &program;
   const TrainOptions &options;
@@ -196,7 +201,7 @@ void Run::printHeader() const {
       (options.backend == Backend::Mpi ? "mpi" : "local") + "; batch " +
       std::to_string(program->global_batch()) + " x " +
       std::to_string(program->seq_len()) + " tokens; arena " +
-      formatBytes(executor->getArenaBytes()) + " a rank");
+      formatBytes(program.getArenaBytes()) + " a rank");
   if (!resumed.path.empty())
     say("goes on from " + resumed.path + ", after " +
         std::to_string(progress.step) + " of " + countSteps(steps));
@@ -207,14 +212,35 @@ void Run::printHeader() const {
     say("note: and " + std::to_string(notes.size() - most) + " more like it");
 }
 
+/// Every rank judges a step, by what its stage says of it.
+Status Run::checkTrains() const {
+  bool hasTokens = false, hasTargets = false;
+  std::string missing;
+  for (size_t i = 0; i < program.getStageCount(); ++i) {
+    Stage stage = program.getStage(i);
+    hasTokens |= stage->tokens() != nullptr;
+    hasTargets |= stage->targets() != nullptr;
+    // A norm is optional, but of all stages alike.
+    for (const char *name : {"loss", "grad_norm"})
+      if (!stage.findOutput(name) &&
+          (name == std::string_view("loss") || program.findOutput(name)))
+        missing = "output " + quote(name) +
+                  (stage.getLabel().empty() ? "" : " in " + stage.getLabel());
+  }
+  if (missing.empty() && !(hasTokens && hasTargets))
+    missing = "tokens or targets";
+  if (missing.empty())
+    return {};
+  return Status::error("the program is not one that trains: it has no " +
+                       missing);
+}
+
 Status Run::prepare(KernelTable kernels) {
   PhaseScope phase(communicator, Phase::Loading);
-  loss = program.findOutput("loss");
-  gradNorm = program.findOutput("grad_norm");
-  if (!loss || !program->tokens() || !program->targets())
-    return communicator.agree(Status::error(
-        "the program is not one that trains: it has no " +
-        std::string(loss ? "tokens or targets" : "output \"loss\"")));
+  CLEAVE_RETURN_IF_ERROR(communicator.agree(checkTrains()));
+  Stage stage = program.getStageOf(communicator.getRank());
+  loss = stage.findOutput("loss");
+  gradNorm = stage.findOutput("grad_norm");
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openData()));
   std::vector<DataIdentity> files;
   CLEAVE_RETURN_IF_ERROR(
@@ -272,37 +298,47 @@ Status Run::readScalar(const fb::Output &output, double &value) {
 
 /// The mean over the targets that this rank saw, where the program keeps it.
 double Run::getRankLoss() {
-  const fb::Output *sum = program.findOutput("local_loss_sum");
-  const fb::Output *tokens = program.findOutput("local_tokens");
+  const Stage &stage = executor->getStage();
+  const fb::Output *sum = stage.findOutput("local_loss_sum");
+  const fb::Output *tokens = stage.findOutput("local_tokens");
   return sum && tokens ? readLocal(*sum) / readLocal(*tokens)
                        : readLocal(*loss);
 }
 
+/// Completes the report with what the other ranks say, where anyone reads it.
 Status Run::report(StepReport &report) {
-  if (!options.metrics.empty()) {
-    std::vector<double> mine = phases.takeSeconds(), all;
-    size_t width = mine.size() + 1, ranks = size_t(communicator.getWorldSize());
-    mine.push_back(report.rankLosses.front());
-    CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles(mine, all));
-    report.rankLosses.clear();
-    for (size_t rank = 0; rank < ranks; ++rank)
-      report.rankLosses.push_back(all[(rank + 1) * width - 1]);
-    auto getMean = [&](size_t column) {
-      double sum = 0;
-      for (size_t rank = 0; rank < ranks; ++rank)
-        sum += all[rank * width + column];
-      return sum / double(ranks);
-    };
-    for (size_t i = 0; i < phases.getNames().size(); ++i)
-      report.phases.emplace_back(phases.getNames()[i], getMean(i));
-    report.collectiveSeconds = getMean(width - 2);
-  }
+  bool isLast = report.step + 1 == steps;
+  bool isSaid =
+      options.logEvery > 0 && (report.step % options.logEvery == 0 || isLast);
+  if (!isSaid && options.metrics.empty())
+    return {};
+  std::vector<double> mine = phases.takeSeconds(), all;
+  size_t seconds = mine.size();
+  mine.push_back(report.rankLosses.front());
+  mine.push_back(double(executor->getHighWaterBytes()));
+  CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles(mine, all));
+  auto getColumn = [&](size_t column) {
+    std::vector<double> values;
+    for (size_t i = column; i < all.size(); i += mine.size())
+      values.push_back(all[i]);
+    return values;
+  };
+  auto getMean = [&](size_t column) {
+    double sum = 0;
+    for (double value : getColumn(column))
+      sum += value;
+    return sum / double(communicator.getWorldSize());
+  };
+  for (size_t i = 0; i + 1 < seconds; ++i)
+    report.phases.emplace_back(phases.getNames()[i], getMean(i));
+  report.collectiveSeconds = getMean(seconds - 1);
+  report.rankLosses = getColumn(seconds);
+  report.highWaterBytes = uint64_t(std::ranges::max(getColumn(seconds + 1)));
   Status status;
   if (isFirst) {
     if (!options.metrics.empty())
       status = metrics.write(formatJson(report));
-    bool isLast = report.step + 1 == steps;
-    if (options.logEvery > 0 && (report.step % options.logEvery == 0 || isLast))
+    if (isSaid)
       say(formatProgress(report, steps));
   }
   // A file that cannot be written ends the run at once, on all ranks.
@@ -423,8 +459,7 @@ Status Run::runStep(int64_t step) {
   if (options.totalPeakFlops > 0)
     result.mfu =
         program->flops_per_step() / result.seconds / options.totalPeakFlops;
-  result.arenaBytes = executor->getArenaBytes();
-  result.highWaterBytes = executor->getHighWaterBytes();
+  result.arenaBytes = program.getArenaBytes();
   Status reported = report(result);
   if (failure.ok())
     failure = reported;
@@ -496,20 +531,26 @@ Status Run::finish() {
     PhaseScope saving(communicator, Phase::Saving);
     CLEAVE_RETURN_IF_ERROR(exportModel(*executor, options.exported));
   }
+  std::vector<double> highWater;
+  double mine = double(executor->getHighWaterBytes());
+  CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles({&mine, 1}, highWater));
   if (!isFirst)
     return {};
   if (losses.empty()) {
     say(steps == 1 ? std::string("the only step was done before")
                    : "all " + countSteps(steps) + " were done before");
   } else {
-    printSummary(seconds, stepsPerSecond);
+    printSummary(seconds, stepsPerSecond,
+                 uint64_t(std::ranges::max(highWater)));
   }
   if (isWhole && !options.exported.folder.empty())
     say("exported " + options.exported.folder);
   return {};
 }
 
-void Run::printSummary(double seconds, double stepsPerSecond) const {
+/// `highWater`: of the rank with the most.
+void Run::printSummary(double seconds, double stepsPerSecond,
+                       uint64_t highWater) const {
   char text[256];
   std::snprintf(text, sizeof(text),
                 "%s in %.2f s: loss %.4f -> %.4f, %.0f tokens/s",
@@ -525,9 +566,8 @@ void Run::printSummary(double seconds, double stepsPerSecond) const {
     summary += text;
   }
   say(summary);
-  say("memory a rank: arena " + std::to_string(executor->getArenaBytes()) +
-      " bytes, high-water mark " +
-      std::to_string(executor->getHighWaterBytes()) + " bytes");
+  say("memory a rank: arena " + std::to_string(program.getArenaBytes()) +
+      " bytes, high-water mark " + std::to_string(highWater) + " bytes");
 }
 
 } // namespace

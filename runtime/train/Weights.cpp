@@ -131,8 +131,8 @@ Status cleave::runtime::initializeStates(Executor &executor,
     CLEAVE_RETURN_IF_ERROR(matchWeights(program, *weights, rank == 0, match));
     notes = match.notes;
   }
-  for (size_t i = 0; i < getSize(program->states()); ++i) {
-    const fb::State &state = *program->states()->Get(flatbuffers::uoffset_t(i));
+  for (const fb::State *each : toList(executor.getStage()->states())) {
+    const fb::State &state = *each;
     const HuggingFaceWeights::Entry *entry = nullptr;
     if (weights && isWeight(state))
       entry = &match.sources.find(toView(state.source()))->second;
@@ -145,7 +145,7 @@ Status cleave::runtime::initializeStates(Executor &executor,
 
 Status cleave::runtime::initializeUnsavedStates(Executor &executor) {
   const Program &program = executor.getProgram();
-  for (const fb::State *state : toList(program->states()))
+  for (const fb::State *state : toList(executor.getStage()->states()))
     if (!isSaved(*state))
       CLEAVE_RETURN_IF_ERROR(fillState(
           *state, program.getMesh(), executor.getCommunicator().getRank(),

@@ -9,6 +9,10 @@ using namespace cleave::runtime;
 std::vector<int>
 cleave::runtime::getMeetingRanks(const Mesh &mesh, int rank,
                                  const PositionRecord &position) {
+  if (position.isReceiving()) {
+    int from = int(position.axes);
+    return {std::min(rank, from), std::max(rank, from)};
+  }
   AxisList axes;
   for (size_t axis = 0; axis < mesh.getSizes().size(); ++axis)
     if (position.axes >> axis & 1)
@@ -16,18 +20,10 @@ cleave::runtime::getMeetingRanks(const Mesh &mesh, int rank,
   return mesh.getGroup(rank, axes);
 }
 
-/// Whether two ranks of one group are in the same collective. Between steps
-/// ranks may name their phase differently: one saves, the others wait.
-static bool areTogether(const PositionRecord &a, const PositionRecord &b) {
-  return a.isWaiting() && a.meeting == b.meeting && a.axes == b.axes &&
-         a.step == b.step && a.getRun() == b.getRun() &&
-         a.getInstruction() == b.getInstruction();
-}
-
-/// The order of the program.
-static auto getOrder(const PositionRecord &position) {
-  return std::tuple(position.step, position.getRun(), position.getInstruction(),
-                    position.meeting);
+/// The order of a stage's program.
+static auto getPlace(const PositionRecord &position) {
+  return std::tuple(position.step, position.getRun(),
+                    position.getInstruction());
 }
 
 namespace {
@@ -35,8 +31,8 @@ namespace {
 class Judge {
 public:
   Judge(const std::vector<RankView> &views, const Mesh &mesh,
-        const WatchLimits &limits)
-      : views(views), mesh(mesh), limits(limits) {}
+        const WatchLimits &limits, int stageAxis)
+      : views(views), mesh(mesh), limits(limits), stageAxis(stageAxis) {}
 
   std::optional<Verdict> run() const;
 
@@ -57,21 +53,52 @@ private:
   }
   std::vector<int> sortByOrder(std::vector<int> ranks) const {
     auto getKey = [&](int rank) {
-      return std::pair(getOrder(views[size_t(rank)].position), rank);
+      const PositionRecord &position = views[size_t(rank)].position;
+      return std::tuple(getPlace(position), position.meeting, rank);
     };
     std::sort(ranks.begin(), ranks.end(),
               [&](int a, int b) { return getKey(a) < getKey(b); });
     return ranks;
   }
+  bool areOfOneStage(int a, int b) const {
+    return stageAxis < 0 ||
+           mesh.getCoordinate(a, stageAxis) == mesh.getCoordinate(b, stageAxis);
+  }
+  bool areTogether(int a, int b) const;
+  bool isBefore(int a, int b) const;
   Verdict accuse(Fault fault, std::vector<int> culprits) const;
   std::optional<Verdict> judgeMeeting(int rank) const;
+  std::optional<Verdict> judgeReceiver(int rank) const;
 
   const std::vector<RankView> &views;
   const Mesh &mesh;
   const WatchLimits &limits;
+  int stageAxis;
 };
 
 } // namespace
+
+/// Whether two ranks of one group are in the same collective. Between steps
+/// ranks may name their phase differently: one saves, the others wait.
+bool Judge::areTogether(int a, int b) const {
+  const PositionRecord &x = views[size_t(a)].position,
+                       &y = views[size_t(b)].position;
+  return x.isWaiting() && x.meeting == y.meeting && x.axes == y.axes &&
+         x.step == y.step &&
+         (!areOfOneStage(a, b) || getPlace(x) == getPlace(y));
+}
+
+/// Whether what rank `a` waits in comes before what `b` waits in, as far as can
+/// be told: of different collectives in one place, and of instructions of
+/// different stages, it is taken to, so that `a` is not blamed.
+bool Judge::isBefore(int a, int b) const {
+  const PositionRecord &x = views[size_t(a)].position,
+                       &y = views[size_t(b)].position;
+  if (areOfOneStage(a, b) ? getPlace(x) != getPlace(y) : x.step != y.step)
+    return getPlace(x) < getPlace(y);
+  return x.axes != y.axes || x.isReceiving() || y.isReceiving() ||
+         x.meeting < y.meeting;
+}
 
 Verdict Judge::accuse(Fault fault, std::vector<int> culprits) const {
   Verdict verdict;
@@ -105,10 +132,12 @@ Verdict Judge::accuse(Fault fault, std::vector<int> culprits) const {
 /// Of the collective that `rank` has waited in for too long.
 std::optional<Verdict> Judge::judgeMeeting(int rank) const {
   const PositionRecord &position = views[size_t(rank)].position;
+  if (position.isReceiving())
+    return judgeReceiver(rank);
   std::vector<int> present, absent, idle;
   for (int other : getMeetingRanks(mesh, rank, position)) {
     const RankView &view = views[size_t(other)];
-    bool isPresent = areTogether(position, view.position);
+    bool isPresent = areTogether(rank, other);
     (isPresent ? present : absent).push_back(other);
     if (hasLeft(view)) {
       if (std::max(view.unchanged, view.silent) < limits.hung)
@@ -118,7 +147,7 @@ std::optional<Verdict> Judge::judgeMeeting(int rank) const {
     // Those who still move, or may take their time, will come; those who wait
     // for something before this are no more at fault than `rank`.
     if (!standsStill(view) || !view.position.isWaiting() ||
-        (!isPresent && getOrder(view.position) < getOrder(position)))
+        (!isPresent && isBefore(other, rank)))
       return std::nullopt;
     // Who waits looks again and again; a thread that is stopped does not.
     if (isPresent && view.idle >= limits.hung)
@@ -129,6 +158,26 @@ std::optional<Verdict> Judge::judgeMeeting(int rank) const {
   if (!absent.empty())
     return accuse(Fault::Absent, absent);
   return accuse(Fault::Unfinished, present);
+}
+
+/// Of the message that `rank` has waited for for too long.
+std::optional<Verdict> Judge::judgeReceiver(int rank) const {
+  const RankView &view = views[size_t(rank)];
+  int from = int(view.position.axes);
+  const RankView &sender = views[size_t(from)];
+  if (hasLeft(sender)) {
+    if (std::max(sender.unchanged, sender.silent) < limits.hung)
+      return std::nullopt;
+    return accuse(Fault::Absent, {from});
+  }
+  if (!standsStill(sender) || !sender.position.isWaiting())
+    return std::nullopt;
+  // The sender waits too: for this rank perhaps, whose message is long there.
+  if (view.idle >= limits.hung && sender.idle < limits.hung)
+    return accuse(Fault::Idle, {rank});
+  if (!isBefore(from, rank))
+    return accuse(Fault::Absent, {from});
+  return std::nullopt;
 }
 
 std::optional<Verdict> Judge::run() const {
@@ -164,6 +213,6 @@ std::optional<Verdict> Judge::run() const {
 
 std::optional<Verdict>
 cleave::runtime::judge(const std::vector<RankView> &views, const Mesh &mesh,
-                       const WatchLimits &limits) {
-  return Judge(views, mesh, limits).run();
+                       const WatchLimits &limits, int stageAxis) {
+  return Judge(views, mesh, limits, stageAxis).run();
 }

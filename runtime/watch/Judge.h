@@ -45,7 +45,8 @@ enum class Fault {
   Silent,     ///< its process says nothing: stopped, or its host is gone
   Stuck,      ///< outside of a collective
   Idle,       ///< in a collective, where it does not even wait actively
-  Absent,     ///< is not in a collective that others of its group wait in
+  Absent,     ///< is not in a collective that others of its group wait in, or
+              ///< has not sent what another waits for
   Unfinished, ///< all of the group are in the collective, which does not end
 };
 
@@ -58,11 +59,14 @@ struct Verdict {
   double seconds; ///< since when, at least
 };
 
-/// The ranks at fault if there are any. `views` by rank.
+/// The ranks at fault if there are any. `views` by rank; ranks that differ on
+/// the stage axis run different instructions.
 std::optional<Verdict> judge(const std::vector<RankView> &views,
-                             const Mesh &mesh, const WatchLimits &limits);
+                             const Mesh &mesh, const WatchLimits &limits,
+                             int stageAxis = -1);
 
-/// The group of the collective that `rank` is in, ascending.
+/// The group of the collective that `rank` is in, or the two ranks of the
+/// message that it waits for; ascending.
 std::vector<int> getMeetingRanks(const Mesh &mesh, int rank,
                                  const PositionRecord &position);
 

@@ -45,20 +45,24 @@ static const char *getName(CollectiveCall call) {
     return "broadcast";
   case CollectiveCall::MakeGroup:
     return "making of a group";
+  case CollectiveCall::Recv:
+    return "Recv";
   }
   return "no collective";
 }
 
-/// "dp x tp of ranks 0, 1, 2 and 3".
-static std::string describeGroup(const Program &program, int rank,
-                                 const PositionRecord &position) {
+/// "over dp x tp of ranks 0, 1, 2 and 3", "from rank 2".
+static std::string describeOthers(const Program &program, int rank,
+                                  const PositionRecord &position) {
+  if (position.isReceiving())
+    return "from rank " + std::to_string(position.axes);
   std::string axes;
   for (size_t i = 0; i < getSize(program->axes()); ++i)
     if (position.axes >> i & 1)
       axes += (axes.empty() ? "" : " x ") +
               std::string(toView(
                   program->axes()->Get(flatbuffers::uoffset_t(i))->name()));
-  return axes + " of " +
+  return "over " + axes + " of " +
          listRanks(getMeetingRanks(program.getMesh(), rank, position));
 }
 
@@ -87,23 +91,24 @@ static std::string describePhase(const PositionRecord &position) {
 
 std::string cleave::runtime::describePosition(const Program &program, int rank,
                                               const PositionRecord &position) {
+  Stage stage = program.getStageOf(rank);
   uint32_t index = position.getInstruction();
-  bool isInStep = index < program.getInstructionCount();
+  bool isInStep = index < stage.getInstructionCount();
   std::string text;
   if (isInStep) {
     text = "step " + std::to_string(position.step);
-    if (size_t index = position.getRun(); index < program.getRuns().size())
-      if (program::Run run = program.getRuns()[index];
-          program.countRuns(run.segment()) > 1)
+    if (size_t index = position.getRun(); index < stage.getRuns().size())
+      if (program::Run run = stage.getRuns()[index];
+          stage.countRuns(run.segment()) > 1)
         text += ", micro-batch " + std::to_string(run.micro_batch());
-    text += ", " + describeInstruction(program, index);
+    text += ", " + describeInstruction(stage, index);
   } else {
     text = describePhase(position);
     if (position.isWaiting())
       text += ", in " + std::string(getName(position.getCollective()));
   }
   if (position.isWaiting())
-    text += " over " + describeGroup(program, rank, position);
+    text += " " + describeOthers(program, rank, position);
   return text;
 }
 
@@ -118,6 +123,8 @@ std::string cleave::runtime::describeVerdict(const Program &program,
   bool isOne = verdict.culprits.size() == 1;
   // Of several, the first stands for all.
   std::string at = isOne ? "" : "rank " + std::to_string(first) + " ";
+  bool isMessage = verdict.nearest >= 0 &&
+                   views[size_t(verdict.nearest)].position.isReceiving();
   std::string text = "watchdog: " + who;
   switch (verdict.fault) {
   case Fault::Lost:
@@ -136,11 +143,15 @@ std::string cleave::runtime::describeVerdict(const Program &program,
     break;
   case Fault::Idle:
     text += std::string(isOne ? " hangs" : " hang") + " for " + time +
-            " inside of a collective that all have entered: " + where;
+            (views[size_t(first)].position.isReceiving()
+                 ? " where it waits for a message: "
+                 : " inside of a collective that all have entered: ") +
+            where;
     break;
   case Fault::Absent:
-    text += std::string(isOne ? " has" : " have") + " not come for " + time +
-            " to a collective; " + at + "is in " + where;
+    text += std::string(isOne ? " has" : " have") +
+            (isMessage ? " not sent a message for " : " not come for ") + time +
+            (isMessage ? "; " : " to a collective; ") + at + "is in " + where;
     break;
   case Fault::Unfinished:
     text += std::string(isOne ? " is" : " are") +

@@ -167,19 +167,18 @@ Status Watchdog::Process::start(int first, int count) {
 }
 
 Status Watchdog::Process::enter(Communicator &communicator) {
-  bool isAlone = communicator.getRanksInProcess() == 1;
+  RankRange ranks = communicator.getProcessRanks();
   Member *member;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    CLEAVE_RETURN_IF_ERROR(isAlone ? start(communicator.getRank(), 1)
-                                   : start(0, communicator.getWorldSize()));
+    CLEAVE_RETURN_IF_ERROR(start(ranks.first, ranks.count));
     member = members[size_t(communicator.getRank() - firstRank)].get();
     if (::pthread_getcpuclockid(::pthread_self(), &member->clock) != 0)
       member->clock = CLOCK_PROCESS_CPUTIME_ID;
     member->isIn = true;
   }
   communicator.setPosition(member->position);
-  if (isAlone && communicator.getWorldSize() > 1 && options.seconds > 0)
+  if (ranks.count < communicator.getWorldSize() && options.seconds > 0)
     return openLink(communicator);
   return {};
 }
@@ -331,7 +330,8 @@ void Watchdog::Process::judgeAll(double now) {
   double limit = accusedAfter * getLimit();
   std::optional<Verdict> verdict =
       judge(views, program.getMesh(),
-            {limit, std::max(limit, accusedAfter * options.patientSeconds)});
+            {limit, std::max(limit, accusedAfter * options.patientSeconds)},
+            program->stage_axis());
   if (!verdict)
     return;
   // All else is for rank 0 to say, which hears of all.

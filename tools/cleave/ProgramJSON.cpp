@@ -115,42 +115,56 @@ static json::Value parseText(const flatbuffers::String *text) {
 json::Object tool::toJSON(const runtime::Program &program) {
   Writer writer(program);
   json::Array mesh, memory, kernels, states, outputs, instructions, segments,
-      runs;
+      runs, stages;
   Writer::forEach(program->axes(), [&](const fb::Axis &axis) {
     mesh.push_back(json::Object{{"name", Writer::getText(axis.name())},
                                 {"size", axis.size()}});
-  });
-  Writer::forEach(program->memory(), [&](const fb::Category &category) {
-    memory.push_back(
-        json::Object{{"category", Writer::getText(category.name())},
-                     {"bytes", category.bytes()}});
   });
   Writer::forEach(program->kernels(), [&](const fb::Kernel &kernel) {
     kernels.push_back(json::Object{{"symbol", Writer::getText(kernel.symbol())},
                                    {"rows", kernel.rows()},
                                    {"grain", kernel.grain()}});
   });
-  Writer::forEach(program->states(), [&](const fb::State &state) {
-    json::Object object = writer.writeTensor(state);
-    object["role"] = Writer::getText(state.role());
-    states.push_back(std::move(object));
-  });
-  Writer::forEach(program->outputs(), [&](const fb::Output &output) {
-    json::Object object = writer.writeTensor(output);
-    object["partial"] = writer.writeAxes(toSpan(output.partial()));
-    outputs.push_back(std::move(object));
-  });
-  for (size_t i = 0; i != program.getInstructionCount(); ++i)
-    instructions.push_back(writer.writeInstruction(program.getInstruction(i)));
-  Writer::forEach(program->segments(), [&](const fb::Segment &segment) {
-    segments.push_back(json::Object{{"name", Writer::getText(segment.name())},
-                                    {"begin", segment.begin()},
-                                    {"end", segment.end()}});
-  });
-  for (const fb::Run &run : program.getRuns())
-    runs.push_back(json::Object{{"segment", run.segment()},
-                                {"micro_batch", run.micro_batch()},
-                                {"first", run.first()}});
+  runtime::Stage largest = program.getStage(0);
+  for (size_t number = 0; number != program.getStageCount(); ++number) {
+    runtime::Stage stage = program.getStage(number);
+    auto add = [&](json::Array &list, json::Object object) {
+      object["stage"] = number;
+      list.push_back(std::move(object));
+    };
+    Writer::forEach(stage->memory(), [&](const fb::Category &category) {
+      add(memory, json::Object{{"category", Writer::getText(category.name())},
+                               {"bytes", category.bytes()}});
+    });
+    Writer::forEach(stage->states(), [&](const fb::State &state) {
+      json::Object object = writer.writeTensor(state);
+      object["role"] = Writer::getText(state.role());
+      add(states, std::move(object));
+    });
+    Writer::forEach(stage->outputs(), [&](const fb::Output &output) {
+      json::Object object = writer.writeTensor(output);
+      object["partial"] = writer.writeAxes(toSpan(output.partial()));
+      add(outputs, std::move(object));
+    });
+    Writer::forEach(stage->instructions(), [&](const fb::Instruction &each) {
+      add(instructions, writer.writeInstruction(each));
+    });
+    Writer::forEach(stage->segments(), [&](const fb::Segment &segment) {
+      add(segments, json::Object{{"name", Writer::getText(segment.name())},
+                                 {"begin", segment.begin()},
+                                 {"end", segment.end()}});
+    });
+    for (const fb::Run &run : stage.getRuns())
+      add(runs, json::Object{{"segment", run.segment()},
+                             {"micro_batch", run.micro_batch()},
+                             {"first", run.first()}});
+    stages.push_back(
+        json::Object{{"arena_bytes", stage->arena_bytes()},
+                     {"lower_bound_bytes", stage->lower_bound_bytes()},
+                     {"update_run", stage->update_run()}});
+    if (stage->arena_bytes() > largest->arena_bytes())
+      largest = stage;
+  }
   json::Object object{
       {"version", 1},
       {"format_version", program->version()},
@@ -164,19 +178,21 @@ json::Object tool::toJSON(const runtime::Program &program) {
       {"micro_batches", program->micro_batches()},
       {"batch_axes", writer.writeAxes(toSpan(program->batch_axes()))},
       {"vocab", program->vocab()},
-      {"arena_bytes", program->arena_bytes()},
-      {"lower_bound_bytes", program->lower_bound_bytes()},
+      {"arena_bytes", largest->arena_bytes()},
+      {"lower_bound_bytes", largest->lower_bound_bytes()},
       {"flops_per_step", program->flops_per_step()},
       {"memory", std::move(memory)},
       {"plan", parseText(program->plan())},
       {"model", parseText(program->model())},
+      {"stage_axis", writer.writeAxes(program.getStageAxes())},
+      {"stages", std::move(stages)},
       {"states", std::move(states)},
       {"outputs", std::move(outputs)},
       {"kernels", std::move(kernels)},
       {"instructions", std::move(instructions)},
       {"segments", std::move(segments)},
       {"runs", std::move(runs)},
-      {"update_run", program->update_run()}};
+      {"update_run", program.getStage(0)->update_run()}};
   if (!program.getCleaveVersion().empty())
     object["cleave"] = json::fixUTF8(program.getCleaveVersion());
   return object;

@@ -124,7 +124,7 @@ TEST(Damage, WhatIsNoNumberIsNotWritten) {
   for (TestLayout layout : {testLayouts[0]}) {
     Program program = makeStates(layout);
     for (size_t i : {size_t(0), size_t(7)}) { // f32, bf16
-      const fb::State *state = program->states()->Get(uint32_t(i));
+      const fb::State *state = program.getStates()[i];
       std::string shard = makeShard(program, i, 0);
       for (float bad : {INFINITY, -INFINITY, NAN}) {
         std::string bytes = shard, value = toBytes(bad);

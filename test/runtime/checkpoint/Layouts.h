@@ -86,7 +86,7 @@ inline std::string getValue(const fb::State &state, size_t number,
 /// What a rank's shard holds, padding as zeros.
 inline std::string makeShard(const runtime::Program &program, size_t number,
                              int rank) {
-  const fb::State &state = *program->states()->Get(uint32_t(number));
+  const fb::State &state = *program.getStates()[number];
   runtime::StateBox box(state, program.getMesh(), rank);
   uint64_t element = runtime::getBytes(state.dtype());
   std::string bytes(box.getLocalSize() * element, '\0');
@@ -113,11 +113,11 @@ inline void writeCheckpoint(const TestLayout &layout, const std::string &folder,
   for (int rank = 0; rank < mesh.getWorldSize(); ++rank) {
     std::vector<std::string> payloads;
     std::vector<const fb::State *> states;
-    for (size_t i = 0; i < program->states()->size(); ++i) {
-      const fb::State *state = program->states()->Get(uint32_t(i));
+    for (size_t i = 0; i < program.getStates().size(); ++i) {
+      const fb::State *state = program.getStates()[i];
       runtime::StateBox box(*state, mesh, rank);
       if (!runtime::isSaved(*state) ||
-          !runtime::isWriter(state->dims(), mesh, rank) || box.getSize() == 0)
+          !runtime::isWriter(program, *state, rank) || box.getSize() == 0)
         continue;
       std::string shard = makeShard(program, i, rank), payload;
       uint64_t element = runtime::getBytes(state->dtype());

@@ -13,8 +13,8 @@ uint64_t checkRestored(CheckpointReader &reader, const TestLayout &layout) {
   EXPECT_OK(checkFits(program, reader));
   uint64_t compared = 0;
   for (int rank = 0; rank < program.getWorldSize(); ++rank)
-    for (size_t i = 0; i < program->states()->size(); ++i) {
-      const fb::State &state = *program->states()->Get(uint32_t(i));
+    for (size_t i = 0; i < program.getStates().size(); ++i) {
+      const fb::State &state = *program.getStates()[i];
       if (!isSaved(state))
         continue;
       std::string expected = makeShard(program, i, rank);
@@ -71,16 +71,17 @@ TEST(Restore, RefusesAnotherModel) {
     EXPECT_NE(status.message().find(part), std::string::npos)
         << status.message();
   };
-  refused([](fb::ProgramT &p) { p.states[3]->name = "other"; },
+  refused([](fb::ProgramT &p) { p.stages[0]->states[3]->name = "other"; },
           "it has no parameter \"other\"");
-  refused([](fb::ProgramT &p) { p.states[3]->logical = {23, 12}; },
+  refused([](fb::ProgramT &p) { p.stages[0]->states[3]->logical = {23, 12}; },
           "parameter \"up\" has shape [24, 12]; the program expects [23, 12]");
   refused(
       [](fb::ProgramT &p) {
-        p.states[7]->dtype = fb::DType::F32;
-        uint64_t end = p.arena_bytes; // where twice the bytes fit
-        p.states[7]->operand = std::make_unique<fb::Operand>(end, 24 * 4, 0, 0);
-        p.arena_bytes += 128;
+        p.stages[0]->states[7]->dtype = fb::DType::F32;
+        uint64_t end = p.stages[0]->arena_bytes; // where twice the bytes fit
+        p.stages[0]->states[7]->operand =
+            std::make_unique<fb::Operand>(end, 24 * 4, 0, 0);
+        p.stages[0]->arena_bytes += 128;
       },
       "parameter \"narrow\" is BF16; the program expects F32");
 }
@@ -107,7 +108,7 @@ TEST(Restore, ReadsLargeStatesInChunks) {
   };
   Program from = make(1, 1, false);
   std::string whole = makeShard(from, 0, 0);
-  ShardPart part{from->states()->Get(0), std::as_bytes(std::span(whole))};
+  ShardPart part{from.getStates()[0], std::as_bytes(std::span(whole))};
   Manifest manifest;
   CheckpointFile file;
   ASSERT_OK(writeShard(folder.path, 0, "r", 1, {&part, 1}, file));
@@ -121,7 +122,7 @@ TEST(Restore, ReadsLargeStatesInChunks) {
   for (int rank = 0; rank < 6; ++rank) {
     std::string expected = makeShard(to, 0, rank);
     std::string actual(expected.size(), '\xff');
-    ASSERT_OK(restoreState(to, *to->states()->Get(0), rank, reader,
+    ASSERT_OK(restoreState(to, *to.getStates()[0], rank, reader,
                            std::as_writable_bytes(std::span(actual))));
     EXPECT_TRUE(actual == expected) << rank;
   }

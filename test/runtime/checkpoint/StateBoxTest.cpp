@@ -88,7 +88,8 @@ TEST(StateBox, FollowsTheDefinition) {
     state.starts = c.starts;
     state.drop = c.drop;
     std::vector<uint8_t> packed = b.pack();
-    const fb::State *read = fb::GetProgram(packed.data())->states()->Get(0);
+    const fb::State *read =
+        fb::GetProgram(packed.data())->stages()->Get(0)->states()->Get(0);
     for (int rank = 0; rank < mesh.getWorldSize(); ++rank) {
       std::map<uint64_t, uint64_t> expected = computeElements(c, mesh, rank);
       StateBox box(*read, mesh, rank);
@@ -120,7 +121,9 @@ TEST(StateBox, MergesWhatIsOneRun) {
   state.view = {8, 4, 4};
   state.starts = {0, 0, 0};
   std::vector<uint8_t> packed = b.pack();
-  StateBox box(*fb::GetProgram(packed.data())->states()->Get(0), Mesh({2}), 1);
+  StateBox box(
+      *fb::GetProgram(packed.data())->stages()->Get(0)->states()->Get(0),
+      Mesh({2}), 1);
   int runs = 0;
   box.forEachRun(
       0, box.getSize(),
@@ -134,21 +137,31 @@ TEST(StateBox, MergesWhatIsOneRun) {
 }
 
 TEST(StateBox, OneReplicaWrites) {
-  Mesh mesh({2, 3});
-  cleave::test::ProgramBuilder b({{"a", 2}, {"b", 3}});
-  b.state("none", {6}, {{}}, {});
-  b.state("b", {6}, {{1}}, {});
-  b.state("both", {6, 2}, {{1}, {0}}, {});
-  std::vector<uint8_t> packed = b.pack();
-  const auto *states = fb::GetProgram(packed.data())->states();
+  cleave::test::ProgramBuilder b({{"a", 2}, {"pp", 2}, {"b", 3}});
+  b.program.stage_axis = 1;
+  auto add = [&](const char *name, std::vector<uint64_t> shape,
+                 const std::vector<std::vector<uint8_t>> &dims,
+                 uint64_t bytes) {
+    b.state(name, std::move(shape), dims, b.allocate(bytes));
+  };
+  add("none", {6}, {{}}, 24);
+  add("b", {6}, {{2}}, 8);
+  b.beginStage();
+  add("both", {6, 2}, {{2}, {0}}, 8);
+  add("none", {6}, {{}}, 24);
+  Program program;
+  Status status = b.load(program);
+  ASSERT_TRUE(status.ok()) << status.message();
   int writers[3] = {};
-  for (int rank = 0; rank < 6; ++rank)
+  for (int rank = 0; rank < 12; ++rank)
     for (int i = 0; i < 3; ++i)
-      writers[i] += isWriter(states->Get(i)->dims(), mesh, rank);
+      writers[i] += isWriter(program, *program.getStates()[i], rank);
   EXPECT_EQ(writers[0], 1);
   EXPECT_EQ(writers[1], 3);
   EXPECT_EQ(writers[2], 6);
-  EXPECT_TRUE(isWriter(states->Get(0)->dims(), mesh, 0));
+  // Of both stages that have it, the first.
+  EXPECT_TRUE(isWriter(program, *program.getStates()[0], 0));
+  EXPECT_FALSE(isWriter(program, *program.getStates()[0], 3));
 }
 
 } // namespace

@@ -196,7 +196,7 @@ TEST(Executor, MovesKeepTheTensor) {
           const Program &program = executor.getProgram();
           fillShard(executor, *program.findState("x", "constant"), valueAt);
           CLEAVE_RETURN_IF_ERROR(executor.runStep(0));
-          for (const fb::Output *output : *program->outputs()) {
+          for (const fb::Output *output : program.getOutputs()) {
             GlobalTensor tensor;
             CLEAVE_RETURN_IF_ERROR(gatherOutput(executor, *output, tensor));
             std::string name = output->name()->str();
@@ -284,7 +284,7 @@ TEST(Executor, ObserverSeesEveryInstruction) {
 TEST(Executor, TokensAreWhereTheProgramSays) {
   ProgramBuilder b({}, 2);
   fb::Operand tokens = b.allocate(16, 2);
-  b.program.tokens = std::make_unique<fb::Operand>(tokens.offset(), 32, 0, 0);
+  b.stage->tokens = std::make_unique<fb::Operand>(tokens.offset(), 32, 0, 0);
   b.add(Opcode::Fill, {b.allocate(64)});
   Status status = runProgram(b, [](Executor &executor) -> Status {
     EXPECT_EQ(executor.getTokens().size(), 8u);
@@ -320,11 +320,11 @@ TEST(Executor, RefusesWhatItCannotRun) {
             std::string::npos);
   ASSERT_TRUE(cpu::setActiveIsa(active));
   b.program.isa = fb::Isa::Avx2;
-  b.program.arena_bytes = uint64_t(1) << 46;
+  b.stage->arena_bytes = uint64_t(1) << 46;
   EXPECT_NE(runProgram(b, nothing, kernels)
                 .message()
-                .find("2 ranks of this process need 70368744177664 bytes "
-                      "each, this machine has "),
+                .find("2 ranks of this process together need "
+                      "140737488355328 bytes, this machine has "),
             std::string::npos);
 }
 

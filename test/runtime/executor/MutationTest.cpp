@@ -29,7 +29,7 @@ TEST(Mutation, AcceptedProgramsRun) {
     if (!Program::load(sealed.data(), sealed.size(), "mutant", program).ok())
       continue;
     ++accepted;
-    if (program.getWorldSize() > 8 || program->arena_bytes() > (1 << 20) ||
+    if (program.getWorldSize() > 8 || program.getArenaBytes() > (1 << 20) ||
         program->micro_batches() > 8)
       continue; // legal, but too much for a test
     Status status = runRanks(
@@ -39,7 +39,7 @@ TEST(Mutation, AcceptedProgramsRun) {
               Executor::create(program, communicator, {&entry, 1},
                                {.threads = 1, .schedule = {}}, executor));
           CLEAVE_RETURN_IF_ERROR(executor->runStep(0));
-          EXPECT_LE(executor->getHighWaterBytes(), program->arena_bytes());
+          EXPECT_LE(executor->getHighWaterBytes(), program.getArenaBytes());
           return {};
         });
     executed += status.ok();

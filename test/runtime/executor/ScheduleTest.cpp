@@ -85,7 +85,8 @@ protected:
     EXPECT_TRUE(builder.load(program).ok());
   }
   Status resolve(const ScheduleOverrides &overrides) {
-    return resolveSchedule(program.getInstruction(0), overrides, schedule);
+    return resolveSchedule(program.getStage(0).getInstruction(0), overrides,
+                           schedule);
   }
 
   ProgramBuilder builder;

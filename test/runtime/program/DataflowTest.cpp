@@ -27,9 +27,9 @@ TEST(Dataflow, ADroppedInstructionIsMissed) {
   for (SampleIndex dropped : {SampleFill, SampleEmbedding, SampleAttention,
                               SampleAttentionGrad, SampleAllGather}) {
     ProgramBuilder b = makeSample();
-    b.program.instructions.erase(b.program.instructions.begin() + dropped);
-    b.program.segments.clear();
-    b.program.runs.clear();
+    b.stage->instructions.erase(b.stage->instructions.begin() + dropped);
+    b.stage->segments.clear();
+    b.stage->runs.clear();
     EXPECT_REFUSED(b, "which nothing wrote") << " without " << dropped;
   }
 }
@@ -49,7 +49,7 @@ ProgramBuilder makeReuse() {
 TEST(Dataflow, StaleBytesOfAnotherBufferAreNoValue) {
   EXPECT_ACCEPTED(makeReuse());
   ProgramBuilder b = makeReuse();
-  b.program.instructions.erase(b.program.instructions.begin() + 2);
+  b.stage->instructions.erase(b.stage->instructions.begin() + 2);
   EXPECT_REFUSED(b,
                  "instruction 2 (Copy \"test Copy\") reads operand 0 (buffer "
                  "4) at byte 64 of the arena, which buffer 2 has written");
@@ -57,8 +57,8 @@ TEST(Dataflow, StaleBytesOfAnotherBufferAreNoValue) {
 
 TEST(Dataflow, APartlyOverwrittenBufferIsNotRead) {
   ProgramBuilder b = makeReuse();
-  b.program.instructions[2]->operands = {{0, 4, 0, 0}, {64, 4, 0, 0}};
-  b.program.instructions[3]->buffers[0] = 2;
+  b.stage->instructions[2]->operands = {{0, 4, 0, 0}, {64, 4, 0, 0}};
+  b.stage->instructions[3]->buffers[0] = 2;
   EXPECT_REFUSED(b, "at byte 64 of the arena, which buffer 4 has written");
 }
 
@@ -68,7 +68,7 @@ TEST(Dataflow, StateIsNotOverwrittenByAnotherBuffer) {
   b.state("x", {16}, {{}}, x).role = "parameter";
   b.addUpdate();
   EXPECT_ACCEPTED(b);
-  b.program.instructions[0]->buffers = {7};
+  b.stage->instructions[0]->buffers = {7};
   EXPECT_REFUSED(b, "state \"x\" (buffer 1) is something else at the end of a "
                     "step, at byte 0 of the arena, which buffer 7 has written");
 }
@@ -87,11 +87,11 @@ ProgramBuilder makeUpdate() {
 TEST(Dataflow, EachTrainedStateIsUpdatedOnce) {
   EXPECT_ACCEPTED(makeUpdate());
   ProgramBuilder dropped = makeUpdate();
-  dropped.program.instructions.pop_back();
+  dropped.stage->instructions.pop_back();
   EXPECT_REFUSED(dropped, "no instruction updates byte 128 of the arena, of "
                           "parameter \"z\"");
   ProgramBuilder part = makeUpdate();
-  part.program.instructions.back()->operands = {{128, 32, 0, 0}};
+  part.stage->instructions.back()->operands = {{128, 32, 0, 0}};
   EXPECT_REFUSED(part, "no instruction updates byte 160 of the arena");
   ProgramBuilder twice = makeUpdate();
   twice.add(Opcode::Fill, {{128, 32, 0, 0}});
@@ -104,14 +104,14 @@ TEST(Dataflow, EachTrainedStateIsUpdatedOnce) {
 
 TEST(Dataflow, StatesWithoutAStepAreUpdatedByNothing) {
   ProgramBuilder b = makeUpdate();
-  b.program.instructions.clear();
+  b.stage->instructions.clear();
   EXPECT_ACCEPTED(b);
 }
 
 TEST(Dataflow, NoStateIsWrittenBeforeTheUpdate) {
   ProgramBuilder b = makeUpdate();
   b.cutSegments();
-  b.program.update_run = 2;
+  b.stage->update_run = 2;
   EXPECT_REFUSED(b,
                  "instruction 1 (Fill \"test Fill\") writes parameter \"z\" in "
                  "run 1, before the update begins with run 2");
@@ -185,7 +185,7 @@ ProgramBuilder makePipeline(uint32_t microBatches, uint32_t ahead,
   b.add(Opcode::Copy, {kept, scratch});
   b.add(Opcode::Copy, {scratch, sum});
   b.output("sum", {16}, {{}}, sum);
-  fb::ProgramT &p = b.program;
+  fb::StageT &p = *b.stage;
   for (uint64_t begin : {0, 2}) {
     p.segments.push_back(std::make_unique<fb::SegmentT>());
     p.segments.back()->begin = begin;
@@ -223,11 +223,11 @@ TEST(Dataflow, AsManyPlacesAsMicroBatchesInFlight) {
 TEST(Dataflow, AWrongRunIsFound) {
   for (size_t wrong = 0; wrong < 40; ++wrong) {
     ProgramBuilder swapped = makePipeline(20, 2, 3);
-    std::swap(swapped.program.runs[wrong],
-              swapped.program.runs[(wrong + 11) % 40]);
+    std::swap(swapped.stage->runs[wrong],
+              swapped.stage->runs[(wrong + 11) % 40]);
     EXPECT_FALSE(load(swapped).ok()) << wrong;
     ProgramBuilder other = makePipeline(20, 2, 3);
-    fb::Run &run = other.program.runs[wrong];
+    fb::Run &run = other.stage->runs[wrong];
     run = fb::Run(run.segment(), (run.micro_batch() + 7) % 20, run.first());
     EXPECT_FALSE(load(other).ok()) << wrong;
   }
@@ -259,9 +259,8 @@ TEST(Dataflow, HalvesMakeAWhole) {
                     "wrote");
   auto fill = std::make_unique<fb::InstructionT>();
   fill->opcode = Opcode::Fill;
-  fill->operands = {b.program.instructions[0]->operands[1]};
-  b.program.instructions.insert(b.program.instructions.begin(),
-                                std::move(fill));
+  fill->operands = {b.stage->instructions[0]->operands[1]};
+  b.stage->instructions.insert(b.stage->instructions.begin(), std::move(fill));
   EXPECT_ACCEPTED(b);
 }
 
@@ -296,7 +295,7 @@ TEST(Dataflow, IsFast) {
   std::vector<uint8_t> bytes = b.pack();
   const fb::Program *program = fb::GetProgram(bytes.data());
   auto start = std::chrono::steady_clock::now();
-  EXPECT_TRUE(cleave::runtime::verifyDataflow(*program).ok());
+  EXPECT_TRUE(cleave::runtime::verifyDataflow({*program, 0}).ok());
   double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();

@@ -19,7 +19,7 @@ protected:
 
 TEST_F(Print, InstructionsNameTheirFields) {
   auto print = [&](SampleIndex index) {
-    std::string line = printInstruction(program, index);
+    std::string line = printInstruction(program.getStage(0), index);
     // Offsets depend on the sizes of the workspaces.
     size_t open = line.find(" ("), close = line.find(')');
     return open == std::string::npos
@@ -38,7 +38,7 @@ TEST_F(Print, InstructionsNameTheirFields) {
             "reduction=sum over {dp}");
   EXPECT_EQ(print(SampleLaunch),
             "forward Launch square \"test Launch\" over {tp}");
-  EXPECT_EQ(printInstruction(program, SampleEmbedding),
+  EXPECT_EQ(printInstruction(program.getStage(0), SampleEmbedding),
             "forward Embedding \"test Embedding\" (0+32*2, 128+256, 512+256) "
             "rows=8, width=8, tableRows=8, typeTable=f32, typeOut=f32 over "
             "{tp}");
@@ -47,7 +47,7 @@ TEST_F(Print, InstructionsNameTheirFields) {
 TEST_F(Print, SaysEverythingAsked) {
   std::string text = printProgram(program);
   for (const char *words :
-       {"program of format version 3\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
+       {"program of format version 4\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
         "CPU           x86-64-v3, with Avx2\n",
         "8 sequences of 4 tokens, 2 micro-batches, split over {dp}\n",
         "\nmemory at the peak\n", "100.0%  everything\n",
@@ -72,7 +72,7 @@ TEST_F(Print, EscapesNames) {
   ProgramBuilder builder({});
   builder.add(Opcode::Fill, {builder.allocate(64)}).name = "\x1b[31m%s\n";
   ASSERT_TRUE(builder.load(program).ok());
-  EXPECT_EQ(printInstruction(program, 0),
+  EXPECT_EQ(printInstruction(program.getStage(0), 0),
             "forward Fill \"\\x1b[31m%s\\x0a\" (0+64)");
 }
 

@@ -16,7 +16,8 @@ namespace cleave::test {
 namespace fb = cleave::program;
 using fb::Opcode;
 
-/// Fills in a program table; buffers are laid one after another.
+/// Fills in a program table; buffers are laid one after another. What is added
+/// is the first stage's, until another is begun.
 class ProgramBuilder {
 public:
   struct AxisSize {
@@ -38,7 +39,17 @@ public:
     program.global_batch = microBatches;
     program.threads = 2;
     program.cpu = "x86-64-v3";
-    program.arena_bytes = 64;
+    beginStage();
+  }
+  ProgramBuilder(ProgramBuilder &&) = default;
+
+  /// What is added from now on is another stage's.
+  void beginStage() {
+    program.stages.push_back(std::make_unique<fb::StageT>());
+    stage = program.stages.back().get();
+    stage->arena_bytes = 64;
+    next = 0;
+    part = Before;
   }
 
   /// `bytes`, of no micro-batch or in each of some places; a multiple of 4
@@ -46,7 +57,7 @@ public:
   fb::Operand allocate(uint64_t bytes, uint64_t places = 0) {
     fb::Operand operand(next, bytes, places > 1 ? bytes : 0, places);
     next += (bytes * std::max<uint64_t>(places, 1) + 63) / 64 * 64;
-    program.arena_bytes = next;
+    stage->arena_bytes = next;
     return operand;
   }
 
@@ -63,8 +74,8 @@ public:
     instruction->floats = std::move(floats);
     instruction->group = std::move(group);
     parts[instruction.get()] = part;
-    program.instructions.push_back(std::move(instruction));
-    return *program.instructions.back();
+    stage->instructions.push_back(std::move(instruction));
+    return *stage->instructions.back();
   }
 
   /// What is added from now on is run once, for each micro-batch, once, or once
@@ -72,9 +83,9 @@ public:
   enum Part { Before, MicroBatch, After, Update };
   void start(Part newPart) { part = newPart; }
 
-  /// Cuts the instructions into segments, and runs each. Instructions of which
-  /// this builder does not know are part of what is before them.
-  void cutSegments() { cutSegments(program); }
+  /// Cuts the stage's instructions into segments, and runs each. Instructions
+  /// of which this builder does not know are part of what is before them.
+  void cutSegments() { cutSegments(*stage, *stage); }
 
   /// A kernel launch; the kernel is added to the table.
   fb::InstructionT &launch(const std::string &symbol, uint64_t rows,
@@ -132,15 +143,15 @@ public:
     state->logical = shape;
     state->dims = placement(dims);
     state->operand = std::make_unique<fb::Operand>(operand);
-    program.states.push_back(std::move(state));
-    return *program.states.back();
+    stage->states.push_back(std::move(state));
+    return *stage->states.back();
   }
 
   /// An update, so that the program may be loaded: all parameters and moments
   /// become zeros.
   void addUpdate() {
     start(Update);
-    for (const auto &state : program.states)
+    for (const auto &state : stage->states)
       if (state->role != "constant")
         add(Opcode::Fill, {*state->operand});
   }
@@ -155,8 +166,8 @@ public:
     output->dims = placement(dims);
     output->partial = std::move(partial);
     output->operand = std::make_unique<fb::Operand>(operand);
-    program.outputs.push_back(std::move(output));
-    return *program.outputs.back();
+    stage->outputs.push_back(std::move(output));
+    return *stage->outputs.back();
   }
 
   /// The number of the buffer that starts at `offset`: here no two of them
@@ -168,22 +179,25 @@ public:
   /// The FlatBuffer alone. Operands that say no buffer get theirs.
   std::vector<uint8_t> pack() const {
     fb::ProgramT numbered(program);
-    if (numbered.segments.empty())
-      cutSegments(numbered);
-    for (auto &instruction : numbered.instructions)
-      if (instruction->buffers.empty())
-        for (const fb::Operand &operand : instruction->operands)
-          instruction->buffers.push_back(getBuffer(operand.offset()));
     auto number = [](auto &operand, uint32_t &buffer) {
       if (operand && buffer == 0)
         buffer = getBuffer(operand->offset());
     };
-    for (auto &state : numbered.states)
-      number(state->operand, state->buffer);
-    for (auto &output : numbered.outputs)
-      number(output->operand, output->buffer);
-    number(numbered.tokens, numbered.tokens_buffer);
-    number(numbered.targets, numbered.targets_buffer);
+    for (size_t i = 0; i < numbered.stages.size(); ++i) {
+      fb::StageT &each = *numbered.stages[i];
+      if (each.segments.empty())
+        cutSegments(*program.stages[i], each);
+      for (auto &instruction : each.instructions)
+        if (instruction->buffers.empty())
+          for (const fb::Operand &operand : instruction->operands)
+            instruction->buffers.push_back(getBuffer(operand.offset()));
+      for (auto &state : each.states)
+        number(state->operand, state->buffer);
+      for (auto &output : each.outputs)
+        number(output->operand, output->buffer);
+      number(each.tokens, each.tokens_buffer);
+      number(each.targets, each.targets_buffer);
+    }
     flatbuffers::FlatBufferBuilder builder;
     fb::FinishProgramBuffer(builder, fb::Program::Pack(builder, &numbered));
     return {builder.GetBufferPointer(),
@@ -201,14 +215,15 @@ public:
   }
 
   fb::ProgramT program;
+  fb::StageT *stage; ///< that is added to
 
 private:
-  void cutSegments(fb::ProgramT &cut) const {
+  void cutSegments(const fb::StageT &from, fb::StageT &cut) const {
     static const char *const names[] = {"before", "micro_batch", "after",
                                         "update"};
     Part last = Before;
-    for (size_t i = 0; i < program.instructions.size(); ++i) {
-      auto known = parts.find(program.instructions[i].get());
+    for (size_t i = 0; i < from.instructions.size(); ++i) {
+      auto known = parts.find(from.instructions[i].get());
       Part now = known == parts.end() ? last : known->second;
       if (i == 0 || now != last) {
         cut.segments.push_back(std::make_unique<fb::SegmentT>());

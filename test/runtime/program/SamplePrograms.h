@@ -30,6 +30,7 @@ enum SampleIndex {
 inline ProgramBuilder makeSample() {
   ProgramBuilder b({{"dp", 2}, {"tp", 2}}, /*microBatches=*/2);
   fb::ProgramT &p = b.program;
+  fb::StageT &s = *b.stage;
   p.model = "{\"model_type\": \"test\"}";
   p.plan = "{}";
   p.global_batch = 8;
@@ -37,8 +38,8 @@ inline ProgramBuilder makeSample() {
   p.flops_per_step = 1000;
   const int64_t rows = 8, width = 8, table = 8; // rows: 2 samples of 4 tokens
   fb::Operand tokens = b.allocate(rows * 4, 2), targets = b.allocate(64);
-  p.tokens = std::make_unique<fb::Operand>(tokens.offset(), 2 * rows * 4, 0, 0);
-  p.targets = std::make_unique<fb::Operand>(targets.offset(), 64, 0, 0);
+  s.tokens = std::make_unique<fb::Operand>(tokens.offset(), 2 * rows * 4, 0, 0);
+  s.targets = std::make_unique<fb::Operand>(targets.offset(), 64, 0, 0);
 
   fb::Operand weight = b.allocate(table * width * 4);
   fb::StateT &state = b.state("embedding.weight", {16, 8}, {{1}, {}}, weight);
@@ -115,9 +116,9 @@ inline ProgramBuilder makeSample() {
       "embedding.weight";
   auto category = std::make_unique<fb::CategoryT>();
   category->name = "everything";
-  category->bytes = p.arena_bytes;
-  p.memory.push_back(std::move(category));
-  p.lower_bound_bytes = p.arena_bytes;
+  category->bytes = s.arena_bytes;
+  s.memory.push_back(std::move(category));
+  s.lower_bound_bytes = s.arena_bytes;
   return b;
 }
 

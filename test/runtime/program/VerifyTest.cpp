@@ -16,8 +16,8 @@ TEST(Verify, AcceptsEveryOpcode) {
   Status status = builder.load(program);
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(program.getWorldSize(), 4);
-  EXPECT_EQ(program.getInstructionCount(), 16u);
-  EXPECT_EQ(program->instructions()->Get(SampleLaunch)->kernel(), 0);
+  EXPECT_EQ(program.getStage(0).getInstructionCount(), 16u);
+  EXPECT_EQ(program.getStage(0).getInstruction(SampleLaunch).kernel(), 0);
   EXPECT_NE(program.findState("rope.cos", "constant"), nullptr);
   EXPECT_EQ(program.findState("rope.cos"), nullptr);
   EXPECT_NE(program.findOutput("hidden"), nullptr);
@@ -48,19 +48,20 @@ fb::Operand sized(const fb::Operand &operand, uint64_t bytes) {
 
 const double nan = std::numeric_limits<double>::quiet_NaN();
 
-// Each lambda reads as: p is the program; i(x) its instruction x.
+// Each lambda reads as: p is the program, s its stage; i(x) instruction x.
 #define BREAK(words, ...)                                                      \
   Broken {                                                                     \
     words, [](fb::ProgramT &p) {                                               \
+      [[maybe_unused]] fb::StageT &s = *p.stages[0];                           \
       [[maybe_unused]] auto i = [&](int x) -> fb::InstructionT & {             \
-        return *p.instructions[x];                                             \
+        return *s.instructions[x];                                             \
       };                                                                       \
       __VA_ARGS__;                                                             \
     }                                                                          \
   }
 
 const Broken programs[] = {
-    BREAK("version is 4, expects 3", p.version = 4),
+    BREAK("version is 3, expects 4", p.version = 3),
     BREAK("threads is 0", p.threads = 0),
     BREAK("threads is 5000", p.threads = 5000),
     BREAK("isa is 9, expects 0 to 2", p.isa = fb::Isa(9)),
@@ -77,14 +78,14 @@ const Broken programs[] = {
           p.axes.back()->name = "a" + std::to_string(n);
           p.axes.back()->size = 1;
         }),
-    BREAK("arena_bytes is 0", p.arena_bytes = 0),
-    BREAK("arena_bytes", p.arena_bytes = ~uint64_t(0)),
-    BREAK("lower_bound_bytes", p.lower_bound_bytes = p.arena_bytes + 1),
-    BREAK("sum is", p.memory[0]->bytes -= 1),
+    BREAK("arena_bytes is 0", s.arena_bytes = 0),
+    BREAK("arena_bytes", s.arena_bytes = ~uint64_t(0)),
+    BREAK("lower_bound_bytes", s.lower_bound_bytes = s.arena_bytes + 1),
+    BREAK("sum is", s.memory[0]->bytes -= 1),
     BREAK("\"everything\"",
-          p.memory.push_back(std::make_unique<fb::CategoryT>(*p.memory[0]));
-          p.memory[0]->bytes = ~uint64_t(0);
-          p.memory[0]->name = "more", p.memory[1]->bytes = 10),
+          s.memory.push_back(std::make_unique<fb::CategoryT>(*s.memory[0]));
+          s.memory[0]->bytes = ~uint64_t(0);
+          s.memory[0]->name = "more", s.memory[1]->bytes = 10),
     BREAK("vocab is 0", p.vocab = 0),
     BREAK("seq_len is 0", p.seq_len = 0),
     BREAK("seq_len", p.seq_len = ~uint64_t(0)),
@@ -96,8 +97,8 @@ const Broken programs[] = {
     BREAK("batch_axes is axis 0", p.batch_axes = {0, 0}),
     BREAK("tokens operand is 64 bytes, expects 128", p.global_batch = 16),
     BREAK("targets operand is at offset",
-          *p.targets = at(*p.targets, p.arena_bytes)),
-    BREAK("tokens operand is at offset 4", *p.tokens = at(*p.tokens, 4)),
+          *s.targets = at(*s.targets, s.arena_bytes)),
+    BREAK("tokens operand is at offset 4", *s.tokens = at(*s.tokens, 4)),
     BREAK("kernel 0 is unnamed", p.kernels[0]->symbol = ""),
     BREAK("kernel 0 \"square\" is of 0 rows", p.kernels[0]->rows = 0),
     BREAK("of 18446744073709551615 rows", p.kernels[0]->rows = ~uint64_t(0)),
@@ -125,61 +126,61 @@ const Broken programs[] = {
 };
 
 const Broken states[] = {
-    BREAK("state 0 has no name", p.states[0]->name = ""),
-    BREAK("has role \"weight\"", p.states[0]->role = "weight"),
-    BREAK("element type 7", p.states[0]->dtype = fb::DType(7)),
-    BREAK("expects as many of each", p.states[0]->logical = {15}),
-    BREAK("expects as many of each", p.states[0]->dims.pop_back()),
-    BREAK("logical shape [17, 8]", p.states[0]->logical = {17, 8}),
-    BREAK("logical shape [0, 8]", p.states[0]->logical = {0, 8}),
-    BREAK("split by axis 4", p.states[0]->dims[0]->axes = {4}),
-    BREAK("dim 1 split by axis 1", p.states[0]->dims[1]->axes = {1}),
+    BREAK("state 0 has no name", s.states[0]->name = ""),
+    BREAK("has role \"weight\"", s.states[0]->role = "weight"),
+    BREAK("element type 7", s.states[0]->dtype = fb::DType(7)),
+    BREAK("expects as many of each", s.states[0]->logical = {15}),
+    BREAK("expects as many of each", s.states[0]->dims.pop_back()),
+    BREAK("logical shape [17, 8]", s.states[0]->logical = {17, 8}),
+    BREAK("logical shape [0, 8]", s.states[0]->logical = {0, 8}),
+    BREAK("split by axis 4", s.states[0]->dims[0]->axes = {4}),
+    BREAK("dim 1 split by axis 1", s.states[0]->dims[1]->axes = {1}),
     BREAK("dim 0 (size 15), expects a multiple of its 2",
-          p.states[0]->shape = {15, 8}),
+          s.states[0]->shape = {15, 8}),
     BREAK("has 256 bytes on a rank, expects 512",
-          p.states[0]->dims[0]->axes = {}),
-    BREAK("fewer than 2^64", p.states[0]->shape = {uint64_t(1) << 63, 8},
-          p.states[0]->logical = p.states[0]->shape),
-    BREAK("has no operand", p.states[0]->operand = nullptr),
-    BREAK("outside the arena", *p.states[0]->operand = at(*p.states[0]->operand,
-                                                          p.arena_bytes - 64)),
-    BREAK("offset 36", *p.states[0]->operand = at(*p.states[0]->operand, 36)),
+          s.states[0]->dims[0]->axes = {}),
+    BREAK("fewer than 2^64", s.states[0]->shape = {uint64_t(1) << 63, 8},
+          s.states[0]->logical = s.states[0]->shape),
+    BREAK("has no operand", s.states[0]->operand = nullptr),
+    BREAK("outside the arena", *s.states[0]->operand = at(*s.states[0]->operand,
+                                                          s.arena_bytes - 64)),
+    BREAK("offset 36", *s.states[0]->operand = at(*s.states[0]->operand, 36)),
     BREAK("has 2 places, expects 0",
-          *p.states[0]->operand =
-              fb::Operand(p.states[0]->operand->offset(), 256, 256, 2)),
+          *s.states[0]->operand =
+              fb::Operand(s.states[0]->operand->offset(), 256, 256, 2)),
     BREAK("overlap in the arena",
-          *p.states[1]->operand =
-              at(*p.states[1]->operand, p.states[0]->operand->offset() + 64)),
+          *s.states[1]->operand =
+              at(*s.states[1]->operand, s.states[0]->operand->offset() + 64)),
     BREAK("is a second \"embedding.weight\"",
-          p.states[1]->name = "embedding.weight",
-          p.states[1]->role = "parameter"),
+          s.states[1]->name = "embedding.weight",
+          s.states[1]->role = "parameter"),
     BREAK("expects as many elements in both",
-          p.states[0]->source_shape = {15, 8}),
+          s.states[0]->source_shape = {15, 8}),
     BREAK("expects as many elements in both",
-          p.states[0]->view = {uint64_t(1) << 62, 4, 4}),
-    BREAK("expects as many dims in both", p.states[0]->starts = {0, 2}),
-    BREAK("drops dim 3", p.states[0]->drop = {3}),
-    BREAK("drops dim 1", p.states[0]->drop = {1, 1}),
-    BREAK("drops 0 dims", p.states[0]->drop = {}),
-    BREAK("inside the view", p.states[0]->starts = {0, 3, 0}),
-    BREAK("inside the view", p.states[0]->starts = {1, 0, 0}),
-    BREAK("inside the view", p.states[0]->starts = {0, 0, ~uint64_t(0)}),
-    BREAK("initialization 9", p.states[0]->init = fb::InitKind(9)),
-    BREAK("initialization scale", p.states[0]->init_scale = nan),
-    BREAK("no frequencies", p.states[1]->init_table = {}),
-    BREAK("frequency that is not", p.states[1]->init_table[1] = float(nan)),
-    BREAK("of integers", p.states[0]->dtype = fb::DType::I32),
-    BREAK("output 0 is named \"\"", p.outputs[0]->name = ""),
-    BREAK("output 1 is named \"hidden\"", p.outputs[1]->name = "hidden"),
-    BREAK("partial over axis 1", p.outputs[1]->partial = {1}),
-    BREAK("partial over axis 2", p.outputs[1]->partial = {2}),
-    BREAK("element type that is a float", p.outputs[1]->dtype = fb::DType::I32),
-    BREAK("state \"nowhere\"", p.outputs[1]->state = "nowhere"),
-    BREAK("has 256 bytes on a rank", p.outputs[0]->shape = {64, 8}),
+          s.states[0]->view = {uint64_t(1) << 62, 4, 4}),
+    BREAK("expects as many dims in both", s.states[0]->starts = {0, 2}),
+    BREAK("drops dim 3", s.states[0]->drop = {3}),
+    BREAK("drops dim 1", s.states[0]->drop = {1, 1}),
+    BREAK("drops 0 dims", s.states[0]->drop = {}),
+    BREAK("inside the view", s.states[0]->starts = {0, 3, 0}),
+    BREAK("inside the view", s.states[0]->starts = {1, 0, 0}),
+    BREAK("inside the view", s.states[0]->starts = {0, 0, ~uint64_t(0)}),
+    BREAK("initialization 9", s.states[0]->init = fb::InitKind(9)),
+    BREAK("initialization scale", s.states[0]->init_scale = nan),
+    BREAK("no frequencies", s.states[1]->init_table = {}),
+    BREAK("frequency that is not", s.states[1]->init_table[1] = float(nan)),
+    BREAK("of integers", s.states[0]->dtype = fb::DType::I32),
+    BREAK("output 0 is named \"\"", s.outputs[0]->name = ""),
+    BREAK("output 1 is named \"hidden\"", s.outputs[1]->name = "hidden"),
+    BREAK("partial over axis 1", s.outputs[1]->partial = {1}),
+    BREAK("partial over axis 2", s.outputs[1]->partial = {2}),
+    BREAK("element type that is a float", s.outputs[1]->dtype = fb::DType::I32),
+    BREAK("state \"nowhere\"", s.outputs[1]->state = "nowhere"),
+    BREAK("has 256 bytes on a rank", s.outputs[0]->shape = {64, 8}),
 };
 
 const Broken instructions[] = {
-    BREAK("unknown opcode 14", i(SampleFill).opcode = Opcode(14)),
+    BREAK("unknown opcode 16", i(SampleFill).opcode = Opcode(16)),
     BREAK("unknown opcode 255", i(SampleFill).opcode = Opcode(255)),
     BREAK("FLOPs", i(SampleGemm).flops = -1),
     BREAK("FLOPs", i(SampleGemm).flops = nan),
@@ -197,13 +198,13 @@ const Broken instructions[] = {
     BREAK("3 places, expects 0 to the 2 micro-batches",
           i(SampleGemm).operands[0] = {0, 256, 256, 3}),
     BREAK("outside the arena",
-          i(SampleFill).operands[0] = {p.arena_bytes, 64, 0, 0}),
+          i(SampleFill).operands[0] = {s.arena_bytes, 64, 0, 0}),
     BREAK("outside the arena",
-          i(SampleFill).operands[0] = {0, p.arena_bytes + 1, 0, 0}),
+          i(SampleFill).operands[0] = {0, s.arena_bytes + 1, 0, 0}),
     BREAK("outside the arena",
           i(SampleFill).operands[0] = {~uint64_t(63), 128, 0, 0}),
     BREAK("2 places, outside the arena",
-          i(SampleGemm).operands[0] = {0, 256, p.arena_bytes, 2}),
+          i(SampleGemm).operands[0] = {0, 256, s.arena_bytes, 2}),
     BREAK("outside the arena",
           i(SampleGemm).operands[0] = {0, 256, ~uint64_t(3), 2}),
     BREAK("axis 2 in its group", i(SampleAllReduce).group = {2}),
@@ -360,17 +361,17 @@ const Broken instructions[] = {
 
     BREAK("segment 1 \"micro_batch\" has instructions 3 to 8, expects some "
           "from 2 on, of the program's 16",
-          p.segments[1]->begin = 3),
-    BREAK("has instructions 2 to 2", p.segments[1]->end = 2),
-    BREAK("has instructions 15 to 17", p.segments.back()->end = 17),
-    BREAK("instruction 15 is in no segment", p.segments.pop_back();
-          p.runs.pop_back()),
+          s.segments[1]->begin = 3),
+    BREAK("has instructions 2 to 2", s.segments[1]->end = 2),
+    BREAK("has instructions 15 to 17", s.segments.back()->end = 17),
+    BREAK("instruction 15 is in no segment", s.segments.pop_back();
+          s.runs.pop_back()),
     BREAK("run 1 is of segment 4, expects one of the 4",
-          p.runs[1] = fb::Run(4, 0, true)),
+          s.runs[1] = fb::Run(4, 0, true)),
     BREAK("run 2 is for micro-batch 2, expects one of the 2",
-          p.runs[2] = fb::Run(1, 2, false)),
-    BREAK("segment 3 is never run", p.runs.pop_back()),
-    BREAK("run 6 begins the update, and does not exist", p.update_run = 6),
+          s.runs[2] = fb::Run(1, 2, false)),
+    BREAK("segment 3 is never run", s.runs.pop_back()),
+    BREAK("run 6 begins the update, and does not exist", s.update_run = 6),
 };
 
 void expectAllRefused(std::span<const Broken> list) {
@@ -396,8 +397,8 @@ TEST(Verify, RefusesBrokenInstructions) { expectAllRefused(instructions); }
 
 TEST(Verify, NamesTheInstruction) {
   ProgramBuilder builder = makeSample();
-  builder.program.instructions[SampleGemm]->name = "gemm \"q\"\n";
-  builder.program.instructions[SampleGemm]->ints[0] = 0;
+  builder.stage->instructions[SampleGemm]->name = "gemm \"q\"\n";
+  builder.stage->instructions[SampleGemm]->ints[0] = 0;
   Program program;
   EXPECT_EQ(builder.load(program).message(),
             "test: instruction 3 (Gemm \"gemm \\\"q\\\"\\x0a\") has m 0, "

@@ -85,6 +85,7 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   using namespace toy;
   ProgramBuilder b({{"dp", dp}, {"tp", tp}}, microBatches);
   fb::ProgramT &p = b.program;
+  fb::StageT &s = *b.stage;
   p.model = "{\"model_type\": \"toy\"}\n";
   p.vocab = vocab;
   p.seq_len = seqLen;
@@ -96,8 +97,8 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
 
   fb::Operand tokens = b.allocate(rows * 4 * microBatches);
   fb::Operand targets = b.allocate(rows * 4 * microBatches);
-  p.tokens = std::make_unique<fb::Operand>(tokens);
-  p.targets = std::make_unique<fb::Operand>(targets);
+  s.tokens = std::make_unique<fb::Operand>(tokens);
+  s.targets = std::make_unique<fb::Operand>(targets);
   uint64_t stride = microBatches > 1 ? rows * 4 : 0;
   fb::Operand microTokens(tokens.offset(), rows * 4, stride, microBatches);
   fb::Operand microTargets(targets.offset(), rows * 4, stride, microBatches);
@@ -122,7 +123,7 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   };
   addThird("first", 0, 0, 1);
   fb::Operand table = addThird("table", 1, 1, tp);
-  p.states.back()->role = "parameter";
+  s.states.back()->role = "parameter";
   addThird("last", 2, 0, dp);
 
   // Sizes that the kernels read: constants of value 1 times a frequency.

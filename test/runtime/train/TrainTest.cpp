@@ -321,7 +321,7 @@ TEST(Train, KnowsTheTypeThatAProgramMultiplies) {
       auto bytes = [](int64_t type) { return uint64_t(type == 1 ? 2 : 4); };
       // Factors that are there from the start.
       auto declare = [&](uint64_t rows, int64_t type, fb::Operand operand) {
-        std::string name = "state " + std::to_string(b.program.states.size());
+        std::string name = "state " + std::to_string(b.stage->states.size());
         b.state(name, {rows, 64}, {{}, {}}, operand).dtype =
             type == 1 ? DType::BF16 : DType::F32;
       };

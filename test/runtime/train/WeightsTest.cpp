@@ -40,7 +40,7 @@ getStates(const ProgramBuilder &builder, const HuggingFaceWeights *weights,
         std::vector<std::string> notes;
         CLEAVE_RETURN_IF_ERROR(
             initializeStates(executor, weights, seed, notes));
-        for (const fb::State *state : *executor.getProgram()->states()) {
+        for (const fb::State *state : executor.getProgram().getStates()) {
           GlobalTensor tensor;
           CLEAVE_RETURN_IF_ERROR(gatherState(executor, *state, tensor));
           // The other constants are sizes of a rank's work.

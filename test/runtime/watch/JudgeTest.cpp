@@ -24,7 +24,7 @@ struct Walk {
     position.setInstruction(pass, instruction);
   }
   Walk &meet(uint64_t axes, CollectiveCall call = CollectiveCall::AllReduce) {
-    position.enterCollective(call, axes);
+    position.enterCollective(call, axes, 1);
     return *this;
   }
   RankView view(double unchanged, double idle = 0, double silent = 0) const {

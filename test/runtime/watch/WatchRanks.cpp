@@ -107,7 +107,7 @@ void compute(void *const *, const int64_t *params, int64_t, int64_t) {
 std::vector<uint8_t> makeProgram(bool skips) {
   test::ProgramBuilder b =
       test::makeToyProgram(uint64_t(settings.dp), uint64_t(settings.tp));
-  auto &instructions = b.program.instructions;
+  auto &instructions = b.stage->instructions;
   size_t sum = 0;
   while (instructions[sum]->opcode != test::Opcode::AllReduce ||
          instructions[sum]->group != std::vector<uint8_t>{0})
