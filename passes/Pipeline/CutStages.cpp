@@ -96,6 +96,7 @@ private:
   void exchange(unsigned result, Value own);
   void buildTotal(Operation &op);
   Value buildTotal(Value part, Operation *like);
+  Value buildZeros(Operation *like);
   void removeUnused(Block &entry);
 
   SegmentKey getSegment(Operation *op);
@@ -212,7 +213,7 @@ static bool isNumber(Value value) {
 }
 
 /// Where an op after the micro-batches can be: on the stages that have all that
-/// it reads. A sum of numbers is had everywhere.
+/// it reads.
 FailureOr<Located> Cutter::locate(Operation &op) {
   Located found;
   for (Value operand : op.getOperands()) {
@@ -226,12 +227,15 @@ FailureOr<Located> Cutter::locate(Operation &op) {
     llvm::erase_if(found.stages,
                    [&](int64_t stage) { return !where.contains(stage); });
   }
-  if (found.all || !found.stages.empty())
+  if (found.all)
     return found;
+  // Every stage knows what is added up of several, as the gradients' norm.
   if (isa<xf::AdditionOpInterface>(op) && isNumber(op.getResult(0))) {
     totals.insert(&op);
     return Located();
   }
+  if (!found.stages.empty())
+    return found;
   return op.emitOpError("reads values of different stages, and no stage has "
                         "them all");
 }
@@ -420,11 +424,8 @@ void Cutter::buildSums(xf::AccumulateOp built, ArrayRef<unsigned> mine) {
   for (Value result : loop.getResults())
     if (isNumber(result)) {
       Value part = map.lookupOrNull(result);
-      if (!part) {
-        auto zeros = xf::ZerosOp::create(b, loop.getLoc(), result.getType());
-        xf::copyProvenance(loop, zeros);
-        part = zeros;
-      }
+      if (!part)
+        part = buildZeros(loop);
       map.map(result, buildTotal(part, loop));
     }
 }
@@ -465,26 +466,32 @@ void Cutter::exchange(unsigned result, Value own) {
   map.map(loop.getResult(result), sum.getResult());
 }
 
-/// The addends that are this stage's to add, and the sum over the stages. One
-/// that several have is the first one's.
+/// The sum over the stages of the addends that some of them have, and those
+/// that all have. An addend that several stages have is the first one's to add.
 void Cutter::buildTotal(Operation &op) {
-  SmallVector<Value> mine;
+  SmallVector<Value> mine, common;
   for (Value operand : op.getOperands()) {
     Located where = located.lookup(operand);
-    if ((where.all ? 0 : where.stages.front()) == stage)
+    if (where.all)
+      common.push_back(map.lookup(operand));
+    else if (where.stages.front() == stage)
       mine.push_back(map.lookup(operand));
   }
-  Value part;
-  if (mine.empty()) {
-    auto zeros = xf::ZerosOp::create(b, op.getLoc(), op.getResult(0).getType());
-    xf::copyProvenance(&op, zeros);
-    part = zeros;
-  } else {
-    OperationState state(op.getLoc(), op.getName(), mine, op.getResultTypes(),
+  auto add = [&](ArrayRef<Value> values) -> Value {
+    OperationState state(op.getLoc(), op.getName(), values, op.getResultTypes(),
                          op.getAttrs());
-    part = b.create(state)->getResult(0);
-  }
-  map.map(op.getResult(0), buildTotal(part, &op));
+    return b.create(state)->getResult(0);
+  };
+  common.push_back(buildTotal(mine.empty() ? buildZeros(&op) : add(mine), &op));
+  map.map(op.getResult(0), common.size() == 1 ? common.back() : add(common));
+}
+
+/// What a stage without a part of a number adds.
+Value Cutter::buildZeros(Operation *like) {
+  auto zeros = xf::ZerosOp::create(b, like->getLoc(),
+                                   RankedTensorType::get({}, b.getF32Type()));
+  xf::copyProvenance(like, zeros);
+  return zeros;
 }
 
 LogicalResult Cutter::buildStage(int64_t number) {

@@ -267,9 +267,13 @@ LogicalResult Placer::placeAccumulate(xf::AccumulateOp op) {
     // It is moved where it is made: so only one is held whole at a time.
     Value value = operand.get();
     auto it = kept.find(value);
-    if (it != kept.end())
-      operand.set(
-          reshard(value, it->second, value.getDefiningOp()->getNextNode()));
+    if (it != kept.end()) {
+      Operation *made = value.getDefiningOp();
+      operand.set(reshard(value, it->second, made->getNextNode()));
+      // It is of the gradient, whatever comes after it.
+      if (operand.get() != value)
+        xf::copyProvenance(made, operand.get().getDefiningOp());
+    }
   }
   for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults()))
     result.setType(cast<RankedTensorType>(value.getType()));

@@ -140,7 +140,7 @@ void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
   app.add_option("--dump-after-stage", options.dumpAfter,
                  "print the IR after a stage")
       ->check(CLI::IsMember({"grad", "recompute", "place", "partition",
-                             "kernels", "memory", "all"}));
+                             "pipeline", "kernels", "memory", "all"}));
   app.add_flag("--remarks", options.remarks,
                "say what the passes decided, on stderr");
   app.add_flag("-q,--quiet", quiet, "print errors only");
