@@ -77,6 +77,8 @@ private:
                                [&](Value value) { return getBuffer(value); });
   }
   StringRef getCategory(Value value) {
+    if (isa_and_nonnull<dist::CollectiveOpInterface>(value.getDefiningOp()))
+      return "communication";
     bool isUpdate = xf::getPhase(value.getDefiningOp()) == xf::Phase::Optimizer;
     return isUpdate ? "optimizer temporaries" : "activations";
   }
@@ -685,11 +687,9 @@ LogicalResult Lowering::lowerCollective(Operation &op) {
   Value in = getBuffer(from);
   ArrayRef<int64_t> source = cast<RankedTensorType>(from.getType()).getShape();
   ArrayRef<int64_t> target = cast<RankedTensorType>(to.getType()).getShape();
-  auto category = [&](StringRef name) {
-    buffers[to] = addBuffer(name, getBytes(to.getType()));
-    return buffers[to];
-  };
-  Value out = category("communication");
+  Value &out = buffers[to];
+  if (!out)
+    out = addBuffer("communication", getBytes(to.getType()));
   int64_t type = getTypeCode(from);
   Location loc = op.getLoc();
   Operation *built = nullptr;
