@@ -355,6 +355,8 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
   // of ranks may be more than there can be.
   if (plan->mesh.getNumRanks() > int64_t(runtime::limits::worldSize))
     tensor = "--dp " + std::to_string(layout.dp) + ", " + tensor;
+  if (layout.pp > 1)
+    tensor = "--pp " + std::to_string(layout.pp) + ", " + tensor;
   if (llvm::Error error = checkPlan(*plan, model, batch))
     return makeError((planPath.empty() ? tensor : planPath) + ": " +
                      llvm::toString(std::move(error)));
