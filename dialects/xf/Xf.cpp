@@ -43,6 +43,14 @@ ProvenanceAttr::verify(function_ref<InFlightDiagnostic()> emitError, Phase,
 
 LogicalResult XfDialect::verifyOperationAttribute(Operation *op,
                                                   NamedAttribute attribute) {
+  if (attribute.getName() == AccumulateOp::segmentName) {
+    auto segment = dyn_cast<IntegerAttr>(attribute.getValue());
+    if (segment && segment.getType().isInteger(64) && segment.getInt() >= 0)
+      return success();
+    return op->emitOpError("expects ")
+           << AccumulateOp::segmentName << " to be an i64 of at least 0, got "
+           << attribute.getValue();
+  }
   if (attribute.getName() != provenanceName)
     return op->emitOpError("has an attribute ")
            << attribute.getName() << ", which xf does not have";
