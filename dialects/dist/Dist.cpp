@@ -149,25 +149,11 @@ int64_t MeshOp::getNumStages() {
 // Messages
 //===----------------------------------------------------------------------===//
 
-/// A message goes over a channel, between stages that the mesh has.
-template <typename Op>
-static LogicalResult verifyMessage(Op op) {
-  MeshOp mesh = findMesh(op);
-  int64_t stages = mesh ? mesh.getNumStages() : 1;
-  if (int64_t(op.getStage()) < 0 || int64_t(op.getStage()) >= stages)
-    return op.emitOpError("expects a stage below ")
-           << stages << ", got " << int64_t(op.getStage());
-  if (int64_t(op.getChannel()) < 0)
-    return op.emitOpError("expects a channel of at least 0, got ")
-           << int64_t(op.getChannel());
-  return success();
-}
-
 LogicalResult SendOp::verifySymbolUses(SymbolTableCollection &) {
-  return verifyMessage(*this);
+  return verifyMessage(*this, getStage(), getChannel());
 }
 LogicalResult RecvOp::verifySymbolUses(SymbolTableCollection &) {
-  return verifyMessage(*this);
+  return verifyMessage(*this, getStage(), getChannel());
 }
 
 //===----------------------------------------------------------------------===//

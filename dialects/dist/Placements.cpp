@@ -147,3 +147,16 @@ LogicalResult dist::verifyPlacedIfAny(Operation *op, Type type) {
     return success();
   return verifyPlaced(op, type, mesh.getSymName(), mesh.getMesh());
 }
+
+LogicalResult dist::verifyMessage(Operation *op, int64_t stage,
+                                  int64_t channel) {
+  MeshOp mesh = findMesh(op);
+  if (stage < 0)
+    return op->emitOpError("expects a stage of at least 0, got ") << stage;
+  if (mesh && stage >= mesh.getNumStages())
+    return op->emitOpError("expects a stage below ")
+           << mesh.getNumStages() << ", got " << stage;
+  if (channel < 0)
+    return op->emitOpError("expects a channel of at least 0, got ") << channel;
+  return success();
+}

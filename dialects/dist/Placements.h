@@ -51,6 +51,11 @@ mlir::LogicalResult verifyAxes(mlir::Operation *op, mlir::ArrayAttr names);
 /// and there is a mesh.
 mlir::LogicalResult verifyPlacedIfAny(mlir::Operation *op, mlir::Type type);
 
+/// Checks that a message goes over a channel, to or from a stage that the mesh
+/// around `op` has, if there is one.
+mlir::LogicalResult verifyMessage(mlir::Operation *op, int64_t stage,
+                                  int64_t channel);
+
 } // namespace cleave::dist
 
 #endif // CLEAVE_DIALECTS_DIST_PLACEMENTS_H

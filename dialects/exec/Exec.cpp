@@ -134,6 +134,15 @@ LogicalResult KernelOp::verify() {
   return success();
 }
 
+/// One buffer goes or comes.
+static LogicalResult verifyMessage(InstructionOpInterface op, size_t inputs,
+                                   int64_t stage, int64_t channel) {
+  if (op.getInputs().size() != inputs || op.getOutputs().size() != 1 - inputs)
+    return op->emitOpError("expects ")
+           << (inputs ? "one input and no output" : "one output and no input");
+  return dist::verifyMessage(op, stage, channel);
+}
+
 LogicalResult cleave::exec::verifyInstruction(InstructionOpInterface op,
                                               SymbolTableCollection &table) {
   if (auto launch = dyn_cast<LaunchOp>(*op)) {
@@ -150,6 +159,10 @@ LogicalResult cleave::exec::verifyInstruction(InstructionOpInterface op,
              << launch.getKernelAttr() << ", got " << op.getInputs().size()
              << " and " << op.getOutputs().size();
   }
+  if (auto send = dyn_cast<SendOp>(*op))
+    return verifyMessage(op, 1, send.getStage(), send.getChannel());
+  if (auto recv = dyn_cast<RecvOp>(*op))
+    return verifyMessage(op, 0, recv.getStage(), recv.getChannel());
   ArrayAttr group = op.getGroup();
   return group ? dist::verifyAxes(op, group) : success();
 }

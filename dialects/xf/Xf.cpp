@@ -44,10 +44,11 @@ ProvenanceAttr::verify(function_ref<InFlightDiagnostic()> emitError, Phase,
 LogicalResult XfDialect::verifyOperationAttribute(Operation *op,
                                                   NamedAttribute attribute) {
   if (attribute.getName() == AccumulateOp::segmentName) {
-    if (isa<IntegerAttr>(attribute.getValue()))
+    auto segment = dyn_cast<IntegerAttr>(attribute.getValue());
+    if (segment && segment.getType().isInteger(64) && segment.getInt() >= 0)
       return success();
     return op->emitOpError("expects ")
-           << attribute.getName() << " to be the number of a segment, got "
+           << AccumulateOp::segmentName << " to be an i64 of at least 0, got "
            << attribute.getValue();
   }
   if (attribute.getName() != provenanceName)

@@ -157,12 +157,16 @@ static RankedTensorType getSliceType(RankedTensorType type) {
 static FailureOr<std::vector<std::vector<int64_t>>> getPlaces(AccumulateOp op) {
   ArrayRef<int64_t> order = op.getOrder().value_or(ArrayRef<int64_t>());
   size_t segments = op.getSegments()->size(), count = op.getCount();
-  std::vector<std::vector<int64_t>> places(segments,
-                                           std::vector<int64_t>(count, -1));
-  if (order.size() != 2 * segments * count)
+  // By divisions: a count is as large as its type allows.
+  bool isWhole = segments == 0 ? order.empty()
+                               : order.size() % (2 * segments) == 0 &&
+                                     order.size() / (2 * segments) == count;
+  if (!isWhole)
     return op.emitOpError("expects an order of one run of each of its ")
            << segments << " segments for each of its " << count
            << " micro-batches";
+  std::vector<std::vector<int64_t>> places(segments,
+                                           std::vector<int64_t>(count, -1));
   for (size_t i = 0; i < order.size(); i += 2) {
     int64_t segment = order[i], microBatch = order[i + 1];
     if (segment < 0 || size_t(segment) >= segments || microBatch < 0 ||
@@ -181,6 +185,8 @@ static FailureOr<std::vector<std::vector<int64_t>>> getPlaces(AccumulateOp op) {
 /// Each op is in a segment, and what it uses was computed before, in whatever
 /// order the segments run.
 static LogicalResult verifySegments(AccumulateOp op) {
+  if (!op.getSegments() && op.getOrder())
+    return op.emitOpError("expects the segments that its order runs");
   if (!op.getSegments())
     return success();
   auto places = getPlaces(op);
@@ -189,14 +195,17 @@ static LogicalResult verifySegments(AccumulateOp op) {
   auto getFirst = [&](int64_t segment) {
     return *llvm::min_element((*places)[segment]);
   };
-  llvm::DenseSet<std::pair<int64_t, int64_t>> checked;
-  int64_t last = -1;
   for (Operation &each : op.getBody().front().without_terminator()) {
     std::optional<int64_t> segment = AccumulateOp::getSegment(&each);
     if (!segment || *segment < 0 || *segment >= int64_t(places->size()))
       return each.emitOpError("expects ")
              << AccumulateOp::segmentName << ", one of "
              << int64_t(places->size()) << " segments";
+  }
+  llvm::DenseSet<std::pair<int64_t, int64_t>> checked;
+  int64_t last = -1;
+  for (Operation &each : op.getBody().front().without_terminator()) {
+    std::optional<int64_t> segment = AccumulateOp::getSegment(&each);
     if (getFirst(*segment) < last)
       return each.emitOpError("expects to stand with the others of its "
                               "segment, in the order of their first runs");
@@ -205,7 +214,7 @@ static LogicalResult verifySegments(AccumulateOp op) {
       Operation *from = operand.getDefiningOp();
       if (!from || from->getBlock() != each.getBlock())
         continue;
-      int64_t earlier = AccumulateOp::getSegment(from).value_or(-1);
+      int64_t earlier = *AccumulateOp::getSegment(from);
       if (earlier == *segment || !checked.insert({earlier, *segment}).second)
         continue;
       for (auto [before, after] :
@@ -224,6 +233,9 @@ std::optional<int64_t> AccumulateOp::getSegment(Operation *op) {
 }
 
 LogicalResult AccumulateOp::verify() {
+  if (int64_t(getCount()) < 1)
+    return emitOpError("expects a count of at least 1, got ")
+           << int64_t(getCount());
   Block &block = getBody().front();
   if (block.getNumArguments() != getInputs().size())
     return emitOpError("expects ")

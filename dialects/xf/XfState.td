@@ -192,8 +192,8 @@ def Xf_AccumulateOp : Xf_Op<"accumulate", [RecursiveMemoryEffects,
     ```
 
     Constraints:
-    1. An input's dim 0 is `count` and not split; an argument has the input's
-       type without it.
+    1. The count is at least 1. An input's dim 0 is `count` and not split; an
+       argument has the input's type without it.
     2. As many yielded values as results, of the same types, in f32.
     3. No result is partial by max: a sum of maxima is not the maximum of sums.
     4. With segments: ops of a segment stand together, the segments in the order

@@ -64,8 +64,6 @@ Array collectives::cut(const Array &whole, int64_t dim, int64_t parts,
 //===----------------------------------------------------------------------===//
 
 namespace {
-using Group = Gathered::Group;
-
 /// `Self::move(op, group)` gives a rank its result.
 template <typename Self, typename Op>
 struct CollectiveMeaning : JointMeaning<Self, Op> {
@@ -83,7 +81,7 @@ struct CollectiveMeaning : JointMeaning<Self, Op> {
       return failure();
     for (int64_t rank = 0; rank < ranks.size(); ++rank)
       ranks.value(op.getResult(), rank) =
-          Self::move(op, gathered->getGroup(ranks.getWorldRank(rank)));
+          Self::move(op, gathered->getGroup(rank));
     return success();
   }
 };

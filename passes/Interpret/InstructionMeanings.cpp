@@ -364,7 +364,7 @@ struct CollectiveMeaning : JointMeaning<Self, Op> {
     if (failed(gathered))
       return failure();
     for (int64_t rank = 0; rank < ranks.size(); ++rank) {
-      auto [parts, index] = gathered->getGroup(ranks.getWorldRank(rank));
+      auto [parts, index] = gathered->getGroup(rank);
       Operands operands(op, ranks, rank);
       operands.store(op.getOutputs()[0], op.getType(),
                      Self::move(op, parts, index).data);

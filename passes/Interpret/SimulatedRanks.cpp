@@ -105,9 +105,10 @@ LogicalResult SimulatedRanks::run(Operation &op) {
 // Between ranks
 //===----------------------------------------------------------------------===//
 
-Gathered::Group Gathered::getGroup(int64_t rank) const {
-  Group group{{}, mesh.getShardIndex(rank, axes)};
-  for (int64_t other : mesh.getGroup(rank, axes))
+Group Gathered::getGroup(int64_t rank) const {
+  int64_t number = numbers[size_t(rank)];
+  Group group{{}, mesh.getShardIndex(number, axes)};
+  for (int64_t other : mesh.getGroup(number, axes))
     group.parts.push_back(&inputs[size_t(other)]);
   return group;
 }
@@ -136,8 +137,12 @@ int64_t SimulatedRanks::getGroupSize(ArrayAttr names) const {
 FailureOr<Gathered> SimulatedRanks::gather(Operation *op, ArrayAttr names,
                                            std::vector<Array> inputs) {
   AxisList axes = getAxes(names);
-  if (!stage || !llvm::is_contained(axes, stage->axis))
-    return Gathered(mesh, axes, std::move(inputs));
+  bool spansStages = stage && llvm::is_contained(axes, stage->axis);
+  std::vector<int64_t> numbers;
+  for (int64_t rank = 0; rank < size(); ++rank)
+    numbers.push_back(spansStages ? getWorldRank(rank) : rank);
+  if (!spansStages)
+    return Gathered(mesh, axes, std::move(inputs), std::move(numbers));
   auto parts = stage->exchange->meet(stage->number, op, std::move(inputs));
   if (failed(parts))
     return failure();
@@ -145,5 +150,5 @@ FailureOr<Gathered> SimulatedRanks::gather(Operation *op, ArrayAttr names,
   for (auto [number, part] : llvm::enumerate(*parts))
     for (auto [rank, input] : llvm::enumerate(part.inputs))
       all[size_t(getWorldRank(int64_t(rank), int64_t(number)))] = input;
-  return Gathered(stage->world, axes, std::move(all));
+  return Gathered(stage->world, axes, std::move(all), std::move(numbers));
 }

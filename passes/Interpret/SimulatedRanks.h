@@ -22,27 +22,32 @@ constexpr int64_t maxElements = int64_t(1) << 25;
 /// The product of sizes, if none is negative and it is at most `maxElements`.
 std::optional<int64_t> countElements(llvm::ArrayRef<int64_t> sizes);
 
-/// What the ranks of each group give to a collective.
+/// What a rank's group gives to a collective.
+struct Group {
+  /// In the order of the group; `index` is the rank's own.
+  llvm::SmallVector<const Array *> parts;
+  int64_t index;
+
+  int64_t size() const { return int64_t(parts.size()); }
+};
+
+/// What the groups of all ranks that run an op give to it.
 class Gathered {
 public:
-  /// By rank of `mesh`, of which ranks of a stage see their own as
-  /// `getWorldRank` says.
-  Gathered(const Mesh &mesh, AxisList axes, std::vector<Array> inputs)
-      : mesh(mesh), axes(std::move(axes)), inputs(std::move(inputs)) {}
+  /// `inputs` are by rank of `mesh`. `numbers` has for each rank that runs the
+  /// op the number that it has there.
+  Gathered(const Mesh &mesh, AxisList axes, std::vector<Array> inputs,
+           std::vector<int64_t> numbers)
+      : mesh(mesh), axes(std::move(axes)), inputs(std::move(inputs)),
+        numbers(std::move(numbers)) {}
 
-  /// The parts of the group of `rank`, in its order, and which is its own.
-  struct Group {
-    llvm::SmallVector<const Array *> parts;
-    int64_t index;
-
-    int64_t size() const { return int64_t(parts.size()); }
-  };
   Group getGroup(int64_t rank) const;
 
 private:
   Mesh mesh;
   AxisList axes;
   std::vector<Array> inputs;
+  std::vector<int64_t> numbers;
 };
 
 /// The ranks of a mesh, or of one stage of its pipeline, that run one program

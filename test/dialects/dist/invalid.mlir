@@ -51,6 +51,11 @@ dist.mesh @mesh [#dist.axis<"dp" = 65536>, #dist.axis<"tp" = 65536>]
 
 // -----
 
+// expected-error @+1 {{expects as axis of stages one of ["pp"=2], got "tp"}}
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "tp"
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // Reshards
 //===----------------------------------------------------------------------===//
@@ -460,5 +465,53 @@ dist.mesh @mesh [#dist.axis<"dp" = 2>, #dist.axis<"tp" = 4>]
 func.func @another_number_of_ranks(%0: tensor<8x8xf32>) {
   // expected-error @+1 {{expects dim 0 of sizes that differ by the 4 ranks of its group, got 8 and 16}}
   %1 = dist.all_gather %0 axes ["tp"] dim 0 : tensor<8x8xf32> to tensor<16x8xf32>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>, #dist.axis<"dp" = 4>] stages "pp"
+func.func @send_too_far(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'dist.send' op expects a stage below 2, got 2}}
+  dist.send %x to 2 channel 0 : tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>]
+func.func @recv_without_stages() {
+  // expected-error @+1 {{'dist.recv' op expects a stage below 1, got 1}}
+  %x = dist.recv from 1 channel 0 : tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @recv_below_0() {
+  // expected-error @+1 {{'dist.recv' op expects a stage of at least 0, got -1}}
+  %x = dist.recv from -1 channel 0 : tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+func.func @send_channel(%x: tensor<8xf32>) {
+  // expected-error @+1 {{'dist.send' op expects a channel of at least 0, got -1}}
+  dist.send %x to 1 channel -1 : tensor<8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+func.func @recv_channel() {
+  // expected-error @+1 {{'dist.recv' op expects a channel of at least 0, got -1}}
+  %x = dist.recv from 1 channel -1 : tensor<8xf32>
   return
 }

@@ -8,6 +8,20 @@ dist.mesh @one []
 // CHECK: dist.mesh @quoted [#dist.axis<"data parallel" = 2>]
 dist.mesh @quoted [#dist.axis<"data parallel" = 2>]
 
+// CHECK: module @pipeline
+module @pipeline {
+  // CHECK: dist.mesh @mesh [#dist.axis<"pp" = 2>, #dist.axis<"dp" = 2>] stages "pp"
+  dist.mesh @mesh [#dist.axis<"pp" = 2>, #dist.axis<"dp" = 2>] stages "pp"
+  // CHECK-LABEL: func.func @messages(
+  func.func @messages(%x: tensor<2x8xf32>) {
+    // CHECK: dist.send %{{.*}} to 1 channel 0 : tensor<2x8xf32>
+    dist.send %x to 1 channel 0 : tensor<2x8xf32>
+    // CHECK: %{{.*}} = dist.recv from 1 channel 7 {xf.segment = 0 : i64} : tensor<8xbf16>
+    %y = dist.recv from 1 channel 7 {xf.segment = 0 : i64} : tensor<8xbf16>
+    return
+  }
+}
+
 !whole = tensor<8x16xf32, #dist.on<@mesh, [{}, {}]>>
 !rows = tensor<8x16xf32, #dist.on<@mesh, [{tp}, {}]>>
 !columns = tensor<8x16xf32, #dist.on<@mesh, [{}, {tp}]>>

@@ -393,3 +393,99 @@ exec.kernel @too_large mode = row, rows = 256, columns = 9223372036854775807,
 ^bb0(%x: f32):
   exec.yield %x : f32
 }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+exec.program @send_too_far threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.send' op expects a stage below 2, got 2}}
+    exec.send(%b) -> () {stage = 2 : i64, channel = 0 : i64}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+exec.program @recv_below_0 threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.recv' op expects a stage of at least 0, got -1}}
+    exec.recv() -> (%b) {stage = -1 : i64, channel = 0 : i64}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+exec.program @send_channel threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.send' op expects a channel of at least 0, got -1}}
+    exec.send(%b) -> () {stage = 1 : i64, channel = -1 : i64}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+exec.program @recv_channel threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.recv' op expects a channel of at least 0, got -1}}
+    exec.recv() -> (%b) {stage = 1 : i64, channel = -1 : i64}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+exec.program @send_nothing threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.send' op expects one input and no output}}
+    exec.send() -> () {stage = 1 : i64, channel = 0 : i64}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+exec.program @send_back threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.send' op expects one input and no output}}
+    exec.send(%b) -> (%b) {stage = 1 : i64, channel = 0 : i64}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+exec.program @recv_nothing threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.recv' op expects one output and no input}}
+    exec.recv() -> () {stage = 1 : i64, channel = 0 : i64}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+exec.program @recv_two threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.recv' op expects one output and no input}}
+    exec.recv() -> (%b, %b) {stage = 1 : i64, channel = 0 : i64}
+  }
+  exec.run @all 0 first
+}

@@ -121,6 +121,10 @@ exec.program @step threads 2 {
     // CHECK: exec.slice(%[[V]]) -> (%[[B]]) {axes = ["tp"],
     exec.slice(%v) -> (%b) {outer = 1 : i64, inner = 4 : i64, type = 0 : i64,
         axes = ["tp"]}
+    // CHECK: exec.send(%[[V]]) -> () {channel = 3 : i64, stage = 1 : i64}
+    exec.send(%v) -> () {stage = 1 : i64, channel = 3 : i64}
+    // CHECK: exec.recv() -> (%[[B]]) {channel = 4 : i64, stage = 1 : i64}
+    exec.recv() -> (%b) {stage = 1 : i64, channel = 4 : i64}
   }
   // CHECK: exec.segment @update updates {
   exec.segment @update updates {

@@ -128,6 +128,208 @@ func.func @accumulate_results(%x: tensor<4x8xf32>) {
 
 // -----
 
+func.func @accumulate_nothing() {
+  // expected-error @+1 {{expects a count of at least 1, got 0}}
+  xf.accumulate 0 () : () -> () {
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @order_of_none(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{expects the segments that its order runs}}
+  "xf.accumulate"(%x) <{count = 2 : i64, order = array<i64: 0, 0, 0, 1>}> ({
+  ^bb0(%slice: tensor<8xf32>):
+    "xf.yield"() : () -> ()
+  }) : (tensor<2x8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @segments_without_order(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{expects an order of one run of each of its 1 segments for each of its 2 micro-batches}}
+  "xf.accumulate"(%x) <{count = 2 : i64, segments = ["all"]}> ({
+  ^bb0(%slice: tensor<8xf32>):
+    "xf.yield"() : () -> ()
+  }) : (tensor<2x8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @run_missing(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{expects an order of one run of each of its 2 segments for each of its 2 micro-batches}}
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["forward", "backward"] order [0, 0, 0, 1, 1, 0] {
+  ^bb0(%slice: tensor<8xf32>):
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @run_of_half(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{expects an order of one run of each of its 1 segments for each of its 2 micro-batches}}
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["all"] order [0, 0, 0] {
+  ^bb0(%slice: tensor<8xf32>):
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @order_of_no_segments(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{expects an order of one run of each of its 0 segments for each of its 2 micro-batches}}
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments [] order [0, 0] {
+  ^bb0(%slice: tensor<8xf32>):
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @run_of_no_segment(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{expects runs of its segments for its micro-batches, got 1, 1}}
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["all"] order [0, 0, 1, 1] {
+  ^bb0(%slice: tensor<8xf32>):
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @run_of_no_micro_batch(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{expects runs of its segments for its micro-batches, got 0, -1}}
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["all"] order [0, 0, 0, -1] {
+  ^bb0(%slice: tensor<8xf32>):
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @run_twice(%x: tensor<2x8xf32>) {
+  // expected-error @+1 {{runs segment 0 twice for micro-batch 1}}
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["all"] order [0, 1, 0, 1] {
+  ^bb0(%slice: tensor<8xf32>):
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @op_of_no_segment(%x: tensor<2x8xf32>) {
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["all"] order [0, 0, 0, 1] {
+  ^bb0(%slice: tensor<8xf32>):
+    // expected-error @+1 {{expects xf.segment, one of 1 segments}}
+    %a = xf.scale %slice {factor = 1.0 : f64} : (tensor<8xf32>) -> tensor<8xf32>
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @op_of_unknown_segment(%x: tensor<2x8xf32>) {
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["all"] order [0, 0, 0, 1] {
+  ^bb0(%slice: tensor<8xf32>):
+    // expected-error @+1 {{expects xf.segment, one of 1 segments}}
+    %a = xf.scale %slice {factor = 1.0 : f64, xf.segment = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @op_apart(%x: tensor<2x8xf32>) {
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["a", "b"] order [0, 0, 1, 0, 0, 1, 1, 1] {
+  ^bb0(%slice: tensor<8xf32>):
+    %a = xf.scale %slice {factor = 1.0 : f64, xf.segment = 0 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    %b = xf.scale %slice {factor = 1.0 : f64, xf.segment = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    // expected-error @+1 {{expects to stand with the others of its segment, in the order of their first runs}}
+    %c = xf.scale %slice {factor = 1.0 : f64, xf.segment = 0 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @segments_not_as_they_run(%x: tensor<2x8xf32>) {
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["a", "b"] order [1, 0, 0, 0, 1, 1, 0, 1] {
+  ^bb0(%slice: tensor<8xf32>):
+    %a = xf.scale %slice {factor = 1.0 : f64, xf.segment = 0 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    // expected-error @+1 {{expects to stand with the others of its segment, in the order of their first runs}}
+    %b = xf.scale %slice {factor = 1.0 : f64, xf.segment = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+func.func @use_before(%x: tensor<2x8xf32>) {
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["a", "b"] order [0, 0, 1, 0, 1, 1, 0, 1] {
+  ^bb0(%slice: tensor<8xf32>):
+    %a = xf.scale %slice {factor = 1.0 : f64, xf.segment = 0 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    // expected-error @+1 {{uses a value of segment 0, which the order runs after it}}
+    %b = xf.scale %a {factor = 1.0 : f64, xf.segment = 1 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+// What stands after its use has no segment either.
+func.func @use_of_what_comes(%x: tensor<2x8xf32>) {
+  xf.accumulate 2 (%x) : (tensor<2x8xf32>) -> ()
+      segments ["a"] order [0, 0, 0, 1] {
+  ^bb0(%slice: tensor<8xf32>):
+    %b = xf.scale %a {factor = 1.0 : f64, xf.segment = 0 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    // expected-error @+1 {{expects xf.segment, one of 1 segments}}
+    %a = xf.scale %slice {factor = 1.0 : f64} : (tensor<8xf32>) -> tensor<8xf32>
+    xf.yield
+  }
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expects xf.segment to be an i64 of at least 0, got "forward"}}
+func.func @segment_name() attributes {xf.segment = "forward"} {
+  return
+}
+
+// -----
+
+// expected-error @+1 {{expects xf.segment to be an i64 of at least 0, got -1 : i64}}
+func.func @segment_below_0() attributes {xf.segment = -1 : i64} {
+  return
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // Forward
 //===----------------------------------------------------------------------===//

@@ -63,6 +63,20 @@ func.func @state(%x: tensor<4x2x8xf32>) {
   xf.accumulate 1 () : () -> () {
     xf.yield
   }
+  // CHECK: xf.accumulate 2() : () -> tensor<f32> segments ["forward", "backward"] order [0, 0, 0, 1, 1, 0, 1, 1] {
+  %zeros = xf.accumulate 2 () : () -> tensor<f32>
+      segments ["forward", "backward"] order [0, 0, 0, 1, 1, 0, 1, 1] {
+    // CHECK-NEXT: %[[Z:.*]] = xf.zeros {xf.segment = 0 : i64} : () -> tensor<f32>
+    %z = xf.zeros {xf.segment = 0 : i64} : () -> tensor<f32>
+    // CHECK-NEXT: xf.scale %[[Z]] {factor = 2.000000e+00 : f64, xf.segment = 1 : i64}
+    %y = xf.scale %z {factor = 2.0 : f64, xf.segment = 1 : i64}
+        : (tensor<f32>) -> tensor<f32>
+    xf.yield %y : tensor<f32>
+  }
+  // CHECK: xf.accumulate 1() : () -> () segments [] order [] {
+  xf.accumulate 1 () : () -> () segments [] order [] {
+    xf.yield
+  }
   // CHECK: xf.schedule {beta1 = {{.*}}, kind = 3 : i32
   %rates = xf.schedule {kind = 3 : i32, lr = 2.0e-3 : f64, min_lr = 2.0e-4 : f64,
       warmup_steps = 5 : i64, decay_steps = 20 : i64, stable_steps = 3 : i64,

@@ -1,65 +1,25 @@
 //===- CheckMeaningTest.cpp - What the check says of wrong passes ---------===//
-#include "passes/Interpret/CheckMeaning.h"
+#include "MeaningFixture.h"
 #include "dialects/xf/Xf.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
-#include "passes/Pipelines/Pipelines.h"
-#include "gtest/gtest.h"
 
 using namespace mlir;
 using namespace cleave;
 
 namespace {
-/// A pass that does to the module what it is told.
-class Change : public PassWrapper<Change, OperationPass<ModuleOp>> {
-public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(Change)
-  explicit Change(std::function<void(ModuleOp)> change) : change(change) {}
-  StringRef getArgument() const override { return "change"; }
-  void runOnOperation() override { change(getOperation()); }
-
-private:
-  std::function<void(ModuleOp)> change;
-};
-
-class CheckMeaning : public testing::Test {
+class CheckMeaning : public MeaningFixture {
 protected:
-  CheckMeaning()
-      : handler(&context, [this](Diagnostic &diagnostic) {
-          llvm::raw_string_ostream stream(messages);
-          if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()))
-            stream << name.getName().getValue() << ": ";
-          if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
-            stream << diagnostic << "\n";
-          return success();
-        }) {
-    DialectRegistry registry;
-    registerAllDialects(registry);
-    context.appendDialectRegistry(registry);
-    context.loadAllAvailableDialects();
-    context.disableMultithreading();
-    context.printOpOnDiagnostic(false);
+  CheckMeaning() {
     module = parseSourceFile<ModuleOp>(
         std::string(CLEAVE_TEST_MODELS) + "/llama.mlir", &context);
   }
 
-  /// Makes the step, then changes it, each with the check around it.
+  /// Makes the step, then changes it.
   void run(std::function<void(ModuleOp)> change, bool makesStep = true) {
-    ASSERT_TRUE(module);
-    PassManager pm(&context);
-    if (makesStep)
-      pm.addPass(createBuildStepPass());
-    pm.addPass(std::make_unique<Change>(change));
-    pm.addInstrumentation(std::make_unique<MeaningCheck>(result));
-    EXPECT_TRUE(succeeded(pm.run(*module)));
+    MeaningFixture::run(change, [&](PassManager &pm) {
+      if (makesStep)
+        pm.addPass(createBuildStepPass());
+    });
   }
-
-  MLIRContext context;
-  std::string messages;
-  ScopedDiagnosticHandler handler;
-  OwningOpRef<ModuleOp> module;
-  MeaningCheck::Result result;
 };
 } // namespace
 

@@ -69,3 +69,21 @@ TEST_F(MemoryTest, CopiesBytesThatOverlap) {
   EXPECT_EQ(memory.load(4, ElementCode::F32), 1);
   EXPECT_EQ(memory.load(8, ElementCode::I32), 2);
 }
+
+TEST_F(MemoryTest, PutsWhatWasTakenElsewhere) {
+  memory.store(0, ElementCode::F32, 1);
+  memory.store(4, ElementCode::I32, 7);
+  Memory range = memory.take(0, 8);
+  EXPECT_EQ(range.size(), 8);
+  memory.store(0, ElementCode::F32, 2);
+  memory.store(14, ElementCode::F32, 3);
+  Memory other;
+  other.grow(32);
+  other.store(22, ElementCode::F32, 4);
+  other.put(16, range);
+  EXPECT_EQ(other.load(16, ElementCode::F32), 1);
+  EXPECT_EQ(other.load(20, ElementCode::I32), 7);
+  // What was there is lost, and so is what it was a part of.
+  EXPECT_TRUE(std::isnan(other.load(24, ElementCode::BF16)));
+  EXPECT_EQ(other.getElements(0, 32), (std::vector<double>{1, 7}));
+}
