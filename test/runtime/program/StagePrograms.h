@@ -60,15 +60,6 @@ inline constexpr CleaveKernelEntry kernels[] = {
     {"square", square}, {"norm", norm}, {"update", update}, {"shrink", shrink}};
 inline constexpr runtime::KernelTable kernelTable{kernels, 4};
 
-/// Adds a segment of all instructions since the last one.
-inline void cut(fb::StageT &stage, const char *name) {
-  auto segment = std::make_unique<fb::SegmentT>();
-  segment->name = name;
-  segment->begin = stage.segments.empty() ? 0 : stage.segments.back()->end;
-  segment->end = stage.instructions.size();
-  stage.segments.push_back(std::move(segment));
-}
-
 inline void addStage(ProgramBuilder &b, uint64_t number, uint64_t stages,
                      uint64_t dp) {
   const uint64_t microBatches = b.program.micro_batches;
@@ -129,7 +120,7 @@ inline void addStage(ProgramBuilder &b, uint64_t number, uint64_t stages,
     b.gemm(rows, width, width, kept[i], weights[i], kept[i + 1]);
   if (!isLast)
     b.add(Opcode::Send, {kept[count]}, {int64_t(number) + 1, int64_t(number)});
-  cut(s, "forward");
+  b.cutSegment("forward");
 
   // The loss is half the sum of squares: its gradient is what comes out.
   const int64_t back = int64_t(stages + number); ///< channel to the one before
@@ -154,7 +145,7 @@ inline void addStage(ProgramBuilder &b, uint64_t number, uint64_t stages,
   }
   if (!isFirst)
     b.add(Opcode::Send, {gradients[0]}, {int64_t(number) - 1, back});
-  cut(s, "backward");
+  b.cutSegment("backward");
 
   b.add(Opcode::Fill, {norms});
   for (uint64_t i = 0; i < count; ++i) {
@@ -166,7 +157,7 @@ inline void addStage(ProgramBuilder &b, uint64_t number, uint64_t stages,
   }
   b.add(Opcode::AllReduce, {norms, norms}, {layers * 16, 0, 0}, {}, {0});
   b.launch("norm", 1, {norms, total});
-  cut(s, "norm");
+  b.cutSegment("norm");
   for (uint64_t i = 0; i < count; ++i) {
     b.launch("update", 1, {total, grads[i], weights[i]});
     b.add(Opcode::Slice, {grads[i], moments[i]}, {1, int64_t(16 / dp), 0}, {},
@@ -174,7 +165,7 @@ inline void addStage(ProgramBuilder &b, uint64_t number, uint64_t stages,
   }
   if (isFirst || isLast)
     b.launch("shrink", 1, {total, shared});
-  cut(s, "update");
+  b.cutSegment("update");
   b.output("norm", {}, {}, total);
 
   // Forward as far ahead as the pipeline is long; then one of each.

@@ -167,7 +167,7 @@ ProgramBuilder makeChat(const std::vector<std::string> &stages,
           b.stage->segments.empty() ? 0 : b.stage->segments.back()->end;
       if (begin == b.stage->instructions.size())
         return;
-      staged::cut(*b.stage, "segment");
+      b.cutSegment("segment");
       for (uint32_t m : order)
         b.stage->runs.emplace_back(uint32_t(b.stage->segments.size()) - 1, m,
                                    true);
