@@ -277,7 +277,7 @@ Status LocalCommunicator::doReceive(int from, int channel, void *data,
   LocalMailbox &mailbox = *local.mailboxes[size_t(getRank())];
   std::unique_lock<std::mutex> lock(mailbox.mutex);
   LocalMailbox::Channel &messages = mailbox.channels[{from, channel}];
-  // An abort that comes between the check and the sleep is noticed then.
+  // Who waits looks now and then, so that the watchdog sees that it is awake.
   while (messages.messages.empty()) {
     if (local.aborted.load())
       return Status::aborted("another rank failed");
@@ -326,8 +326,11 @@ void LocalWorld::abort(int rank, const Status &why) {
   aborted.store(true);
   for (auto &[key, group] : groups)
     group->arrival.wake();
-  for (auto &mailbox : mailboxes)
+  for (auto &mailbox : mailboxes) {
+    // Not between a receiver's look at `aborted` and its sleep.
+    std::lock_guard<std::mutex> box(mailbox->mutex);
     mailbox->arrival.notify_all();
+  }
 }
 
 Status LocalWorld::getCause(int &rank) const {

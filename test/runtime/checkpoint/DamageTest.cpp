@@ -125,7 +125,7 @@ TEST(Damage, WhatIsNoNumberIsNotWritten) {
     Program program = makeStates(layout);
     for (size_t i : {size_t(0), size_t(7)}) { // f32, bf16
       const fb::State *state = program.getStates()[i];
-      std::string shard = makeShard(program, i, 0);
+      std::string shard = makeShard(program, *state, 0);
       for (float bad : {INFINITY, -INFINITY, NAN}) {
         std::string bytes = shard, value = toBytes(bad);
         uint64_t element = cleave::runtime::getBytes(state->dtype());

@@ -13,11 +13,11 @@ uint64_t checkRestored(CheckpointReader &reader, const TestLayout &layout) {
   EXPECT_OK(checkFits(program, reader));
   uint64_t compared = 0;
   for (int rank = 0; rank < program.getWorldSize(); ++rank)
-    for (size_t i = 0; i < program.getStates().size(); ++i) {
-      const fb::State &state = *program.getStates()[i];
+    for (const fb::State *each : toList(program.getStageOf(rank)->states())) {
+      const fb::State &state = *each;
       if (!isSaved(state))
         continue;
-      std::string expected = makeShard(program, i, rank);
+      std::string expected = makeShard(program, state, rank);
       std::string actual(expected.size(), '\xff');
       EXPECT_OK(restoreState(program, state, rank, reader,
                              std::as_writable_bytes(std::span(actual))));
@@ -42,12 +42,13 @@ TEST(Restore, EveryLayoutOutOfEveryOther) {
     for (const TestLayout &to : testLayouts) {
       SCOPED_TRACE(::testing::Message()
                    << from.dp << "x" << from.tp << " zero " << from.zero
-                   << " to " << to.dp << "x" << to.tp << " zero " << to.zero);
+                   << " stages " << from.pp << " to " << to.dp << "x" << to.tp
+                   << " zero " << to.zero << " stages " << to.pp);
       EXPECT_GT(checkRestored(reader, to), 0u);
       ++pairs;
     }
   }
-  EXPECT_EQ(pairs, 144);
+  EXPECT_EQ(pairs, 256);
 }
 
 TEST(Restore, RefusesAnotherModel) {
@@ -107,7 +108,7 @@ TEST(Restore, ReadsLargeStatesInChunks) {
     return program;
   };
   Program from = make(1, 1, false);
-  std::string whole = makeShard(from, 0, 0);
+  std::string whole = makeShard(from, *from.getStates()[0], 0);
   ShardPart part{from.getStates()[0], std::as_bytes(std::span(whole))};
   Manifest manifest;
   CheckpointFile file;
@@ -120,7 +121,7 @@ TEST(Restore, ReadsLargeStatesInChunks) {
   ASSERT_OK(CheckpointReader::open(folder.path, reader));
   Program to = make(3, 2, true);
   for (int rank = 0; rank < 6; ++rank) {
-    std::string expected = makeShard(to, 0, rank);
+    std::string expected = makeShard(to, *to.getStates()[0], rank);
     std::string actual(expected.size(), '\xff');
     ASSERT_OK(restoreState(to, *to.getStates()[0], rank, reader,
                            std::as_writable_bytes(std::span(actual))));

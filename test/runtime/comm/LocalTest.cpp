@@ -1,6 +1,7 @@
 //===- LocalTest.cpp - Ranks as threads -----------------------------------===//
 #include "runtime/comm/World.h"
 #include "test/runtime/comm/CollectiveChecks.h"
+#include "test/runtime/comm/MessageChecks.h"
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
@@ -138,6 +139,53 @@ TEST(Local, NoBufferIsReadAfterItsRankStopped) {
     });
     ASSERT_EQ(status.message(), "rank " + std::to_string(failing) + ": stop");
   }
+}
+
+TEST(Local, MessagesOfManyChannels) {
+  for (int ranks = 2; ranks <= 4; ++ranks) {
+    Status status = run({ranks}, checkMessages);
+    EXPECT_TRUE(status.ok()) << status.message();
+    status =
+        run({ranks}, [](Communicator &comm) { return checkRing(comm, 300); });
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
+}
+
+TEST(Local, OneRanksFailureStopsWhoWaitsForAMessage) {
+  auto begin = std::chrono::steady_clock::now();
+  std::atomic<int> stopped = 0;
+  Status status = run({4}, [&](Communicator &comm) -> Status {
+    float value = 1;
+    if (comm.getRank() == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      return Status::error("disk on fire");
+    }
+    // Of a rank that will fail, and of one that waits itself.
+    int from = comm.getRank() == 3 ? 0 : 2;
+    RankPosition position;
+    comm.setPosition(&position);
+    Status result = comm.receive(from, 0, &value, sizeof(value));
+    comm.setPosition(nullptr);
+    EXPECT_FALSE(position.read().isWaiting());
+    EXPECT_EQ(position.read().axes, uint64_t(from));
+    EXPECT_EQ(result.getCode(), StatusCode::Aborted);
+    ++stopped;
+    return result;
+  });
+  EXPECT_EQ(status.message(), "rank 2: disk on fire");
+  EXPECT_EQ(stopped.load(), 3);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(Local, AMessageOfAnotherSizeIsNamed) {
+  Status status = run({2}, [](Communicator &comm) -> Status {
+    char bytes[8] = {};
+    if (comm.getRank() == 0)
+      return comm.send(1, 3, bytes, 4);
+    return comm.receive(0, 3, bytes, 8);
+  });
+  EXPECT_EQ(status.message(), "rank 1: the message of rank 0 on channel 3 has "
+                              "4 bytes, expects 8");
 }
 
 TEST(Local, AgreedFailuresAreSaidOnce) {

@@ -2,7 +2,9 @@
 //
 //   MpiRanks collectives  every collective on every mesh of the world's size,
 //                         and the bits of rounding sums against local ranks
+//   MpiRanks messages     messages of many channels between all ranks
 //   MpiRanks fail R       rank R fails while the others wait
+//   MpiRanks lose R       rank R fails while the others wait for its message
 //   MpiRanks agree        every rank has the same failure
 //   MpiRanks size N       a program for N ranks
 //
@@ -11,6 +13,7 @@
 #include "runtime/comm/Mpi.h"
 #include "runtime/comm/World.h"
 #include "test/runtime/comm/CollectiveChecks.h"
+#include "test/runtime/comm/MessageChecks.h"
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -72,6 +75,21 @@ static Status failOn(Communicator &communicator, int failing) {
   return communicator.barrier(*world);
 }
 
+static Status checkAllMessages(Communicator &communicator) {
+  CLEAVE_RETURN_IF_ERROR(checkMessages(communicator));
+  CLEAVE_RETURN_IF_ERROR(checkRing(communicator, 100));
+  if (communicator.getRank() == 0)
+    std::printf("messages checked\n");
+  return {};
+}
+
+static Status loseMessage(Communicator &communicator, int failing) {
+  if (communicator.getRank() == failing)
+    return Status::error("disk on fire");
+  char byte;
+  return communicator.receive(failing, 0, &byte, 1);
+}
+
 int main(int argc, char **argv) {
   std::string_view mode = argc > 1 ? argv[1] : "";
   int number = argc > 2 ? std::atoi(argv[2]) : 4;
@@ -84,6 +102,12 @@ int main(int argc, char **argv) {
   else if (mode == "fail")
     status = runRanks(Mesh({4}), options, [&](Communicator &communicator) {
       return failOn(communicator, number);
+    });
+  else if (mode == "messages")
+    status = runRanks(Mesh({number}), options, checkAllMessages);
+  else if (mode == "lose")
+    status = runRanks(Mesh({4}), options, [&](Communicator &communicator) {
+      return loseMessage(communicator, number);
     });
   else if (mode == "agree")
     status = runRanks(Mesh({4}), options, [](Communicator &communicator) {

@@ -51,9 +51,19 @@ TEST(Mpi, EveryCollectiveAndTheBitsOfLocalRanks) {
   }
 }
 
+TEST(Mpi, MessagesOfManyChannels) {
+  for (int ranks : {2, 4}) {
+    Result result = runRanks(ranks, "messages " + std::to_string(ranks));
+    EXPECT_EQ(result.exitCode, 0) << result.output;
+    EXPECT_EQ(count(result.output, "messages checked"), 1) << result.output;
+  }
+}
+
+/// Who waits for all, and who waits for a message.
 TEST(Mpi, OneRanksFailureStopsAll) {
-  for (int failing : {0, 3}) {
-    Result result = runRanks(4, "fail " + std::to_string(failing));
+  for (auto [mode, failing] :
+       {std::pair("fail ", 0), {"fail ", 3}, {"lose ", 0}, {"lose ", 3}}) {
+    Result result = runRanks(4, mode + std::to_string(failing));
     EXPECT_NE(result.exitCode, 0);
     EXPECT_NE(result.exitCode, timedOut) << result.output;
     EXPECT_EQ(count(result.output, "error: rank " + std::to_string(failing) +

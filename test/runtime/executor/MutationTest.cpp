@@ -1,6 +1,7 @@
 //===- MutationTest.cpp - What the verifier accepts, the executor survives ===//
 #include "test/runtime/executor/RunProgram.h"
 #include "test/runtime/program/SamplePrograms.h"
+#include "test/runtime/program/StagePrograms.h"
 #include <gtest/gtest.h>
 #include <random>
 
@@ -12,12 +13,15 @@ namespace {
 /// A generated kernel is trusted; this one stands for any.
 void anything(void *const *, const int64_t *, int64_t, int64_t) {}
 
-TEST(Mutation, AcceptedProgramsRun) {
+/// Runs what is accepted of `rounds` mutants; says how many ran to their end.
+int runMutants(const std::vector<uint8_t> &good, int rounds) {
   std::mt19937 random(5);
-  const std::vector<uint8_t> good = makeSample().pack();
-  const CleaveKernelEntry entry{"square", anything};
+  const CleaveKernelEntry entries[] = {{"square", anything},
+                                       {"norm", anything},
+                                       {"update", anything},
+                                       {"shrink", anything}};
   int executed = 0, accepted = 0;
-  for (int round = 0; round < 20000; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     std::vector<uint8_t> bytes = good;
     for (unsigned change = 0; change <= random() % 3; ++change) {
       // Small changes of aligned numbers are the ones that stay legal.
@@ -36,7 +40,7 @@ TEST(Mutation, AcceptedProgramsRun) {
         program.getMesh(), {}, [&](Communicator &communicator) -> Status {
           std::unique_ptr<Executor> executor;
           CLEAVE_RETURN_IF_ERROR(
-              Executor::create(program, communicator, {&entry, 1},
+              Executor::create(program, communicator, {entries, 4},
                                {.threads = 1, .schedule = {}}, executor));
           CLEAVE_RETURN_IF_ERROR(executor->runStep(0));
           EXPECT_LE(executor->getHighWaterBytes(), program.getArenaBytes());
@@ -44,9 +48,18 @@ TEST(Mutation, AcceptedProgramsRun) {
         });
     executed += status.ok();
   }
-  std::printf("%d of 20000 mutated programs accepted, %d executed\n", accepted,
-              executed);
-  EXPECT_GT(executed, 500);
+  std::printf("%d of %d mutated programs accepted, %d executed\n", accepted,
+              rounds, executed);
+  return executed;
+}
+
+TEST(Mutation, AcceptedProgramsRun) {
+  EXPECT_GT(runMutants(makeSample().pack(), 20000), 500);
+}
+
+/// None waits for ever for a message.
+TEST(Mutation, AcceptedStagesComeToAnEnd) {
+  EXPECT_GT(runMutants(makeStages(2, 3).pack(), 20000), 500);
 }
 
 } // namespace

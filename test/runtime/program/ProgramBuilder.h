@@ -83,6 +83,16 @@ public:
   enum Part { Before, MicroBatch, After, Update };
   void start(Part newPart) { part = newPart; }
 
+  /// Makes a segment of the stage's instructions since the last one. To be run
+  /// by what the caller adds to the runs.
+  void cutSegment(const std::string &name) {
+    auto segment = std::make_unique<fb::SegmentT>();
+    segment->name = name;
+    segment->begin = stage->segments.empty() ? 0 : stage->segments.back()->end;
+    segment->end = stage->instructions.size();
+    stage->segments.push_back(std::move(segment));
+  }
+
   /// Cuts the stage's instructions into segments, and runs each. Instructions
   /// of which this builder does not know are part of what is before them.
   void cutSegments() { cutSegments(*stage, *stage); }

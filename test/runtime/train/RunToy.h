@@ -34,10 +34,12 @@ inline ToyResult runToy(const TestFolder &folder, const std::string &arguments,
   return result;
 }
 
+/// `stages`: 1 or 2.
 inline std::string getLayout(uint64_t dp, uint64_t tp,
-                             uint64_t microBatches = 1) {
+                             uint64_t microBatches = 1, uint64_t stages = 1) {
   return "TOY_DP=" + std::to_string(dp) + " TOY_TP=" + std::to_string(tp) +
-         " TOY_MICRO_BATCHES=" + std::to_string(microBatches);
+         " TOY_MICRO_BATCHES=" + std::to_string(microBatches) +
+         " TOY_PP=" + std::to_string(stages);
 }
 
 } // namespace cleave::test

@@ -77,6 +77,47 @@ inline constexpr CleaveKernelEntry kernels[] = {{"toy_loss", computeLoss},
                                                 {"toy_square", square},
                                                 {"toy_root", root}};
 inline constexpr runtime::KernelTable kernelTable{kernels, 4};
+
+/// What the batch and the config say.
+inline void fillHeader(fb::ProgramT &p) {
+  p.model = "{\"model_type\": \"toy\"}\n";
+  p.vocab = vocab;
+  p.seq_len = seqLen;
+  p.global_batch = batch;
+  p.batch_axes = {0};
+  p.flops_per_step = 1e6;
+}
+
+/// A third of the checkpoint tensor, its rows over `axis`.
+inline fb::Operand addThird(ProgramBuilder &b, const char *name, uint64_t third,
+                            uint8_t axis, uint64_t shards) {
+  fb::Operand operand = b.allocate(paddedVocab / shards * width * 4);
+  fb::StateT &state = b.state(
+      name, {paddedVocab, width},
+      {shards > 1 ? std::vector<uint8_t>{axis} : std::vector<uint8_t>{}, {}},
+      operand);
+  state.logical = {vocab, width};
+  state.source = "transformer.toy.weight";
+  state.source_shape = {vocab, 3 * width};
+  state.view = {vocab, 3, width};
+  state.starts = {0, third, 0};
+  state.drop = {1};
+  state.init = fb::InitKind::Normal;
+  state.init_scale = 0.5;
+  state.tied = {"toy_head.weight"};
+  return operand;
+}
+
+/// A size that the kernels read: a constant of value 1 times a frequency.
+inline fb::Operand addSize(ProgramBuilder &b, const char *name, uint64_t size) {
+  fb::Operand operand = b.allocate(4);
+  fb::StateT &state = b.state(name, {1, 1}, {{}, {}}, operand);
+  state.role = "constant";
+  state.init = fb::InitKind::RopeCos; // cos(0) * scale
+  state.init_scale = double(size);
+  state.init_table = {1};
+  return operand;
+}
 } // namespace toy
 
 /// dp divides 8 / microBatches and 16; tp divides 16.
@@ -84,14 +125,8 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
                                      uint64_t microBatches = 1) {
   using namespace toy;
   ProgramBuilder b({{"dp", dp}, {"tp", tp}}, microBatches);
-  fb::ProgramT &p = b.program;
   fb::StageT &s = *b.stage;
-  p.model = "{\"model_type\": \"toy\"}\n";
-  p.vocab = vocab;
-  p.seq_len = seqLen;
-  p.global_batch = batch;
-  p.batch_axes = {0};
-  p.flops_per_step = 1e6;
+  fillHeader(b.program);
   const uint64_t rows = batch * seqLen / microBatches / dp; // of tokens
   const uint64_t tableRows = paddedVocab / tp;
 
@@ -103,41 +138,13 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   fb::Operand microTokens(tokens.offset(), rows * 4, stride, microBatches);
   fb::Operand microTargets(targets.offset(), rows * 4, stride, microBatches);
 
-  auto addThird = [&](const char *name, uint64_t third, uint8_t axis,
-                      uint64_t shards) {
-    fb::Operand operand = b.allocate(paddedVocab / shards * width * 4);
-    fb::StateT &state = b.state(
-        name, {paddedVocab, width},
-        {shards > 1 ? std::vector<uint8_t>{axis} : std::vector<uint8_t>{}, {}},
-        operand);
-    state.logical = {vocab, width};
-    state.source = "transformer.toy.weight";
-    state.source_shape = {vocab, 3 * width};
-    state.view = {vocab, 3, width};
-    state.starts = {0, third, 0};
-    state.drop = {1};
-    state.init = fb::InitKind::Normal;
-    state.init_scale = 0.5;
-    state.tied = {"toy_head.weight"};
-    return operand;
-  };
-  addThird("first", 0, 0, 1);
-  fb::Operand table = addThird("table", 1, 1, tp);
+  addThird(b, "first", 0, 0, 1);
+  fb::Operand table = addThird(b, "table", 1, 1, tp);
   s.states.back()->role = "parameter";
-  addThird("last", 2, 0, dp);
+  addThird(b, "last", 2, 0, dp);
 
-  // Sizes that the kernels read: constants of value 1 times a frequency.
-  auto addSize = [&](const char *name, uint64_t size) {
-    fb::Operand operand = b.allocate(4);
-    fb::StateT &state = b.state(name, {1, 1}, {{}, {}}, operand);
-    state.role = "constant";
-    state.init = fb::InitKind::RopeCos; // cos(0) * scale
-    state.init_scale = double(size);
-    state.init_table = {1};
-    return operand;
-  };
-  fb::Operand tokenRows = addSize("token_rows", rows);
-  fb::Operand gradSize = addSize("grad_size", tableRows * width);
+  fb::Operand tokenRows = addSize(b, "token_rows", rows);
+  fb::Operand gradSize = addSize(b, "grad_size", tableRows * width);
 
   fb::Operand schedule = b.allocate(16);
   fb::Operand embedded = b.allocate(rows * width * 4, microBatches);
@@ -157,7 +164,7 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   b.add(Opcode::AllReduce, {embedded, embedded}, {r * w, 0, 0}, {}, {1});
   b.launch("toy_loss", 1, {embedded, microTargets, tokenRows, dembedded, loss})
       .flops = 1000;
-  p.kernels.back()->inputs = 3; // and two outputs
+  b.program.kernels.back()->inputs = 3; // and two outputs
   category(b.add(Opcode::EmbeddingGrad, {microTokens, dembedded, grad},
                  {r, w, t, 0, 0, 1}, {}, {1}),
            "backward");

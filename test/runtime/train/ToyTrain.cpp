@@ -6,7 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/train/Train.h"
-#include "test/runtime/train/ToyProgram.h"
+#include "test/runtime/train/ToyStages.h"
 #include <cstdlib>
 
 using namespace cleave;
@@ -17,10 +17,11 @@ static uint64_t getNumber(const char *name) {
 }
 
 int main(int argc, char **argv) {
-  std::vector<uint8_t> bytes =
-      test::makeToyProgram(getNumber("TOY_DP"), getNumber("TOY_TP"),
-                           getNumber("TOY_MICRO_BATCHES"))
-          .seal();
+  auto make =
+      getNumber("TOY_PP") == 2 ? test::makeToyStages : test::makeToyProgram;
+  std::vector<uint8_t> bytes = make(getNumber("TOY_DP"), getNumber("TOY_TP"),
+                                    getNumber("TOY_MICRO_BATCHES"))
+                                   .seal();
   if (std::getenv("TOY_DAMAGE"))
     bytes[getNumber("TOY_DAMAGE") % bytes.size()] ^= 1;
   return runtime::runMain(argc, argv, bytes.data(), bytes.size(),

@@ -1,4 +1,5 @@
 //===- TrainTest.cpp - Whole runs of the toy, against arithmetic by hand --===//
+#include "runtime/checkpoint/Export.h"
 #include "runtime/cpu/Peak.h"
 #include "runtime/io/HuggingFaceWeights.h"
 #include "runtime/train/Peak.h"
@@ -116,14 +117,14 @@ void expectNear(const std::vector<double> &actual,
 /// Trains from the case's weights on its tokens; checks the dumped values and
 /// what was saved.
 void checkRun(const Case &c, uint64_t dp, uint64_t tp, uint64_t microBatches,
-              const std::string &launcher = "") {
-  SCOPED_TRACE(getLayout(dp, tp, microBatches));
+              const std::string &launcher = "", uint64_t stages = 1) {
+  SCOPED_TRACE(getLayout(dp, tp, microBatches, stages));
   ToyResult result =
       runToy(c.folder,
              "--tokens " + (c.folder / "tokens") + " --init " +
                  (c.folder / "init") + " --export " + (c.folder / "out") +
                  " --dump-outputs " + (c.folder / "dump") + " --peak-gflops 10",
-             getLayout(dp, tp, microBatches), launcher);
+             getLayout(dp, tp, microBatches, stages), launcher);
   ASSERT_EQ(result.exitCode, 0) << result.out << result.err;
   EXPECT_EQ(result.err, "");
 
@@ -161,8 +162,9 @@ TEST(Train, EveryLayoutFollowsTheFormulas) {
   for (uint64_t dp : {1, 2, 4})
     for (uint64_t tp : {1, 2, 4})
       for (uint64_t microBatches : {1, 2})
-        if (dp * tp <= 8)
-          checkRun(c, dp, tp, microBatches);
+        for (uint64_t stages : {1, 2})
+          if (dp * tp * stages <= 8)
+            checkRun(c, dp, tp, microBatches, "", stages);
 }
 
 TEST(Train, UnderMpirunToo) {
@@ -171,6 +173,7 @@ TEST(Train, UnderMpirunToo) {
   Case c;
   checkRun(c, 2, 2, 2, mpirun + "-np 4 ");
   checkRun(c, 1, 1, 1, mpirun + "-np 1 ");
+  checkRun(c, 2, 1, 2, mpirun + "-np 4 ", 2);
 }
 
 /// The bytes that a run without --init saves.
@@ -195,6 +198,8 @@ TEST(Train, SavedFilesDoNotDependOnTheLayout) {
     EXPECT_EQ(saveAfter(folder, getLayout(dp, tp), "--steps 1 --seed 3"),
               expected)
         << dp << " " << tp;
+  EXPECT_EQ(saveAfter(folder, getLayout(2, 2, 1, 2), "--steps 1 --seed 3"),
+            expected);
   EXPECT_NE(saveAfter(folder, getLayout(1, 1), "--steps 1 --seed 4"), expected);
   // Read by another layout, and written again.
   std::filesystem::create_directory(folder / "in");
@@ -269,6 +274,68 @@ TEST(Train, MetricsAndTraceSayWhatRan) {
   for (const char *name : {"test Embedding", "test AllReduce", "test Schedule",
                            "rank 3 (dp 1, tp 1)", "compute", "collectives"})
     EXPECT_TRUE(names.contains(name)) << name;
+}
+
+/// Ranks of two stages have different instructions; what is said of a step is
+/// of all.
+TEST(Train, MetricsAndTraceSayWhatStagesRan) {
+  Case c;
+  ToyResult result =
+      runToy(c.folder,
+             "--tokens " + (c.folder / "tokens") + " --init " +
+                 (c.folder / "init") + " --metrics " + (c.folder / "m") +
+                 " --trace " + (c.folder / "t") + " --trace-steps 1",
+             getLayout(1, 1, 2, 2));
+  ASSERT_EQ(result.exitCode, 0) << result.err;
+  std::istringstream lines(readAll(c.folder / "m"));
+  for (std::string line; std::getline(lines, line);) {
+    auto m = nlohmann::json::parse(line);
+    EXPECT_EQ(m["rank_losses"], (std::vector<double>{m["loss"], m["loss"]}));
+    // Of the last buffer only what it has is used.
+    EXPECT_GT(m["high_water_bytes"].get<int>() + 64, m["arena_bytes"]);
+    for (const char *phase : {"forward", "backward", "optimizer"})
+      EXPECT_GT(m["phases"][phase], 0);
+  }
+  auto trace = nlohmann::json::parse(readAll(c.folder / "t"));
+  std::map<int, std::map<std::string, int>> names;
+  for (const auto &event : trace["traceEvents"])
+    if (event["ph"] == "X")
+      ++names[event["pid"]][event["name"]];
+  EXPECT_EQ(names[0]["test Embedding"], 2);
+  EXPECT_EQ(names[1]["test Embedding"], 0);
+  for (int rank : {0, 1}) {
+    EXPECT_EQ(names[rank]["test Send"], 2);
+    EXPECT_EQ(names[rank]["test Recv"], 2);
+  }
+}
+
+/// A run goes on in another number of stages, and ends with the same bits.
+TEST(Train, GoesOnInAnotherNumberOfStages) {
+  Case c;
+  auto run = [&](uint64_t stages, const std::string &arguments) {
+    ToyResult result =
+        runToy(c.folder, "--tokens " + (c.folder / "tokens") + " " + arguments,
+               getLayout(2, 2, 2, stages));
+    EXPECT_EQ(result.exitCode, 0) << result.err;
+  };
+  run(1, "--export " + (c.folder / "whole"));
+  std::string expected = readAll(c.folder / "whole/model.safetensors");
+  for (uint64_t stages : {1, 2}) {
+    std::string name = std::to_string(stages);
+    std::string saved = c.folder / ("saved" + name);
+    std::string exported = c.folder / ("exported" + name);
+    run(stages, "--steps 3 --save " + saved);
+    run(3 - stages, "--resume --save " + saved + " --export " + exported);
+    EXPECT_TRUE(readAll(exported + "/model.safetensors") == expected);
+    // The checkpoint that another number of stages wrote has all of it, too.
+    CheckpointReader reader;
+    ASSERT_OK(CheckpointReader::open(saved + "/step-00000006", reader));
+    ASSERT_OK(reader.verify());
+    ExportOptions options;
+    options.folder = c.folder / ("read" + name);
+    ASSERT_OK(exportCheckpoint(reader, options));
+    EXPECT_TRUE(readAll(options.folder + "/model.safetensors") == expected);
+  }
 }
 
 TEST(Train, TheSampleOrderIsThatOfEveryLayout) {

@@ -2,7 +2,7 @@
 #include "runtime/watch/Judge.h"
 #include "runtime/watch/Report.h"
 #include "runtime/watch/Tracker.h"
-#include "test/runtime/train/ToyProgram.h"
+#include "test/runtime/train/ToyStages.h"
 #include <gtest/gtest.h>
 
 using namespace cleave;
@@ -163,6 +163,96 @@ TEST(Judge, BlamesWhoHasLeftOnlyIfOthersWaitForIt) {
     view.silent = 1000;
   }
   EXPECT_FALSE(judge(views, mesh, limits));
+}
+
+/// Two stages on the mesh pp x dp: ranks 0 and 1 are of the first.
+constexpr int stageAxis = 0;
+
+Walk receive(int64_t step, uint32_t instruction, int from) {
+  return at(step, instruction).meet(uint64_t(from), CollectiveCall::Recv);
+}
+
+TEST(Judge, KnowsThatMessagesComeFromRanksThatWork) {
+  // Rank 0 computes for ever; rank 2 waits for its message, rank 3 for rank 2.
+  std::vector<RankView> views{at(7, 4).view(10), receive(7, 9, 3).view(9),
+                              receive(7, 0, 0).view(9),
+                              at(7, 5).meet(overTp).view(9)};
+  std::optional<Verdict> verdict = judge(views, mesh, limits, stageAxis);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(int(verdict->fault), int(Fault::Stuck));
+  EXPECT_EQ(verdict->culprits, std::vector<int>{0});
+  EXPECT_EQ(verdict->waiters, std::vector<int>{2});
+  // While it moves, nobody is blamed, however long the others wait.
+  for (RankView &view : views)
+    view.unchanged = 1000;
+  views[0].unchanged = 1;
+  EXPECT_FALSE(judge(views, mesh, limits, stageAxis));
+}
+
+TEST(Judge, KnowsWhoIsStoppedWhileItWaitsForAMessage) {
+  // Rank 2 is stopped, its message is there; rank 0 waits for what follows,
+  // rank 1 and 3 for their neighbours.
+  std::vector<RankView> views{
+      receive(7, 9, 2).view(10), at(7, 12).meet(overTp).view(10),
+      receive(7, 3, 0).view(10, 10), at(7, 5).meet(overTp).view(10)};
+  std::optional<Verdict> verdict = judge(views, mesh, limits, stageAxis);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(int(verdict->fault), int(Fault::Idle));
+  EXPECT_EQ(verdict->culprits, std::vector<int>{2});
+  EXPECT_EQ(verdict->waiters, (std::vector<int>{0, 3}));
+  // All sleep while they wait: nothing can be said.
+  for (RankView &view : views)
+    view.idle = 10;
+  EXPECT_FALSE(judge(views, mesh, limits, stageAxis));
+}
+
+TEST(Judge, RanksOfDifferentStagesMeetInDifferentInstructions) {
+  // All wait for rank 3, whose thread is stopped in the same collective.
+  std::vector<RankView> views(4, at(7, 20).meet(overDp | overTp).view(10));
+  views[2] = at(7, 31).meet(overDp | overTp).view(10);
+  views[3] = at(7, 31).meet(overDp | overTp).view(10, 10);
+  std::optional<Verdict> verdict = judge(views, mesh, limits, stageAxis);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(int(verdict->fault), int(Fault::Idle));
+  EXPECT_EQ(verdict->culprits, std::vector<int>{3});
+  // A rank of another stage that waits elsewhere is not blamed; one that is a
+  // step further is.
+  views[3] = receive(7, 2, 1).view(10);
+  EXPECT_FALSE(judge(views, mesh, limits, stageAxis));
+  views[3] = at(8, 2).meet(overTp).view(10);
+  verdict = judge(views, mesh, limits, stageAxis);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(int(verdict->fault), int(Fault::Absent));
+  EXPECT_EQ(verdict->culprits, std::vector<int>{3});
+}
+
+TEST(Judge, BlamesWhoHasLeftWithoutSending) {
+  std::vector<RankView> views(4, at(7, 4).meet(overTp).view(10));
+  views[0] = receive(7, 3, 2).view(10);
+  views[2].position.setPhase(Phase::Left);
+  views[2].position.meeting = 0;
+  std::optional<Verdict> verdict = judge(views, mesh, limits, stageAxis);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(int(verdict->fault), int(Fault::Absent));
+  EXPECT_EQ(verdict->culprits, std::vector<int>{2});
+}
+
+TEST(Report, NamesTheStageAndWhoIsWaitedFor) {
+  Program program;
+  ASSERT_TRUE(test::makeToyStages(2, 1, 2).load(program).ok());
+  // On dp x tp x pp rank 1 is of the second stage; run 2 of its is of the
+  // second micro-batch.
+  std::vector<RankView> views(4, at(7, 4, 1).view(1));
+  views[0] = at(7, 3, 2).view(12.34);
+  views[1] = at(7, 2, 2).meet(0, CollectiveCall::Recv).view(10);
+  std::optional<Verdict> verdict =
+      judge(views, program.getMesh(), limits, program->stage_axis());
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(describeVerdict(program, views, *verdict),
+            "watchdog: rank 0 hangs for 12.3 s in step 7, micro-batch 1, "
+            "stage 0, instruction 3 (Embedding \"test Embedding\"); rank 1 "
+            "waits for it in step 7, micro-batch 1, stage 1, instruction 2 "
+            "(Recv \"test Recv\") from rank 0");
 }
 
 TEST(Report, NamesRankInstructionCollectiveAndGroup) {
