@@ -88,7 +88,7 @@ struct CollectiveMeaning : JointMeaning<Self, Op> {
 
 struct AllReduceMeaning
     : CollectiveMeaning<AllReduceMeaning, dist::AllReduceOp> {
-  static Array move(dist::AllReduceOp op, const Group &group) {
+  static Array move(dist::AllReduceOp op, const GroupParts &group) {
     return collectives::reduce(group.parts,
                                op.getReduction() == dist::ReductionKind::Max);
   }
@@ -96,7 +96,7 @@ struct AllReduceMeaning
 
 struct ReduceScatterMeaning
     : CollectiveMeaning<ReduceScatterMeaning, dist::ReduceScatterOp> {
-  static Array move(dist::ReduceScatterOp op, const Group &group) {
+  static Array move(dist::ReduceScatterOp op, const GroupParts &group) {
     Array sum = collectives::reduce(group.parts, op.getReduction() ==
                                                      dist::ReductionKind::Max);
     return collectives::cut(sum, op.getDim(), group.size(), group.index);
@@ -105,20 +105,20 @@ struct ReduceScatterMeaning
 
 struct AllGatherMeaning
     : CollectiveMeaning<AllGatherMeaning, dist::AllGatherOp> {
-  static Array move(dist::AllGatherOp op, const Group &group) {
+  static Array move(dist::AllGatherOp op, const GroupParts &group) {
     return collectives::concatenate(group.parts, op.getDim());
   }
 };
 
 struct AllToAllMeaning : CollectiveMeaning<AllToAllMeaning, dist::AllToAllOp> {
-  static Array move(dist::AllToAllOp op, const Group &group) {
+  static Array move(dist::AllToAllOp op, const GroupParts &group) {
     Array whole = collectives::concatenate(group.parts, op.getDim());
     return collectives::cut(whole, op.getSplitDim(), group.size(), group.index);
   }
 };
 
 struct SliceMeaning : CollectiveMeaning<SliceMeaning, dist::SliceOp> {
-  static Array move(dist::SliceOp op, const Group &group) {
+  static Array move(dist::SliceOp op, const GroupParts &group) {
     return collectives::cut(*group.parts[size_t(group.index)], op.getDim(),
                             group.size(), group.index);
   }

@@ -105,9 +105,9 @@ LogicalResult SimulatedRanks::run(Operation &op) {
 // Between ranks
 //===----------------------------------------------------------------------===//
 
-Group Gathered::getGroup(int64_t rank) const {
+GroupParts Gathered::getGroup(int64_t rank) const {
   int64_t number = numbers[size_t(rank)];
-  Group group{{}, mesh.getShardIndex(number, axes)};
+  GroupParts group{{}, mesh.getShardIndex(number, axes)};
   for (int64_t other : mesh.getGroup(number, axes))
     group.parts.push_back(&inputs[size_t(other)]);
   return group;

@@ -23,7 +23,7 @@ constexpr int64_t maxElements = int64_t(1) << 25;
 std::optional<int64_t> countElements(llvm::ArrayRef<int64_t> sizes);
 
 /// What a rank's group gives to a collective.
-struct Group {
+struct GroupParts {
   /// In the order of the group; `index` is the rank's own.
   llvm::SmallVector<const Array *> parts;
   int64_t index;
@@ -41,7 +41,7 @@ public:
       : mesh(mesh), axes(std::move(axes)), inputs(std::move(inputs)),
         numbers(std::move(numbers)) {}
 
-  Group getGroup(int64_t rank) const;
+  GroupParts getGroup(int64_t rank) const;
 
 private:
   Mesh mesh;
