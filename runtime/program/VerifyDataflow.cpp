@@ -6,8 +6,10 @@
 // operand, for the reader's micro-batch.
 //
 // State: for each byte of the arena, the value that was written last: a buffer,
-// and a micro-batch where the operand has places; none at first. State
-// tensors, tokens and targets are there when a step starts.
+// and whose it is. What a segment writes that runs for several micro-batches is
+// the micro-batch's, unless it adds to a sum over them; what one writes that
+// runs once is everyone's. At first there is none but state tensors, tokens and
+// targets.
 //
 //  1. Run by run, in list order, an instruction reads the values that its
 //     operands name, then writes its own. In a run that is `first`, what
@@ -46,18 +48,21 @@ namespace fb = cleave::program;
 namespace {
 
 constexpr uint32_t noMicroBatch = UINT32_MAX;
+/// Expected where any micro-batch will do.
+constexpr uint32_t anyMicroBatch = UINT32_MAX - 1;
 
 /// What some bytes hold.
 struct Value {
   uint32_t buffer = 0;                ///< 0: nothing was written
-  uint32_t microBatch = noMicroBatch; ///< of one with places: whose
+  uint32_t microBatch = noMicroBatch; ///< whose it is; everyone's
   bool repeats = false;               ///< of fewer places than micro-batches
   uint32_t run = 0;                   ///< that wrote it
 
   /// Whether it may be read where `other` is expected.
   bool isReadAs(const Value &other) const {
     return buffer == other.buffer &&
-           (microBatch == noMicroBatch || microBatch == other.microBatch);
+           (microBatch == noMicroBatch || microBatch == other.microBatch ||
+            other.microBatch == anyMicroBatch);
   }
 };
 
@@ -176,7 +181,7 @@ private:
   Status verifyRun(size_t index, bool onlyWhole);
   Status verifyInstruction(size_t index, bool onlyWhole);
   Status read(size_t index, size_t operand, ByteRange part);
-  Status write(size_t index, size_t operand, bool isDense);
+  Status write(size_t index, size_t operand, bool isDense, int64_t mode);
   Status update(size_t index, ByteRange place, uint32_t buffer);
   void join(const fb::Operand &operand, uint32_t buffer);
   Status verifyEnd() const;
@@ -212,10 +217,21 @@ private:
   bool isWhole(const fb::Operand &operand) const {
     return operand.places() == program.micro_batches();
   }
+  /// What an operand holds in the run at hand.
   Value getValue(const fb::Operand &operand, uint32_t buffer) const {
-    if (operand.places() == 0)
-      return {buffer, noMicroBatch, false, uint32_t(run)};
     return {buffer, runs[run].micro_batch(), !isWhole(operand), uint32_t(run)};
+  }
+  /// The same, once an instruction of `mode` has written it.
+  Value getWritten(const fb::Operand &operand, uint32_t buffer,
+                   int64_t mode) const {
+    Value value = getValue(operand, buffer);
+    if (operand.places() > 0)
+      return value;
+    // Added to: whose it was before.
+    bool isCommon = !repeated[runs[run].segment()] || mode == 2;
+    if (mode == 1)
+      isCommon = values.get(operand.offset()).microBatch == noMicroBatch;
+    return isCommon ? Value{buffer, noMicroBatch, false, uint32_t(run)} : value;
   }
 
   const Stage &stage;
@@ -225,6 +241,7 @@ private:
   Values values;
   /// Bytes of states that this step has updated, by buffer.
   Values updated;
+  std::vector<bool> repeated; ///< segments that run more than once
   /// States by the end of their bytes; no two share any.
   std::map<uint64_t, const fb::State *> states;
 };
@@ -341,17 +358,18 @@ void DataflowVerifier::join(const fb::Operand &operand, uint32_t buffer) {
                {buffer, noMicroBatch, false, uint32_t(run)});
 }
 
-Status DataflowVerifier::write(size_t index, size_t i, bool isDense) {
+Status DataflowVerifier::write(size_t index, size_t i, bool isDense,
+                               int64_t mode) {
   const fb::Instruction &instruction = getInstruction(index);
   const fb::Operand &operand = toSpan(instruction.operands())[i];
   uint32_t buffer = toSpan(instruction.buffers())[i];
   uint64_t place = getPlace(operand, runs[run].micro_batch());
   ByteRange range{place, place + operand.bytes()};
-  Value value = getValue(operand, buffer);
+  Value value = getWritten(operand, buffer, mode);
   CLEAVE_RETURN_IF_ERROR(update(index, range, buffer));
   // What is left out must be the buffer's already.
   if (!isDense) {
-    uint64_t at = values.findOther(range, value);
+    uint64_t at = values.findOther(range, getValue(operand, buffer));
     if (at == range.end)
       return {};
     return bad(index, "writes a part of operand " + std::to_string(i) +
@@ -388,7 +406,8 @@ Status DataflowVerifier::verifyInstruction(size_t index, bool onlyWhole) {
   for (size_t i = roles.inputs; i < operands.size(); ++i)
     if (counts(i))
       CLEAVE_RETURN_IF_ERROR(
-          write(index, i, i >= outputsEnd || isDense(roles, instruction, i)));
+          write(index, i, i >= outputsEnd || isDense(roles, instruction, i),
+                i < outputsEnd ? roles.mode : 0));
   return {};
 }
 
@@ -494,6 +513,8 @@ DataflowVerifier::findRepetition(size_t begin) const {
 }
 
 Status DataflowVerifier::verify() {
+  for (size_t i = 0; i < stage.getSegmentCount(); ++i)
+    repeated.push_back(stage.countRuns(i) > 1);
   auto start = [&](const fb::Operand *operand, uint32_t buffer) {
     if (operand)
       values.write({operand->offset(), operand->offset() + operand->bytes()},
@@ -531,7 +552,9 @@ Status DataflowVerifier::verifyEnd() const {
     for (uint64_t i = 0; i < std::max<uint64_t>(operand.places(), 1); ++i) {
       uint64_t place = getPlace(operand, i);
       ByteRange range{place, place + operand.bytes()};
-      uint64_t at = values.findOther(range, {buffer, uint32_t(i)});
+      // Without places, that of the last micro-batch is there.
+      uint32_t whose = operand.places() ? uint32_t(i) : anyMicroBatch;
+      uint64_t at = values.findOther(range, {buffer, whose});
       if (at != range.end)
         return Status::error(what + " (buffer " + std::to_string(buffer) +
                              ") is something else at the end of a step, " +

@@ -102,7 +102,7 @@ inline ProgramBuilder makeSample() {
         {rows, width, table, 0, 0, 1}, {}, {1});
   b.start(ProgramBuilder::After);
   b.add(Opcode::AllReduce, {grad, grad}, {table * width, 0, 0}, {}, {0});
-  b.add(Opcode::AllGather, {hidden, wide}, {rows, width, 0}, {}, {1});
+  b.add(Opcode::AllGather, {grad, wide}, {table, width, 0}, {}, {1});
   b.add(Opcode::ReduceScatter, {wide, hidden}, {rows, width, 0, 0}, {}, {0});
   fb::Operand wide2 = b.allocate(2 * rows * width * 4);
   b.add(Opcode::AllToAll, {wide, wide2}, {2, 2, 2, 4, 2, 0, 1}, {}, {1});
