@@ -49,7 +49,7 @@ class CommandLineTest(ToolTest):
             text = self.run_tool("cleave", "inspect", "train")
             return shown.get("cleave"), text.partition("\nmesh ")[0]
 
-        self.assertEqual(inspect(), (version, "program of format version 3\n"
+        self.assertEqual(inspect(), (version, "program of format version 4\n"
                                      f"made by       cleave {version}"))
         # Of what made it, not of what reads it; and it is data from a file.
         executable = bytearray(self.read("train"))
@@ -57,13 +57,13 @@ class CommandLineTest(ToolTest):
         self.assertGreater(size, len(version))
         executable[offset:offset + 5] = b"9\n9\x1b\0"
         self.write("train", bytes(executable))
-        self.assertEqual(inspect(), ("9\n9\x1b", "program of format version 3\n"
+        self.assertEqual(inspect(), ("9\n9\x1b", "program of format version 4\n"
                                      "made by       cleave 9\\x0a9\\x1b"))
         # Executables without it are read all the same.
         at = executable.rindex(b".cleave.version\0")
         executable[at:at + 2] = b".x"
         self.write("train", bytes(executable))
-        self.assertEqual(inspect(), (None, "program of format version 3"))
+        self.assertEqual(inspect(), (None, "program of format version 4"))
 
     def test_plans_name_the_version(self):
         self.run_tool("cleave", *PLANNED, "-o", "plan.json")
@@ -266,6 +266,15 @@ class CommandLineTest(ToolTest):
                          (4, 16, 4, 1))
         self.assertEqual(sum(row["bytes"] for row in shown["memory"]),
                          shown["arena_bytes"])
+        # One stage, and no axis whose coordinate it is.
+        self.assertEqual(shown["stage_axis"], [])
+        self.assertEqual(
+            shown["stages"],
+            [{key: shown[key] for key in
+              ["arena_bytes", "lower_bound_bytes", "update_run"]}])
+        for name in ["memory", "states", "outputs", "instructions",
+                     "segments", "runs"]:
+            self.assertEqual({each["stage"] for each in shown[name]}, {0})
         with open(os.path.join(LLAMA, "config.json")) as file:
             self.assertEqual(shown["model"], json.load(file))
         # The plan compiles to the same bytes.
