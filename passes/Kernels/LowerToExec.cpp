@@ -532,6 +532,14 @@ static bool canAddParts(xf::AdditionOpInterface sum) {
   return sum->hasOneUse() && llvm::all_of(sum->getOperands(), canAdd);
 }
 
+/// Whether the parts of a sum are computed in the same run as the sum.
+static bool areOfOneSegment(Operation *sum) {
+  return llvm::all_of(sum->getOperands(), [&](Value part) {
+    return xf::AccumulateOp::getSegment(part.getDefiningOp()) ==
+           xf::AccumulateOp::getSegment(sum);
+  });
+}
+
 /// Decides that `value` is computed where its sum lies, if it can be: a value
 /// that is only added, the parts of such a value one by one, or any value if
 /// there is nothing to add it to.
@@ -566,9 +574,10 @@ LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
     if (value.getParentBlock() == &body)
       placeSum(value, buffers[result], times > 1 ? "after_first" : "never");
 
-  // So are the parts of a sum that something else reads, a collective say.
+  // So are the parts of a sum that something else reads, a collective say,
+  // unless other micro-batches come between them.
   for (auto sum : body.getOps<xf::AdditionOpInterface>())
-    if (canAddParts(sum) && !added.contains(sum))
+    if (canAddParts(sum) && areOfOneSegment(sum) && !added.contains(sum))
       placeSum(sum->getResult(0), getBuffer(sum->getResult(0)), "never");
 
   count = times;
