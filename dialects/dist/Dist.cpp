@@ -138,6 +138,14 @@ LogicalResult MeshOp::verify() {
   return success();
 }
 
+Mesh MeshOp::getStageMesh() {
+  SmallVector<MeshAxis> axes(getMesh().getAxes());
+  for (MeshAxis &axis : axes)
+    if (getStageAxis() && axis.name == *getStageAxis())
+      axis.size = 1;
+  return Mesh(axes);
+}
+
 int64_t MeshOp::getNumStages() {
   Mesh mesh = getMesh();
   if (!getStageAxis())

@@ -104,6 +104,9 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
     ::cleave::Mesh getMesh();
     /// 1 without a pipeline.
     int64_t getNumStages();
+    /// The mesh as the ranks of one stage see it: with one rank along the axis
+    /// of stages, which hold nothing in common.
+    ::cleave::Mesh getStageMesh();
   }];
 }
 

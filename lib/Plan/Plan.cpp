@@ -236,10 +236,10 @@ static llvm::Error checkPipeline(const Plan &plan, const Model &model) {
     return makeError(problem);
   int64_t layers = int64_t(model.layers.size()),
           stages = shape.getVirtualStages();
-  if (layers < stages)
+  if (layers < stages - 2)
     return makeError(llvm::formatv(
         "{0} stages of {1} virtual stages each: the model has {2} layers, and "
-        "each virtual stage has at least one",
+        "each virtual stage but the first and the last has at least one",
         shape.stages, shape.chunks, layers));
   std::vector<int64_t> cut = plan.getStageLayers(layers);
   if (int64_t(cut.size()) != stages)
@@ -247,9 +247,13 @@ static llvm::Error checkPipeline(const Plan &plan, const Model &model) {
                                    "one for each of the {1} virtual stages",
                                    cut.size(), stages));
   int64_t sum = std::accumulate(cut.begin(), cut.end(), int64_t(0));
-  if (sum != layers || *llvm::min_element(cut) < 1)
+  llvm::ArrayRef<int64_t> inner = llvm::ArrayRef(cut).drop_front().drop_back();
+  auto isEmpty = [](int64_t count) { return count < 1; };
+  if (sum != layers || llvm::any_of(inner, isEmpty) || cut.front() < 0 ||
+      cut.back() < 0)
     return makeError(llvm::formatv(
-        "layers of stages: got {0}, expects at least one each and {1} in all",
+        "layers of stages: got {0}, expects {1} in all and at least one of "
+        "each but the first and the last",
         llvm::join(
             llvm::map_range(cut, [](int64_t n) { return std::to_string(n); }),
             ", "),

@@ -282,10 +282,16 @@ private:
       return fail("keys of \"pipeline\": expects \"layers\", or both "
                   "\"first_layers\" and \"last_layers\", or none of them");
     if (object.get("first_layers")) {
-      pipeline.firstLayers =
-          readCount(object, "first_layers", "pipeline.first_layers");
-      pipeline.lastLayers =
-          readCount(object, "last_layers", "pipeline.last_layers");
+      auto read = [&](llvm::StringRef key) -> int64_t {
+        const json::Value &value = *object.get(key);
+        std::optional<int64_t> count = value.getAsInteger();
+        if (count && *count >= 0 && *count <= maxCount)
+          return *count;
+        failAt(("pipeline." + key).str(), value, "a number of layers");
+        return 0;
+      };
+      pipeline.firstLayers = read("first_layers");
+      pipeline.lastLayers = read("last_layers");
     }
     if (const json::Value *value = object.get("layers")) {
       const json::Array *list = value->getAsArray();
@@ -293,8 +299,8 @@ private:
         return failAt("pipeline.layers", *value, "a list of numbers of layers");
       for (const json::Value &entry : *list) {
         std::optional<int64_t> count = entry.getAsInteger();
-        if (!count || *count < 1 || *count > maxCount)
-          return failAt("pipeline.layers", entry, "at least one layer");
+        if (!count || *count < 0 || *count > maxCount)
+          return failAt("pipeline.layers", entry, "a number of layers");
         pipeline.layers.push_back(*count);
       }
     }

@@ -21,7 +21,8 @@ class InsertCollectives
       getOperation().emitError("expects a dist.mesh");
       return signalPassFailure();
     }
-    mesh = op.getMesh();
+    // A reshard stays in its stage.
+    mesh = op.getStageMesh();
     meshName = FlatSymbolRefAttr::get(op.getSymNameAttr());
     // Without a cluster's own figures: 5 us and 10 GB/s on every axis. Only the
     // ratio matters here, and the cheapest sequence rarely depends on it.

@@ -17,55 +17,103 @@ int64_t cleave::countLayers(Block &body) {
   return layers;
 }
 
-namespace {
-/// The stages of some ops; none if they are of none.
-struct Range {
-  std::optional<int64_t> first, last;
-  int64_t count = 0;
+static bool isBackward(Operation *op) {
+  return xf::getPhase(op) == xf::Phase::Backward;
+}
 
-  void include(int64_t stage) {
-    first = std::min(first.value_or(stage), stage);
-    last = std::max(last.value_or(stage), stage);
-    ++count;
+namespace {
+class Assigner {
+public:
+  Assigner(Block &body, ArrayRef<int64_t> layers)
+      : body(body), last(int64_t(layers.size()) - 1) {
+    for (auto [stage, count] : llvm::enumerate(layers))
+      stageOfLayer.append(size_t(count), int64_t(stage));
   }
-  /// Where an op of no layer is.
-  std::optional<int64_t> choose(Operation *op) const {
-    return xf::getPhase(op) == xf::Phase::Backward ? first : last;
+
+  VirtualStages run() {
+    findNeighbours();
+    for (Operation &op : body.without_terminator())
+      if (std::optional<int64_t> stage = choose(&op))
+        stages[&op] = *stage;
+    for (Operation &op : llvm::reverse(body.without_terminator()))
+      if (!stages.contains(&op))
+        stages[&op] = getUsersStage(&op);
+    return std::move(stages);
   }
+
+private:
+  /// Whether ops of layers come before an op, in its own pass over the model,
+  /// and after it in the forward pass.
+  struct Neighbours {
+    bool before = false, after = false;
+  };
+
+  void findNeighbours();
+  std::optional<int64_t> choose(Operation *op);
+  std::optional<int64_t> getJoinedStage(Operation *op);
+  int64_t getUsersStage(Operation *op);
+
+  Block &body;
+  int64_t last;
+  SmallVector<int64_t> stageOfLayer;
+  llvm::DenseMap<Operation *, Neighbours> neighbours;
+  VirtualStages stages;
 };
 } // namespace
 
-VirtualStages cleave::assignStages(Block &body, ArrayRef<int64_t> layers) {
-  SmallVector<int64_t> stageOfLayer;
-  for (auto [stage, count] : llvm::enumerate(layers))
-    stageOfLayer.append(size_t(count), int64_t(stage));
-
-  VirtualStages stages;
-  auto note = [&](Range &range, Operation *op) {
-    if (auto it = op ? stages.find(op) : stages.end(); it != stages.end())
-      range.include(it->second);
-  };
-  for (Operation &op : body.without_terminator()) {
-    Range operands;
-    for (Value value : op.getOperands())
-      note(operands, value.getDefiningOp());
-    int64_t layer = getLayer(&op);
-    if (layer >= 0 && layer < int64_t(stageOfLayer.size())) {
-      int64_t own = stageOfLayer[size_t(layer)];
-      bool joins = operands.count > 1 && operands.first == operands.last;
-      stages[&op] = joins ? *operands.first : own;
-    } else if (std::optional<int64_t> stage = operands.choose(&op)) {
-      stages[&op] = *stage;
+void Assigner::findNeighbours() {
+  for (Operation &op : body)
+    for (Value value : op.getOperands()) {
+      Operation *from = value.getDefiningOp();
+      if (from && from->getBlock() == &body &&
+          isBackward(from) == isBackward(&op))
+        neighbours[&op].before |=
+            getLayer(from) >= 0 || neighbours.lookup(from).before;
     }
-  }
-  for (Operation &op : llvm::reverse(body.without_terminator())) {
-    if (stages.contains(&op))
-      continue;
-    Range users;
+  for (Operation &op : llvm::reverse(body))
     for (Operation *user : op.getUsers())
-      note(users, user);
-    // Where nobody says: with the data.
-    stages[&op] = users.first.value_or(0);
+      if (!isBackward(user))
+        neighbours[&op].after |=
+            getLayer(user) >= 0 || neighbours.lookup(user).after;
+}
+
+/// The one stage that all of two values or more are of.
+std::optional<int64_t> Assigner::getJoinedStage(Operation *op) {
+  SmallVector<int64_t> of;
+  for (Value value : op->getOperands())
+    if (auto it = stages.find(value.getDefiningOp()); it != stages.end())
+      of.push_back(it->second);
+  return of.size() > 1 && llvm::all_equal(of) ? std::optional(of.front())
+                                              : std::nullopt;
+}
+
+/// None for what reads nothing of the micro-batch.
+std::optional<int64_t> Assigner::choose(Operation *op) {
+  int64_t layer = getLayer(op);
+  if (layer >= 0 && layer < int64_t(stageOfLayer.size())) {
+    std::optional<int64_t> joined = getJoinedStage(op);
+    return joined ? *joined : stageOfLayer[size_t(layer)];
   }
-  return stages;
+  auto isOfBody = [&](Value value) { return value.getParentBlock() == &body; };
+  if (llvm::none_of(op->getOperands(), isOfBody))
+    return std::nullopt;
+  Neighbours around = neighbours.lookup(op);
+  if (isBackward(op))
+    return around.before ? 0 : last;
+  if (!around.before)
+    return around.after ? 0 : last;
+  return around.after ? getJoinedStage(op).value_or(last) : last;
+}
+
+/// The first of those that use it.
+int64_t Assigner::getUsersStage(Operation *op) {
+  std::optional<int64_t> first;
+  for (Operation *user : op->getUsers())
+    if (auto it = stages.find(user); it != stages.end())
+      first = std::min(first.value_or(it->second), it->second);
+  return first.value_or(0);
+}
+
+VirtualStages cleave::assignStages(Block &body, ArrayRef<int64_t> layers) {
+  return Assigner(body, layers).run();
 }

@@ -17,11 +17,12 @@ int64_t countLayers(mlir::Block &body);
 
 /// `layers` of each virtual stage, in the model's order.
 ///  1. An op of a layer is on the layer's.
-///  2. One of no layer is where what it reads is: of the forward pass the last
-///     of its operands' stages, as the head, and of the backward pass the
-///     first, as the gradient of the embedding. One that reads nothing of the
-///     micro-batch but its data, as the embedding, is with those that use it.
-///  3. An op that only joins values of another stage is there: so one message
+///  2. Of those of no layer, what comes before the layers, as the embedding, is
+///     on the first and what comes after them, as the head, on the last; the
+///     gradients of both likewise.
+///  3. What reads nothing of the micro-batch, as the gathering of a weight, is
+///     with those that use it.
+///  4. An op that only joins values of another stage is there: so one message
 ///     goes on from it, not one of each value.
 VirtualStages assignStages(mlir::Block &body, llvm::ArrayRef<int64_t> layers);
 

@@ -101,7 +101,8 @@ private:
 
   SegmentKey getSegment(Operation *op);
   void cloneIntoSegment(Operation *op, int64_t segment);
-  Value receive(Value value, int64_t segment);
+  void receive(Value value, int64_t segment, Operation *user);
+  bool isAnywhere(Operation *op);
   int64_t getChannel(Value value, int64_t from, int64_t to);
 
   ModuleOp module;
@@ -307,28 +308,38 @@ int64_t Cutter::getChannel(Value value, int64_t from, int64_t to) {
 }
 
 /// What this stage has of a value that another one computes.
-Value Cutter::receive(Value value, int64_t segment) {
+void Cutter::receive(Value value, int64_t segment, Operation *user) {
   int64_t from = *getStage(value);
   auto op = dist::RecvOp::create(b, value.getLoc(), value.getType(), from,
                                  getChannel(value, from, stage));
-  xf::copyProvenance(value.getDefiningOp(), op);
+  xf::copyProvenance(user, op);
   op->setAttr(xf::AccumulateOp::segmentName, b.getI64IntegerAttr(segment));
   map.map(value, op.getResult());
-  return op.getResult();
+}
+
+/// Whether an op reads nothing that the micro-batch computes: each stage that
+/// uses its results computes them itself, as the gathering of a weight.
+bool Cutter::isAnywhere(Operation *op) {
+  return isPure(op) && llvm::none_of(op->getOperands(), [&](Value operand) {
+           return getStage(operand).has_value();
+         });
 }
 
 void Cutter::cloneIntoSegment(Operation *op, int64_t segment) {
   IntegerAttr attr = b.getI64IntegerAttr(segment);
   for (Value operand : op->getOperands()) {
     std::optional<int64_t> from = getStage(operand);
-    if (from && *from != stage && !map.contains(operand)) {
-      receive(operand, segment);
-      if (xf::ProvenanceAttr own = xf::getProvenance(op))
-        xf::setProvenance(map.lookup(operand).getDefiningOp(), own);
-    }
+    if (!from || *from == stage || map.contains(operand))
+      continue;
+    if (isAnywhere(operand.getDefiningOp()))
+      cloneIntoSegment(operand.getDefiningOp(), segment);
+    else
+      receive(operand, segment, op);
   }
   Operation *copy = b.clone(*op, map);
   copy->setAttr(xf::AccumulateOp::segmentName, attr);
+  if (isAnywhere(op))
+    return;
   for (Value result : op->getResults()) {
     llvm::SetVector<int64_t> users;
     for (Operation *user : result.getUsers())
@@ -600,10 +611,13 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
     if (int64_t(cut.size()) != stages)
       return step.emitOpError("expects layers of each of the ")
              << stages << " virtual stages, got " << cut.size();
-    if (llvm::any_of(cut, [](int64_t each) { return each < 1; }))
+    // The ends have the embedding and the head.
+    if (llvm::any_of(ArrayRef(cut).drop_front().drop_back(),
+                     [](int64_t each) { return each < 1; }))
       return step.emitOpError("has ")
              << count << " layers for " << stages
-             << " virtual stages: each has at least one";
+             << " virtual stages: each but the first and the last has at least "
+                "one";
     if (std::accumulate(cut.begin(), cut.end(), int64_t(0)) != count)
       return step.emitOpError("expects layers of stages that add up to ")
              << count;

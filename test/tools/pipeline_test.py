@@ -27,7 +27,7 @@ WAYS = {
         ["--recompute", "full"],
         ["--dp", "2", "--zero", "1", "--recompute", "selective",
          "--recompute-modules", "norms+activation", "--recompute-blocks", "1"],
-        ["--stages", "uneven"],
+        ["--stages", "uneven"], ["--stages", "ends"],
         ["--dp", "2", "--zero", "2", "--order", "tp-cp-pp-dp"]],
     4: [[], ["--dp", "2"], ["--tp", "2"], ["--tp", "2", "--sequence-parallel"],
         ["--dp", "2", "--zero", "1"], ["--dp", "2", "--zero", "2"],
@@ -40,7 +40,8 @@ MICRO_BATCHES = {2: [1, 2, 4, 3], 4: [2, 4, 8, 5], 8: [3, 8, 16, 9]}
 # Virtual stages of a stage, by schedule.
 SCHEDULES = {"gpipe": 1, "1f1b": 1, "interleaved": 2, "zb-h1": 1, "zb-h2": 1,
              "zb-v": 2}
-UNEVEN = {2: "3,5", 4: "1,3,2,2"}  # by virtual stages in all
+# Layers by virtual stages in all; the ends may have none but embedding or head.
+STAGES = {"uneven": {2: "3,5", 4: "1,3,2,2"}, "ends": {2: "0,8", 4: "0,3,5,0"}}
 
 
 def get_layouts():
@@ -51,9 +52,10 @@ def get_layouts():
         if pp * chunks > 8:
             continue
         for way, count in itertools.product(WAYS[pp], MICRO_BATCHES[pp]):
-            if "uneven" in way and pp * chunks not in UNEVEN:
+            cut = STAGES.get(way[-1], {}) if way else {}
+            if "--stages" in way and pp * chunks not in cut:
                 continue
-            way = [UNEVEN[pp * chunks] if flag == "uneven" else flag
+            way = [cut[pp * chunks] if flag in STAGES else flag
                    for flag in way]
             dp = int(way[way.index("--dp") + 1]) if "--dp" in way else 1
             layouts.append((family, count * dp, [
@@ -151,9 +153,9 @@ class PipelineTest(ToolTest):
                  ["--pp", "2", "--pipeline-schedule", "zb-v"]),
                 ("schedule 1f1b has 1 virtual stage of a stage, got 2",
                  ["--pp", "2", "--virtual-stages", "2"]),
-                ("the model has 8 layers, and each virtual stage has at least "
-                 "one", ["--pp", "16"]),
-                ("expects at least one each and 8 in all",
+                ("the model has 8 layers, and each virtual stage but the first "
+                 "and the last has at least one", ["--pp", "16"]),
+                ("got 3, 4, expects 8 in all",
                  ["--pp", "2", "--stages", "3,4"]),
                 ("expects one for each of the 2 virtual stages",
                  ["--pp", "2", "--stages", "3,4,1"]),

@@ -247,7 +247,7 @@ std::vector<CLI::Option *> tool::LayoutFlags::addPipelineFlags(CLI::App &app) {
                      "layers of each virtual stage, in the model's order: "
                      "5,6,6,5 (default: as even as can be)")
           ->delimiter(',')
-          ->check(makePositiveCheck());
+          ->check(makeCountCheck());
   for (CLI::Option *flag : flags)
     if (flag->check_lname("first-blocks") || flag->check_lname("last-blocks"))
       stages->excludes(flag);
