@@ -107,25 +107,25 @@ LogicalResult StageVerifier::findEvents() {
 }
 
 LogicalResult StageVerifier::matchChannels() {
-  std::map<Operation *, int64_t> stageOf;
+  llvm::DenseMap<Operation *, int64_t> stageOf;
   for (auto [number, stage] : llvm::enumerate(stages))
-    for (const Event &event : stage.events)
-      stageOf[event.op] = int64_t(number);
-  for (auto [op, number] : stageOf) {
-    if (auto send = dyn_cast<dist::SendOp>(op)) {
-      Channel &channel = channels[send.getChannel()];
-      if (channel.send)
-        return send.emitOpError("is a second send over channel ")
-               << send.getChannel();
-      channel.send = send;
-    } else if (auto recv = dyn_cast<dist::RecvOp>(op)) {
-      Channel &channel = channels[recv.getChannel()];
-      if (channel.recv)
-        return recv.emitOpError("is a second receive over channel ")
-               << recv.getChannel();
-      channel.recv = recv;
+    for (const Event &event : stage.events) {
+      if (!stageOf.try_emplace(event.op, int64_t(number)).second)
+        continue; // for another micro-batch
+      if (auto send = dyn_cast<dist::SendOp>(event.op)) {
+        Channel &channel = channels[send.getChannel()];
+        if (channel.send)
+          return send.emitOpError("is a second send over channel ")
+                 << send.getChannel();
+        channel.send = send;
+      } else if (auto recv = dyn_cast<dist::RecvOp>(event.op)) {
+        Channel &channel = channels[recv.getChannel()];
+        if (channel.recv)
+          return recv.emitOpError("is a second receive over channel ")
+                 << recv.getChannel();
+        channel.recv = recv;
+      }
     }
-  }
   for (auto &[number, channel] : channels) {
     if (!channel.recv)
       return channel.send.emitOpError("sends what no stage receives");

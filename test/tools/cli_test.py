@@ -131,7 +131,7 @@ class CommandLineTest(ToolTest):
                 [*compiles, "--cluster", "h100-sxm:1"],
                 [*compiles, "--cluster", "h100-sxm"],
                 [*compiles, "--json", "-q"],
-                [*compiles, "--pp", "2"], ["train", LLAMA, *SHAPE],
+                [*compiles, "--cp", "2"], ["train", LLAMA, *SHAPE],
                 ["size", "--params", "x"], ["size", "--dtype", "fp8"],
                 ["size", "--law", "hoffmann", "--params", "1B",
                  "--tokens-per-parameter", "3"],
@@ -182,14 +182,9 @@ class CommandLineTest(ToolTest):
     def test_what_programs_do_not_run_yet_is_named(self):
         compiles = ["cleave", "compile", LLAMA, *SHAPE, "-q", "-o", "out"]
         for flag, value, what in [
-                ("--pp", "2", "pipelines"), ("--virtual-stages", "2",
-                                             "pipelines"),
-                ("--pipeline-schedule", "gpipe", "pipelines"),
                 ("--cp", "2", "context parallelism"),
                 ("--cp-kind", "ring", "context parallelism"),
-                ("--ep", "2", "expert parallelism"),
-                ("--shard-group", "2", "ZeRO in groups of ranks"),
-                ("--order", "tp-cp-pp-dp", "other orders of the axes")]:
+                ("--ep", "2", "expert parallelism")]:
             self.expect_error(
                 [f"{flag}: programs have no {what} yet", f'got "{value}"'],
                 *compiles, flag, value, code=2)
@@ -463,8 +458,10 @@ class RecipeTest(ToolTest):
         self.write("recipe.json", dict(planned, tp=4))
         self.expect_error(['key "tp": excludes "plan"'], *compiles)
         self.write("recipe.json", dict(self.RUN, pp=2))
-        self.expect_error("--pp: programs have no pipelines yet", *compiles,
-                          code=2)
+        self.assertIn('["pp"=2, ', self.run_tool(*compiles))
+        self.write("recipe.json", dict(self.RUN, cp=2))
+        self.expect_error("--cp: programs have no context parallelism yet",
+                          *compiles, code=2)
         self.write("recipe.json", dict(self.RUN, schedule="cosine"))
         self.expect_error(['key "schedule"', '"lr_schedule"',
                            '"pipeline_schedule"'], *compiles)

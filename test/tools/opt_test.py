@@ -16,6 +16,7 @@ STAGES = {
               "verify-step"],
     "partition": ["insert-collectives", "verify-placements", "verify-step",
                   "localize"],
+    "pipeline": ["cut-stages", "verify-stages"],
     "kernels": ["lower-to-exec"],
     "memory": ["plan-memory", "verify-memory"],
 }
@@ -49,8 +50,9 @@ class OptTest(ToolTest):
                 text = self.opt(text, "--cleave-" + name)
             whole = self.opt(before, "--cleave-stage-" + stage)
             self.assertEqual(text, whole, stage)
-            # Nothing is recomputed unless a plan says so.
-            self.assertEqual(text == before, stage == "recompute", stage)
+            # Nothing is recomputed or cut unless a plan says so.
+            self.assertEqual(text == before,
+                             stage in ("recompute", "pipeline"), stage)
         self.assertIn("arena_bytes", text)
 
     def test_every_pass_is_in_the_reference(self):
