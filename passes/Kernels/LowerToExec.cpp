@@ -50,6 +50,7 @@ private:
   LogicalResult lowerAccumulate(xf::AccumulateOp op);
   LogicalResult lowerCollective(Operation &op);
   void startSegment(StringRef name);
+  void eraseUnusedViews();
   void hoistBuffers();
   void splitUpdate();
   void addRuns();
@@ -203,6 +204,7 @@ LogicalResult Lowering::run() {
   if (failed(planWrites()) || failed(verifyReads(step.getBody().front())) ||
       failed(lowerBlock(step.getBody().front())))
     return failure();
+  eraseUnusedViews();
   hoistBuffers();
   splitUpdate();
   addRuns();
@@ -227,6 +229,14 @@ static bool changesTrainedState(Operation &op) {
                buffer, buffer.getStateAttr());
            return state.getRole() != xf::StateRole::Constant;
          });
+}
+
+/// A stage of a pipeline may use the data of its micro-batches or not.
+void Lowering::eraseUnusedViews() {
+  program.walk([](exec::ViewOp view) {
+    if (view->use_empty())
+      view.erase();
+  });
 }
 
 /// Buffers stand before the segments, which may share them.

@@ -70,6 +70,8 @@ private:
 } // namespace
 
 static const std::vector<StageMutations> &getStageMutations() {
+  auto messages = getTensorMutations();
+  llvm::append_range(messages, getMessageMutations());
   auto memory = getInstructionMutations();
   llvm::append_range(memory, getMemoryMutations());
   static const std::vector<StageMutations> all = {
@@ -81,6 +83,8 @@ static const std::vector<StageMutations> &getStageMutations() {
          pm.addPass(createVerifyStepPass());
        }},
       {"partition", getTensorMutations(), [](OpPassManager &) {}},
+      {"pipeline", messages,
+       [](OpPassManager &pm) { pm.addPass(createVerifyStagesPass()); }},
       {"kernels", getInstructionMutations(), [](OpPassManager &) {}},
       {"memory", memory,
        [](OpPassManager &pm) { pm.addPass(createVerifyMemoryPass()); }},
@@ -159,16 +163,17 @@ void Campaign::run(StringRef model, const TrainLayout &layout) {
   Plan plan = llvm::cantFail(makePlan(layout, batch));
   StageOptions options;
   options.plan = &plan;
+  options.pipeline.schedule = getName(layout.schedule).str();
   options.step.microBatches = plan.microBatches;
   options.step.lr = 0.1;
   options.step.minLr = 0.05;
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(model, &context);
   if (!module)
     llvm::report_fatal_error("cannot read a model");
-  std::string title =
-      llvm::formatv("{0} dp {1} tp {2} ZeRO-{3}{4}", model.rsplit('/').second,
-                    layout.dp, layout.tp, layout.zero,
-                    layout.sequenceParallel ? " sequence-parallel" : "");
+  std::string title = llvm::formatv(
+      "{0} dp {1} tp {2} pp {3} ZeRO-{4}{5}", model.rsplit('/').second,
+      layout.dp, layout.tp, layout.pp, layout.zero,
+      layout.sequenceParallel ? " sequence-parallel" : "");
   ScopedDiagnosticHandler handler(&context, [](Diagnostic &diagnostic) {
     return success(diagnostic.getSeverity() != DiagnosticSeverity::Error);
   });
@@ -178,7 +183,9 @@ void Campaign::run(StringRef model, const TrainLayout &layout) {
     if (failed(pm.run(*module)))
       llvm::report_fatal_error("a stage fails");
     for (const StageMutations &each : getStageMutations())
-      if (each.stage == stage.name)
+      // Without a pipeline its stage changes nothing.
+      if (each.stage == stage.name &&
+          (layout.pp > 1 || each.stage != "pipeline"))
         mutate(*module, each, title);
   }
 }
@@ -213,7 +220,9 @@ int main(int argc, char **argv) {
       {"llama", {.tp = 2, .dp = 2}},
       {"gpt2", {.tp = 2, .dp = 2, .sequenceParallel = true, .zero = 3}},
       {"gpt_neox", {.dp = 2, .zero = 1}},
-      {"olmo2", {.tp = 2, .sequenceParallel = true}}};
+      {"olmo2", {.tp = 2, .sequenceParallel = true}},
+      {"layers", {.dp = 2, .pp = 2, .zero = 2}},
+      {"layers", {.tp = 2, .pp = 2, .schedule = Schedule::ZeroBubbleH1}}};
   for (const auto &each : programs)
     campaign.run(models + "/" + each.model + ".mlir", each.layout);
   return campaign.finish();

@@ -359,6 +359,96 @@ std::vector<Mutation> test::getTensorMutations() {
 }
 
 //===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+/// A message arrives as another one of the same stage does.
+static bool swapMessages(Operation *op) {
+  if (!isa<dist::RecvOp>(op))
+    return false;
+  for (Operation *other = op->getNextNode(); other;
+       other = other->getNextNode()) {
+    auto recv = dyn_cast<dist::RecvOp>(other);
+    if (!recv || recv.getType() != op->getResult(0).getType())
+      continue;
+    for (const char *name : {"stage", "channel"}) {
+      Attribute own = op->getAttr(name);
+      op->setAttr(name, other->getAttr(name));
+      other->setAttr(name, own);
+    }
+    return true;
+  }
+  return false;
+}
+
+/// What is sent is what the value was made of.
+static bool sendOperand(Operation *op) {
+  auto send = dyn_cast<dist::SendOp>(op);
+  Operation *from = send ? send.getInput().getDefiningOp() : nullptr;
+  if (!from || from->getNumOperands() == 0 ||
+      from->getOperand(0).getType() != send.getInput().getType())
+    return false;
+  op->setOperand(0, from->getOperand(0));
+  return true;
+}
+
+/// Another value of the same type in place of a message, which is received in
+/// vain.
+static bool ignoreMessage(Operation *op) {
+  if (!isa<dist::RecvOp>(op) || op->use_empty())
+    return false;
+  for (Operation *other = op->getPrevNode(); other;
+       other = other->getPrevNode())
+    if (other->getNumResults() > 0 &&
+        other->getResult(0).getType() == op->getResult(0).getType()) {
+      op->getResult(0).replaceAllUsesWith(other->getResult(0));
+      return true;
+    }
+  return false;
+}
+
+static bool eraseMessage(Operation *op) {
+  if (!isa<dist::SendOp>(op))
+    return false;
+  op->erase();
+  return true;
+}
+
+/// Two runs of a stage change places.
+static bool swapRuns(Operation *op) {
+  auto loop = dyn_cast<xf::AccumulateOp>(op);
+  if (!loop || !loop.getOrder())
+    return false;
+  SmallVector<int64_t> order(*loop.getOrder());
+  std::swap(order[1], order[order.size() - 1]);
+  if (ArrayRef<int64_t>(order) == *loop.getOrder())
+    return false;
+  loop.setOrder(order);
+  return true;
+}
+
+/// An op in the segment that runs after its own.
+static bool delaySegment(Operation *op) {
+  std::optional<int64_t> segment = xf::AccumulateOp::getSegment(op);
+  auto loop = op->getParentOfType<xf::AccumulateOp>();
+  if (!segment || !loop || !loop.getSegments() ||
+      *segment + 1 == int64_t(loop.getSegments()->size()))
+    return false;
+  OpBuilder b(op);
+  op->setAttr(xf::AccumulateOp::segmentName, b.getI64IntegerAttr(*segment + 1));
+  return true;
+}
+
+std::vector<Mutation> cleave::test::getMessageMutations() {
+  return {{"two messages swapped", swapMessages},
+          {"a message of something else", sendOperand},
+          {"a message that is not read", ignoreMessage},
+          {"a message that is not sent", eraseMessage},
+          {"runs for other micro-batches", swapRuns},
+          {"an op in a later segment", delaySegment}};
+}
+
+//===----------------------------------------------------------------------===//
 // Instructions
 //===----------------------------------------------------------------------===//
 

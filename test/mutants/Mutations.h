@@ -19,6 +19,9 @@ struct Mutation {
 /// Those of tensors: `@step` before it becomes instructions.
 std::vector<Mutation> getTensorMutations();
 
+/// Those of what pipeline stages give each other: functions of stages.
+std::vector<Mutation> getMessageMutations();
+
 /// Those of instructions: `exec.program` and its kernels.
 std::vector<Mutation> getInstructionMutations();
 
