@@ -79,7 +79,7 @@ int64_t cleave::getRanksInside(Group group, int64_t devices) {
 
 /// Seconds of a collective of which each rank sends `sent` bytes, as a ring or,
 /// where a level has one, as a tree.
-static double getTimeOf(const Machine &machine, CollectiveKind kind,
+static double getTimeOf(const Network &network, CollectiveKind kind,
                         Group group, double sent, bool asTree) {
   int64_t size = group.getSize();
   double n = double(size);
@@ -87,9 +87,9 @@ static double getTimeOf(const Machine &machine, CollectiveKind kind,
   // slowest link on the way sets the rate.
   double startup = 0, pipeline = 0, rate = std::numeric_limits<double>::max();
   int64_t inside = 1; // ranks of the group in one unit of the level below
-  for (const Level &level : machine.levels) {
+  for (const Level &level : network.levels) {
     int64_t here = std::max(inside, getRanksInside(group, level.size));
-    if (&level == &machine.levels.back())
+    if (&level == &network.levels.back())
       here = size;
     if (here == inside)
       continue;
@@ -114,7 +114,7 @@ static double getTimeOf(const Machine &machine, CollectiveKind kind,
   return startup + root * root;
 }
 
-double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
+double cleave::getCollectiveTime(const Network &network, CollectiveKind kind,
                                  Group group, double bytes) {
   int64_t size = group.getSize();
   if (size <= 1 || bytes <= 0)
@@ -122,20 +122,20 @@ double cleave::getCollectiveTime(const Machine &machine, CollectiveKind kind,
   double sent = bytes * double(size - 1) / double(size);
   if (kind == CollectiveKind::AllReduce)
     sent *= 2;
-  double time = getTimeOf(machine, kind, group, sent, /*asTree=*/false);
+  double time = getTimeOf(network, kind, group, sent, /*asTree=*/false);
   bool hasTree = false;
-  for (const Level &level : machine.levels)
+  for (const Level &level : network.levels)
     hasTree |= level.link.getCurve(kind).hasTree();
-  return hasTree ? std::min(time, getTimeOf(machine, kind, group, sent,
+  return hasTree ? std::min(time, getTimeOf(network, kind, group, sent,
                                             /*asTree=*/true))
                  : time;
 }
 
-double cleave::getSendTime(const Machine &machine, Group group, double bytes) {
+double cleave::getSendTime(const Network &network, Group group, double bytes) {
   int64_t size = group.getSize();
-  for (const Level &level : machine.levels)
+  for (const Level &level : network.levels)
     if (getRanksInside(group, level.size) == size ||
-        &level == &machine.levels.back())
+        &level == &network.levels.back())
       return level.link.latency +
              bytes /
                  level.link.getCurve(CollectiveKind::AllToAll).getBandwidth(2);

@@ -342,6 +342,41 @@ static Device getRank(Device cpu, int64_t ranks, int64_t threads) {
   return cpu;
 }
 
+/// Whether it is of CPUs, described or not.
+static bool isCpu(const Cluster &cluster) {
+  return llvm::any_of(cluster.groups, [](const NodeGroup &group) {
+    return !group.device || group.device->cores > 0;
+  });
+}
+
+/// Levels between ranks of CPU nodes, which take turns on their cores or not.
+static std::vector<Level> getCpuLevels(const Cluster &cluster,
+                                       bool takesTurns) {
+  std::vector<Level> levels = cluster.levels;
+  Link &link = levels.front().link;
+  if (takesTurns && cluster.sharedLink)
+    link = *cluster.sharedLink;
+  // All groups of a node move their bytes at once, through one memory.
+  for (CollectiveCurve &curve : link.collectives)
+    curve.bandwidth = {
+        {2, curve.getBandwidth(cluster.groups.front().devicesPerNode)}};
+  return levels;
+}
+
+/// Whether it is this machine, which `--cluster` does not describe.
+static bool isLocal(const Cluster &cluster) {
+  return cluster.where.empty() && !cluster.groups.front().device;
+}
+
+/// Whether `cleave calibrate` left something for it.
+static bool isLocalMeasured() {
+  llvm::Expected<std::string> path = getLocalPath();
+  if (path)
+    return llvm::sys::fs::exists(*path);
+  llvm::consumeError(path.takeError());
+  return false;
+}
+
 /// This machine as `cleave calibrate` left it, with as many ranks.
 static llvm::Expected<Cluster> loadLocal(const Cluster &local) {
   llvm::Expected<std::string> path = getLocalPath();
@@ -369,10 +404,16 @@ static llvm::Expected<Cluster> loadLocal(const Cluster &local) {
   return cluster;
 }
 
+static llvm::Error makeMissingLevels(const Cluster &cluster) {
+  return llvm::createStringError(
+      cluster.where + ": key \"levels\": expects an array of levels, "
+                      "innermost first, but it is missing");
+}
+
 llvm::Expected<Machine> cleave::getMachine(const Cluster &given,
                                            std::string &note) {
   Cluster cluster = given;
-  if (cluster.where.empty() && !cluster.groups.front().device) {
+  if (isLocal(cluster)) {
     llvm::Expected<Cluster> local = loadLocal(given);
     if (!local)
       return local.takeError();
@@ -385,15 +426,11 @@ llvm::Expected<Machine> cleave::getMachine(const Cluster &given,
         "missing; without it there is nothing to plan with",
         cluster.where, llvm::join(getDeviceNames(), ", ")));
   if (cluster.levels.empty())
-    return llvm::createStringError(
-        cluster.where + ": key \"levels\": expects an array of levels, "
-                        "innermost first, but it is missing");
+    return makeMissingLevels(cluster);
   Machine machine;
   machine.devices = cluster.getNumRanks();
   machine.levels = cluster.levels;
-  if (llvm::any_of(cluster.groups, [](const NodeGroup &group) {
-        return group.device->cores > 0;
-      })) {
+  if (isCpu(cluster)) {
     if (cluster.groups.size() > 1)
       return llvm::createStringError(cluster.where +
                                      ": key \"groups\": CPUs are planned in "
@@ -402,18 +439,13 @@ llvm::Expected<Machine> cleave::getMachine(const Cluster &given,
     int64_t threads = cluster.threadsPerDevice > 0
                           ? cluster.threadsPerDevice
                           : std::max<int64_t>(cores / ranks, 1);
-    Link &link = machine.levels.front().link;
-    if (ranks * threads > cores) {
-      if (!cluster.sharedLink)
-        return llvm::createStringError(llvm::formatv(
-            "{0}: {1} ranks of {2} threads share {3} cores, but there is no "
-            "key \"shared_link\" in the innermost level",
-            cluster.name, ranks, threads, cores));
-      link = *cluster.sharedLink;
-    }
-    // All groups of a node move their bytes at once, through one memory.
-    for (CollectiveCurve &curve : link.collectives)
-      curve.bandwidth = {{2, curve.getBandwidth(ranks)}};
+    bool takesTurns = ranks * threads > cores;
+    if (takesTurns && !cluster.sharedLink)
+      return llvm::createStringError(llvm::formatv(
+          "{0}: {1} ranks of {2} threads share {3} cores, but there is no "
+          "key \"shared_link\" in the innermost level",
+          cluster.name, ranks, threads, cores));
+    machine.levels = getCpuLevels(cluster, takesTurns);
     machine.device = getRank(*first.device, ranks, threads);
     return machine;
   }
@@ -441,4 +473,50 @@ llvm::Expected<Machine> cleave::getMachine(llvm::StringRef text) {
     return cluster.takeError();
   std::string note;
   return getMachine(*cluster, note);
+}
+
+/// What the text says, or else so many threads; `local` as it was measured, if
+/// it was.
+static llvm::Expected<Cluster> loadCluster(llvm::StringRef text,
+                                           int64_t ranks) {
+  Cluster threads;
+  threads.groups.push_back({std::nullopt, 1, ranks});
+  if (text.empty())
+    return threads;
+  llvm::Expected<Cluster> cluster = parseCluster(text);
+  if (!cluster || !isLocal(*cluster))
+    return cluster;
+  if (cluster->getNumRanks() == 0)
+    cluster->groups = threads.groups;
+  return isLocalMeasured() ? loadLocal(*cluster) : std::move(cluster);
+}
+
+llvm::Expected<Network> cleave::getNetwork(llvm::StringRef text,
+                                           int64_t ranks) {
+  llvm::Expected<Cluster> loaded = loadCluster(text, ranks);
+  if (!loaded)
+    return loaded.takeError();
+  Cluster &cluster = *loaded;
+  const NodeGroup &first = cluster.groups.front();
+  int64_t devices = cluster.getNumRanks();
+  if (devices < ranks)
+    return llvm::createStringError(
+        llvm::formatv("--cluster {0} has {1} ranks, expects {2} or more", text,
+                      devices, ranks));
+  if (!isCpu(cluster)) {
+    if (cluster.levels.empty())
+      return makeMissingLevels(cluster);
+    return Network{devices, cluster.levels};
+  }
+  if (cluster.levels.empty()) {
+    cluster.levels.push_back(
+        {first.devicesPerNode, llvm::cantFail(getLink("shared-memory"))});
+    if (first.nodes > 1)
+      cluster.levels.push_back(
+          {devices, llvm::cantFail(getLink("ethernet-100x4"))});
+  }
+  bool takesTurns =
+      first.device &&
+      first.devicesPerNode * cluster.getThreads(devices) > first.device->cores;
+  return Network{devices, getCpuLevels(cluster, takesTurns)};
 }

@@ -72,9 +72,9 @@ struct Node {
 class Planner {
 public:
   Planner(const Mesh &mesh, ArrayRef<int64_t> shape, const Placement &from,
-          const Placement &to, int64_t elementBytes, const ReshardCosts &costs)
+          const Placement &to, int64_t elementBytes, CollectivePricer price)
       : mesh(mesh), shape(shape), from(from), to(to),
-        elementBytes(elementBytes), costs(costs) {}
+        elementBytes(elementBytes), price(price) {}
 
   std::vector<Step> run();
 
@@ -101,7 +101,7 @@ private:
   ArrayRef<int64_t> shape;
   const Placement &from, &to;
   int64_t elementBytes;
-  const ReshardCosts &costs;
+  CollectivePricer price;
 
   std::vector<Node> nodes;
   llvm::DenseMap<uint64_t, int> index;
@@ -164,7 +164,7 @@ void Planner::relax(Step::Kind kind, ArrayRef<Axis> axes, unsigned dim,
       state.put(axis, State::free);
   }
   Cost cost = nodes[current].cost;
-  cost.seconds += detail::getSeconds(mesh, kind, axes, localBytes, costs);
+  cost.seconds += detail::getSeconds(mesh, kind, axes, localBytes, price);
   cost.steps += kind == Step::Kind::Slice ? 1 : 256;
 
   auto [it, isNew] = index.try_emplace(state.bits, nodes.size());
@@ -283,16 +283,12 @@ std::vector<Step> Planner::getSteps(int last) const {
 llvm::Expected<std::vector<Step>>
 cleave::planReshard(const Mesh &mesh, ArrayRef<int64_t> globalShape,
                     const Placement &from, const Placement &to,
-                    int64_t elementBytes, const ReshardCosts &costs) {
+                    int64_t elementBytes, CollectivePricer price) {
   if (mesh.getNumAxes() > maxAxes || globalShape.size() > maxDims)
     return llvm::createStringError(
         Twine("resharding handles at most ") + Twine(maxAxes) + " axes and " +
         Twine(maxDims) + " dims, got " + Twine(mesh.getNumAxes()) + " and " +
         Twine(globalShape.size()));
-  if (costs.axes.size() != mesh.getNumAxes())
-    return llvm::createStringError(Twine("expects the costs of ") +
-                                   Twine(mesh.getNumAxes()) + " axes, got " +
-                                   Twine(costs.axes.size()));
   for (const Placement *placement : {&from, &to})
     if (llvm::Error error = placement->verify(mesh, globalShape))
       return error;
@@ -306,5 +302,5 @@ cleave::planReshard(const Mesh &mesh, ArrayRef<int64_t> globalShape,
     return llvm::createStringError(
         Twine("cannot change the reduction of a partial value: ") +
         from.toString(mesh) + " -> " + to.toString(mesh));
-  return Planner(mesh, globalShape, from, to, elementBytes, costs).run();
+  return Planner(mesh, globalShape, from, to, elementBytes, price).run();
 }

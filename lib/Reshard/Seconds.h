@@ -1,4 +1,4 @@
-//===- Seconds.h - The cost of a step from its bytes ----------------------===//
+//===- Seconds.h - The price of a step from its bytes ---------------------===//
 #ifndef CLEAVE_LIB_RESHARD_SECONDS_H
 #define CLEAVE_LIB_RESHARD_SECONDS_H
 
@@ -8,7 +8,7 @@ namespace cleave::detail {
 
 /// getStepSeconds for a rank that holds `bytes` before the step.
 double getSeconds(const Mesh &mesh, Step::Kind kind, llvm::ArrayRef<Axis> axes,
-                  double bytes, const ReshardCosts &costs);
+                  double bytes, CollectivePricer price);
 
 } // namespace cleave::detail
 

@@ -1,4 +1,4 @@
-//===- Step.cpp - What a collective does to a placement, and its cost -----===//
+//===- Step.cpp - What a collective does to a placement, and its price ----===//
 #include "Seconds.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/raw_ostream.h"
@@ -24,14 +24,6 @@ std::string Step::toString(const Mesh &mesh) const {
     return "slice" + over + at;
   }
   llvm_unreachable("unknown step");
-}
-
-ReshardCosts ReshardCosts::getUniform(const Mesh &mesh, double launch,
-                                      AxisCost cost) {
-  ReshardCosts costs;
-  costs.launch = launch;
-  costs.axes.assign(mesh.getNumAxes(), cost);
-  return costs;
 }
 
 /// Takes `axes` off the partial axes of `placement`.
@@ -112,30 +104,21 @@ llvm::Expected<Placement> cleave::applyStep(const Mesh &mesh,
 
 double cleave::getStepSeconds(const Mesh &mesh, ArrayRef<int64_t> globalShape,
                               const Placement &before, const Step &step,
-                              int64_t elementBytes, const ReshardCosts &costs) {
+                              int64_t elementBytes, CollectivePricer price) {
   double bytes = elementBytes;
   for (int64_t size : before.getLocalShape(mesh, globalShape))
     bytes *= size;
-  return detail::getSeconds(mesh, step.kind, step.axes, bytes, costs);
+  return detail::getSeconds(mesh, step.kind, step.axes, bytes, price);
 }
 
 double cleave::detail::getSeconds(const Mesh &mesh, Step::Kind kind,
                                   ArrayRef<Axis> axes, double bytes,
-                                  const ReshardCosts &costs) {
-  int64_t n = mesh.getSize(axes);
-  if (kind == Step::Kind::Slice || n == 1)
+                                  CollectivePricer price) {
+  if (kind == Step::Kind::Slice || mesh.getSize(axes) == 1)
     return 0;
-  AxisCost ring = costs.axes[axes.front()];
-  for (Axis axis : axes) {
-    ring.latency = std::max(ring.latency, costs.axes[axis].latency);
-    ring.bandwidth = std::min(ring.bandwidth, costs.axes[axis].bandwidth);
-  }
-  double piece = kind == Step::Kind::AllGather ? bytes : bytes / n;
-  double once = (n - 1) * (ring.latency + piece / ring.bandwidth);
-  auto round = [](double seconds) {
-    return std::ldexp(std::nearbyint(std::ldexp(seconds, 40)), -40);
-  };
-  // All-reduce is rounded as the two passes it is, so that it ties with them.
-  return round(costs.launch) +
-         round(once) * (kind == Step::Kind::AllReduce ? 2 : 1);
+  // All-reduce is rounded as the two passes it may be, so that it ties with
+  // them.
+  int passes = kind == Step::Kind::AllReduce ? 2 : 1;
+  double once = price(kind, axes, bytes) / passes;
+  return passes * std::ldexp(std::nearbyint(std::ldexp(once, 40)), -40);
 }

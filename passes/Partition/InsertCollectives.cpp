@@ -1,8 +1,10 @@
 //===- InsertCollectives.cpp - From reshards to collectives ---------------===//
-#include "cleave/Reshard/Reshard.h"
+#include "cleave/Hardware/Cluster.h"
+#include "cleave/Reshard/Price.h"
 #include "dialects/dist/Placements.h"
 #include "dialects/xf/Provenance.h"
 #include "passes/Partition/Passes.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_INSERTCOLLECTIVESPASS
@@ -15,6 +17,10 @@ using namespace cleave;
 namespace {
 class InsertCollectives
     : public cleave::impl::InsertCollectivesPassBase<InsertCollectives> {
+public:
+  using InsertCollectivesPassBase::InsertCollectivesPassBase;
+
+private:
   void runOnOperation() override {
     dist::MeshOp op = dist::lookupMesh(getOperation());
     if (!op) {
@@ -24,9 +30,12 @@ class InsertCollectives
     // A reshard stays in its stage.
     mesh = op.getStageMesh();
     meshName = FlatSymbolRefAttr::get(op.getSymNameAttr());
-    // Without a cluster's own figures: 5 us and 10 GB/s on every axis. Only the
-    // ratio matters here, and the cheapest sequence rarely depends on it.
-    costs = ReshardCosts::getUniform(mesh, 5e-6, {1e-6, 1e10});
+    llvm::Expected<Network> joined = getNetwork(cluster, mesh.getNumRanks());
+    if (!joined) {
+      op.emitError(llvm::toString(joined.takeError()));
+      return signalPassFailure();
+    }
+    network = std::move(*joined);
     WalkResult result = getOperation().walk([&](dist::ReshardOp reshard) {
       return succeeded(expand(reshard)) ? WalkResult::advance()
                                         : WalkResult::interrupt();
@@ -44,14 +53,20 @@ class InsertCollectives
     Placement to =
         dist::getPlacement(dist::getPlacementAttr(op.getType()), mesh);
     int64_t bytes = type.getElementTypeBitWidth() / 8;
+    NetworkPricer price(mesh, network);
     llvm::Expected<std::vector<Step>> steps =
-        planReshard(mesh, type.getShape(), from, to, bytes, costs);
+        planReshard(mesh, type.getShape(), from, to, bytes, price);
     if (!steps)
       return op.emitOpError(llvm::toString(steps.takeError()));
 
     OpBuilder b(op);
     Value value = op.getInput();
+    double seconds = 0;
+    const Placement *before = &from;
     for (const Step &step : *steps) {
+      seconds +=
+          getStepSeconds(mesh, type.getShape(), *before, step, bytes, price);
+      before = &step.after;
       value = build(b, op, value, step);
       if (step.kind != Step::Kind::Slice) {
         ++numCollectives;
@@ -59,10 +74,22 @@ class InsertCollectives
       }
     }
     op.emitRemark() << from.toString(mesh) << " -> " << to.toString(mesh)
-                    << " takes " << steps->size() << " steps";
+                    << " takes " << steps->size()
+                    << (steps->size() == 1 ? " step, " : " steps, ")
+                    << llvm::formatv("{0:F1} us on ", seconds * 1e6).str()
+                    << getNetworkName();
     op.replaceAllUsesWith(value);
     op.erase();
     return success();
+  }
+
+  /// `h100-sxm:16 (nvlink4, ib-ndr400)`
+  std::string getNetworkName() const {
+    std::string name = cluster.empty() ? "threads" : cluster.getValue();
+    for (const Level &level : network.levels)
+      name +=
+          (&level == &network.levels.front() ? " (" : ", ") + level.link.name;
+    return name + ")";
   }
 
   int64_t getLocalBytes(Value value) {
@@ -110,6 +137,6 @@ class InsertCollectives
 
   Mesh mesh;
   FlatSymbolRefAttr meshName;
-  ReshardCosts costs;
+  Network network;
 };
 } // namespace

@@ -9,7 +9,9 @@ def InsertCollectivesPass
   let description = [{
     Before: a placed program with `dist.reshard`. After: none; types are still
     global and placed, so `cleave-verify-placements` and the op verifiers prove
-    the program. Each choice leaves a remark with its bytes.
+    the program. What is cheapest depends on the cluster: its collectives are
+    priced as `cleave plan` prices them, rank i of the mesh being device i. Each
+    choice leaves a remark with its seconds there.
 
     ```mlir
     %y = dist.reshard %x : tensor<8x16xf32, #dist.on<@mesh, [{}, {} ], partial = {tp}>>
@@ -19,6 +21,13 @@ def InsertCollectivesPass
     ```
   }];
   let dependentDialects = ["::cleave::dist::DistDialect"];
+  let options = [
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "where collectives are priced: what --cluster of cleave compile takes, "
+           "a cluster.json, local:N or h100-sxm:N; without one, on threads of one "
+           "node with the built-in link shared-memory, so that nothing depends on "
+           "the machine">,
+  ];
   let statistics = [
     Statistic<"numCollectives", "collectives", "collectives inserted">,
     Statistic<"numBytes", "bytes", "bytes that each rank hands to them">,

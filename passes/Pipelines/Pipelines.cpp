@@ -28,8 +28,8 @@ static void addPlace(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createVerifyStepPass());
 }
 
-static void addPartition(OpPassManager &pm, const StageOptions &) {
-  pm.addPass(createInsertCollectivesPass());
+static void addPartition(OpPassManager &pm, const StageOptions &options) {
+  pm.addPass(createInsertCollectivesPass(options.partition));
   // While types are still global: this is the proof of the program.
   pm.addPass(createVerifyPlacementsPass());
   pm.addPass(createVerifyStepPass());

@@ -18,6 +18,7 @@ struct StageOptions {
   RecomputePassOptions recompute;
   PlaceTensorsPassOptions place;
   const Plan *plan = nullptr; ///< if set, in place of the file in `place`
+  InsertCollectivesPassOptions partition;
   CutStagesPassOptions pipeline;
   LowerToExecPassOptions kernels;
 };

@@ -92,6 +92,7 @@ int tool::runCompile(CompileFlags flags) {
   options.plan = *plan;
   options.bf16 = flags.layout.dtype == "bf16";
   options.cpu = cluster->cpu;
+  options.stages.partition.cluster = flags.layout.cluster;
   options.stages.kernels.threads =
       cluster->getThreads(plan->mesh.getNumRanks());
   if (flags.check) {

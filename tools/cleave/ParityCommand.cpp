@@ -201,6 +201,7 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
     return plan.takeError();
   options.plan = *plan;
   options.stages.step = reference.step;
+  options.stages.partition.cluster = flags.layout.cluster;
   options.stages.kernels.threads =
       cluster->getThreads(plan->mesh.getNumRanks());
   options.bf16 = flags.layout.dtype == "bf16";

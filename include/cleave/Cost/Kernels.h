@@ -40,12 +40,12 @@ int64_t getRanksInside(Group group, int64_t devices);
 /// Seconds of a collective whose full (gathered, unreduced) buffer is `bytes`
 /// on each rank. A group that spans nodes runs at the slower of the inner link
 /// and the network cards that it owns: each of its ranks in a node brings one.
-double getCollectiveTime(const Machine &machine, CollectiveKind kind,
+double getCollectiveTime(const Network &network, CollectiveKind kind,
                          Group group, double bytes);
 
 /// Seconds to send `bytes` from each rank of a group to the next, over the
 /// slowest link between two of them.
-double getSendTime(const Machine &machine, Group group, double bytes);
+double getSendTime(const Network &network, Group group, double bytes);
 
 } // namespace cleave
 

@@ -55,6 +55,14 @@ llvm::Expected<Cluster> parseCluster(llvm::StringRef text);
 /// so is the rate of failures. `note` says so then.
 llvm::Expected<Machine> getMachine(const Cluster &cluster, std::string &note);
 
+/// What is between `ranks` ranks of a cluster, as its text says; less is needed
+/// for this than to plan. Of CPUs of which nothing is said, and of `local`
+/// until `cleave calibrate` wrote what it measured, it is a link like
+/// `shared-memory` inside a node, and like `ethernet-100x4` between nodes. No
+/// text: the former between all ranks, whatever was measured. Fails if the
+/// cluster has fewer ranks.
+llvm::Expected<Network> getNetwork(llvm::StringRef cluster, int64_t ranks);
+
 /// Where `cleave calibrate` writes: $XDG_CACHE_HOME/cleave/local.json, or
 /// ~/.cache/cleave/local.json.
 llvm::Expected<std::string> getLocalPath();

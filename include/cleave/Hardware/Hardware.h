@@ -126,19 +126,23 @@ llvm::Expected<llvm::StringRef> getBuiltinText(llvm::StringRef folder,
                                                llvm::StringRef what);
 std::vector<std::string> getBuiltinNames(llvm::StringRef folder);
 
-/// Devices of one type under nested levels, innermost first. A level joins
-/// `size` devices, all that the level inside joins included.
+/// Of nested levels, innermost first: joins `size` devices, all that the level
+/// inside joins included.
 struct Level {
   int64_t size = 1;
   Link link;
 };
-struct Machine {
-  Device device;
+/// What is between devices, whatever they are.
+struct Network {
   int64_t devices = 1;
   std::vector<Level> levels;
 
   /// Levels of `size` devices and more, cut or grown to `devices`.
   int64_t getDevicesPerNode() const { return levels.front().size; }
+};
+/// With what is at its ends: devices of one type.
+struct Machine : Network {
+  Device device;
 };
 
 /// What `--cluster` says, as the cost model needs it (see Cluster.h).

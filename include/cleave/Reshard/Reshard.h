@@ -3,6 +3,7 @@
 #define CLEAVE_RESHARD_RESHARD_H
 
 #include "cleave/Placement/Placement.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include <vector>
 
 namespace cleave {
@@ -36,19 +37,11 @@ struct Step {
   std::string toString(const Mesh &mesh) const;
 };
 
-/// What one collective costs among the neighbours along one axis.
-struct AxisCost {
-  double latency = 0;   ///< seconds a hop
-  double bandwidth = 1; ///< bytes a second, each way, for each rank
-};
-
-struct ReshardCosts {
-  double launch = 0;                   ///< seconds for each collective
-  llvm::SmallVector<AxisCost, 4> axes; ///< one for each axis of the mesh
-
-  static ReshardCosts getUniform(const Mesh &mesh, double launch,
-                                 AxisCost cost);
-};
+/// Seconds of a collective of this kind over all groups of ranks that differ
+/// along `axes` only, if each rank holds `bytes` before it. It is not asked of
+/// a slice, nor of one rank.
+using CollectivePricer = llvm::function_ref<double(
+    Step::Kind kind, llvm::ArrayRef<Axis> axes, double bytes)>;
 
 /// The placement after `step` (whose `after` is not read) of a tensor that is
 /// placed as `before`. Fails, and says why, where the step cannot be taken.
@@ -56,21 +49,11 @@ llvm::Expected<Placement> applyStep(const Mesh &mesh,
                                     llvm::ArrayRef<int64_t> globalShape,
                                     const Placement &before, const Step &step);
 
-/// Seconds of a step in the alpha-beta model of ring collectives (Thakur,
-/// Rabenseifner and Gropp, "Optimization of Collective Communication Operations
-/// in MPICH", 2005). With n ranks and b bytes a rank before the step:
-///
-///   all_reduce      launch + 2 (n-1) latency + 2 (n-1)/n b / bandwidth
-///   reduce_scatter  launch +   (n-1) latency +   (n-1)/n b / bandwidth
-///   all_gather      launch +   (n-1) latency +   (n-1)   b / bandwidth
-///   all_to_all      launch +   (n-1) latency +   (n-1)/n b / bandwidth
-///   slice           0, and so is any step among one rank
-///
-/// Over several axes a ring has the worst latency and bandwidth of them. The
-/// seconds are a multiple of 2^-40, so that sums are exact and ties are ties.
+/// What `price` says of a step; 0 of a slice and among one rank. A multiple of
+/// 2^-40, so that sums are exact and ties are ties.
 double getStepSeconds(const Mesh &mesh, llvm::ArrayRef<int64_t> globalShape,
                       const Placement &before, const Step &step,
-                      int64_t elementBytes, const ReshardCosts &costs);
+                      int64_t elementBytes, CollectivePricer price);
 
 /// The cheapest steps from `from` to `to`; none if they are equal. Among
 /// equally cheap ones: the fewest collectives, then the fewest slices, then
@@ -79,7 +62,7 @@ double getStepSeconds(const Mesh &mesh, llvm::ArrayRef<int64_t> globalShape,
 llvm::Expected<std::vector<Step>>
 planReshard(const Mesh &mesh, llvm::ArrayRef<int64_t> globalShape,
             const Placement &from, const Placement &to, int64_t elementBytes,
-            const ReshardCosts &costs);
+            CollectivePricer price);
 
 } // namespace cleave
 

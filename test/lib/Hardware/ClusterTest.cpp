@@ -252,6 +252,57 @@ TEST_F(ClusterTest, LocalIsWhatCalibrateWrote) {
   EXPECT_FALSE(bool(local.checkCompiles()));
 }
 
+TEST_F(ClusterTest, ANetworkNeedsNoDevice) {
+  auto getNames = [](llvm::StringRef cluster, int64_t ranks) {
+    llvm::Expected<Network> network = getNetwork(cluster, ranks);
+    if (!network)
+      return llvm::toString(network.takeError());
+    std::string names;
+    for (const Level &level : network->levels)
+      names += llvm::formatv("{0} {1}, ", level.size, level.link.name);
+    return names + std::to_string(network->devices);
+  };
+  EXPECT_EQ(getNames("", 8), "8 shared-memory, 8");
+  EXPECT_EQ(getNames("local", 8), "8 shared-memory, 8");
+  EXPECT_EQ(getNames("local:4", 2), "4 shared-memory, 4");
+  EXPECT_EQ(getNames("h100-sxm:16", 16), "8 nvlink4, 16 ib-ndr400, 16");
+  EXPECT_EQ(getNames("h100-sxm:8", 16),
+            "--cluster h100-sxm:8 has 8 ranks, expects 16 or more");
+  std::string nodes = write(
+      "nodes.json", R"({"version": 1, "nodes": 2, "devices_per_node": 4})");
+  EXPECT_EQ(getNames(nodes, 8), "4 shared-memory, 8 ethernet-100x4, 8");
+  std::string joined = write("joined.json",
+                             R"({"version": 1, "devices_per_node": 4,
+                                 "levels": [{"size": 0, "link": "ib-100"}]})");
+  EXPECT_EQ(getNames(joined, 4), "4 ib-100, 4");
+  std::string parts = write("parts.json",
+                            R"({"version": 1, "devices_per_node": 4,
+                                "device": {"base": "b200", "name": "mine"}})");
+  EXPECT_EQ(getNames(parts, 4), parts + ": key \"levels\": expects an array of "
+                                        "levels, innermost first, but it is "
+                                        "missing");
+  // Ranks that share cores, though nothing says how fast they are then.
+  EXPECT_EQ(getNames(write("cpu.json", makeCpu(false, ", \"devices_per_node\": "
+                                                      "8")),
+                     8),
+            "8 own, 8");
+
+  // What was measured is `local`, and nothing else.
+  write("cleave/local.json", makeCpu(true, ", \"devices_per_node\": 4"));
+  EXPECT_EQ(getNames("local", 3), "3 own, 3");
+  EXPECT_EQ(getNames("local:8", 8), "8 shared, 8");
+  EXPECT_EQ(getNames("", 8), "8 shared-memory, 8");
+  for (auto [cluster, ranks] : {std::pair("local:3", 3), {"local:8", 8}}) {
+    Network network = llvm::cantFail(getNetwork(cluster, ranks));
+    Machine machine = llvm::cantFail(getMachine(cluster));
+    for (size_t kind = 0; kind != numCollectiveKinds; ++kind)
+      EXPECT_EQ(network.levels[0].link.collectives[kind].bandwidth,
+                machine.levels[0].link.collectives[kind].bandwidth);
+  }
+  write("cleave/local.json", "{");
+  EXPECT_NE(getNames("local", 3).find("local.json"), std::string::npos);
+}
+
 TEST_F(ClusterTest, ProgramsAreCompiledForEqualCpus) {
   auto getProblem = [&](llvm::StringRef cluster) {
     return llvm::toString(

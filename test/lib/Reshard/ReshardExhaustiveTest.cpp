@@ -1,16 +1,19 @@
 //===- ReshardExhaustiveTest.cpp - Every pair of placements ---------------===//
 //
 // For every mesh of up to 8 ranks with up to 3 axes, tensors of rank 1 to 3,
-// several shapes and costs, and every pair of placements: the planned steps are
-// carried out on arrays and must give the value, and their seconds must equal
-// the shortest path that Bellman-Ford finds over all conceivable steps.
+// several shapes and pricers, and every pair of placements: the planned steps
+// are carried out on arrays and must give the value, and their seconds must
+// equal the shortest path that Bellman-Ford finds over all conceivable steps.
 //
 //===----------------------------------------------------------------------===//
+#include "Ring.h"
 #include "Simulate.h"
+#include "cleave/Reshard/Price.h"
 #include "test/lib/Placement/Enumerate.h"
 #include "gtest/gtest.h"
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <iostream>
 
 using namespace cleave;
@@ -22,34 +25,12 @@ struct Edge {
   double seconds;
 };
 
-/// The ring formulas once more, written from the table in Reshard.h.
-double getSeconds(const Mesh &mesh, const Step &step, double bytes,
-                  const ReshardCosts &costs) {
-  double n = mesh.getSize(step.axes), latency = 0, bandwidth = 1e300;
-  for (Axis axis : step.axes) {
-    latency = std::max(latency, costs.axes[axis].latency);
-    bandwidth = std::min(bandwidth, costs.axes[axis].bandwidth);
-  }
-  if (n == 1)
-    return 0;
-  switch (step.kind) {
-  case Step::Kind::AllReduce:
-    return costs.launch + 2 * (n - 1) * latency +
-           2 * (n - 1) / n * bytes / bandwidth;
-  case Step::Kind::ReduceScatter:
-  case Step::Kind::AllToAll:
-    return costs.launch + (n - 1) * latency + (n - 1) / n * bytes / bandwidth;
-  case Step::Kind::AllGather:
-    return costs.launch + (n - 1) * latency + (n - 1) * bytes / bandwidth;
-  case Step::Kind::Slice:
-    return 0;
-  }
-  return -1;
-}
+/// One figure for each step, whatever plan it is in.
+using Pricer = std::function<double(Step::Kind, llvm::ArrayRef<Axis>, double)>;
 
 std::vector<Edge> getEdges(const Mesh &mesh, llvm::ArrayRef<int64_t> shape,
                            const std::vector<Placement> &placements,
-                           const ReshardCosts &costs, int64_t elementBytes) {
+                           CollectivePricer price, int64_t elementBytes) {
   std::vector<Edge> edges;
   std::vector<AxisList> sequences = getSequences(mesh.getNumAxes());
   unsigned rank = shape.size();
@@ -76,7 +57,9 @@ std::vector<Edge> getEdges(const Mesh &mesh, llvm::ArrayRef<int64_t> shape,
           EXPECT_TRUE(it != placements.end()) << after->toString(mesh);
           edges.push_back({static_cast<int>(from),
                            static_cast<int>(it - placements.begin()),
-                           getSeconds(mesh, step, bytes, costs)});
+                           kind == Step::Kind::Slice || mesh.getSize(axes) == 1
+                               ? 0
+                               : price(kind, axes, bytes)});
         }
   }
   return edges;
@@ -105,12 +88,12 @@ struct Totals {
 
 /// Checks every pair of placements of one tensor from each `stride`-th source.
 void checkPairs(const Mesh &mesh, llvm::ArrayRef<int64_t> shape,
-                Reduction reduction, const ReshardCosts &costs, Totals &totals,
+                Reduction reduction, CollectivePricer price, Totals &totals,
                 int stride = 1) {
   constexpr int64_t elementBytes = 2;
   std::vector<Placement> placements = getPlacements(mesh, shape, reduction);
   std::vector<Edge> edges =
-      getEdges(mesh, shape, placements, costs, elementBytes);
+      getEdges(mesh, shape, placements, price, elementBytes);
 
   for (unsigned source = 0; source < placements.size(); source += stride) {
     const Placement &from = placements[source];
@@ -125,7 +108,7 @@ void checkPairs(const Mesh &mesh, llvm::ArrayRef<int64_t> shape,
     for (unsigned target = 0; target < placements.size(); ++target) {
       const Placement &to = placements[target];
       auto begin = std::chrono::steady_clock::now();
-      auto steps = planReshard(mesh, shape, from, to, elementBytes, costs);
+      auto steps = planReshard(mesh, shape, from, to, elementBytes, price);
       totals.planning += std::chrono::duration<double>(
                              std::chrono::steady_clock::now() - begin)
                              .count();
@@ -148,7 +131,7 @@ void checkPairs(const Mesh &mesh, llvm::ArrayRef<int64_t> shape,
       double seconds = 0;
       for (const Step &step : *steps) {
         seconds +=
-            getStepSeconds(mesh, shape, placement, step, elementBytes, costs);
+            getStepSeconds(mesh, shape, placement, step, elementBytes, price);
         ranks = simulate::run(mesh, ranks, step, reduction);
         ASSERT_TRUE(simulate::holds(mesh, ranks, value, step.after))
             << what << ", after " << step.toString(mesh);
@@ -166,18 +149,31 @@ void checkPairs(const Mesh &mesh, llvm::ArrayRef<int64_t> shape,
   }
 }
 
-/// Costs that pull plans into different directions.
-std::vector<ReshardCosts> getCosts(const Mesh &mesh) {
+/// Devices joined by `inner` in fours, and by `outer` beyond.
+Network makeNetwork(int64_t devices, llvm::StringRef inner,
+                    llvm::StringRef outer) {
+  return {devices,
+          {{4, llvm::cantFail(getLink(inner))},
+           {devices, llvm::cantFail(getLink(outer))}}};
+}
+
+/// Prices that pull plans into different directions.
+std::vector<Pricer> getPricers(const Mesh &mesh) {
   // Bandwidth alone; latency alone; a slow first axis, as between nodes; a slow
   // last axis.
-  std::vector<ReshardCosts> costs = {
-      ReshardCosts::getUniform(mesh, 0, {0, 1e6}),
-      ReshardCosts::getUniform(mesh, 1e-5, {1e-6, 1e12}),
-      ReshardCosts::getUniform(mesh, 2e-6, {1e-6, 4e8}),
-      ReshardCosts::getUniform(mesh, 2e-6, {1e-6, 4e8})};
-  costs[2].axes.front() = {5e-6, 2e7};
-  costs[3].axes.back() = {3e-6, 1e8};
-  return costs;
+  std::vector<RingPricer> rings = {
+      RingPricer(mesh, 0, {0, 1e6}), RingPricer(mesh, 1e-5, {1e-6, 1e12}),
+      RingPricer(mesh, 2e-6, {1e-6, 4e8}), RingPricer(mesh, 2e-6, {1e-6, 4e8})};
+  rings[2].axes.front() = {5e-6, 2e7};
+  rings[3].axes.back() = {3e-6, 1e8};
+  std::vector<Pricer> pricers(rings.begin(), rings.end());
+  // Measured links: alike, and much faster between neighbours.
+  static const Network networks[] = {
+      makeNetwork(8, "shared-memory", "shared-memory"),
+      makeNetwork(8, "nvlink4", "ethernet-100x4")};
+  for (const Network &network : networks)
+    pricers.push_back(NetworkPricer(mesh, network));
+  return pricers;
 }
 
 void print(const char *what, const Totals &totals) {
@@ -215,9 +211,9 @@ TEST(ReshardExhaustive, EveryPairOnEveryMeshOfUpToEightRanks) {
         smallest = std::min(smallest, axis.size);
       simulate::Shape even(rank, ranks), odd(rank, ranks);
       odd.back() = smallest;
-      for (const ReshardCosts &costs : getCosts(mesh)) {
-        checkPairs(mesh, even, Reduction::Sum, costs, totals);
-        checkPairs(mesh, odd, Reduction::Max, costs, totals);
+      for (const Pricer &price : getPricers(mesh)) {
+        checkPairs(mesh, even, Reduction::Sum, price, totals);
+        checkPairs(mesh, odd, Reduction::Max, price, totals);
       }
     }
   print("all meshes up to 8 ranks", totals);
@@ -227,16 +223,16 @@ TEST(ReshardExhaustive, AxesOfSizeOne) {
   Totals totals;
   for (const Mesh &mesh : {Mesh({{"x", 1}}), Mesh({{"x", 1}, {"y", 3}}),
                            Mesh({{"x", 2}, {"y", 1}, {"z", 2}})})
-    for (const ReshardCosts &costs : getCosts(mesh))
+    for (const Pricer &price : getPricers(mesh))
       checkPairs(mesh, {mesh.getNumRanks(), 2 * mesh.getNumRanks()},
-                 Reduction::Sum, costs, totals);
+                 Reduction::Sum, price, totals);
   print("axes of size 1", totals);
 }
 
 TEST(ReshardExhaustive, FourAxesSampled) {
   Totals totals;
   Mesh mesh({{"x", 2}, {"y", 2}, {"z", 2}, {"w", 2}});
-  checkPairs(mesh, {16, 4}, Reduction::Sum, getCosts(mesh)[2], totals, 40);
+  checkPairs(mesh, {16, 4}, Reduction::Sum, getPricers(mesh)[2], totals, 40);
   print("four axes", totals);
 }
 

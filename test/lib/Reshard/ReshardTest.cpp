@@ -1,5 +1,5 @@
 //===- ReshardTest.cpp - Known plans, refusals and single steps -----------===//
-#include "cleave/Reshard/Reshard.h"
+#include "Ring.h"
 #include "gtest/gtest.h"
 
 using namespace cleave;
@@ -8,7 +8,7 @@ using llvm::StringRef;
 namespace {
 
 const Mesh mesh({{"dp", 2}, {"tp", 4}});
-const ReshardCosts uniform = ReshardCosts::getUniform(mesh, 1e-6, {1e-6, 1e9});
+const RingPricer uniform(mesh, 1e-6, {1e-6, 1e9});
 
 Placement parse(StringRef text) {
   return llvm::cantFail(Placement::parse(mesh, text));
@@ -16,10 +16,10 @@ Placement parse(StringRef text) {
 
 /// The plan for a 64 x 64 (x 64) tensor of bf16, one line a step.
 std::string plan(StringRef from, StringRef to,
-                 const ReshardCosts &costs = uniform) {
+                 CollectivePricer price = uniform) {
   Placement source = parse(from);
   llvm::SmallVector<int64_t> shape(source.dims.size(), 64);
-  auto steps = planReshard(mesh, shape, source, parse(to), 2, costs);
+  auto steps = planReshard(mesh, shape, source, parse(to), 2, price);
   if (!steps)
     return llvm::toString(steps.takeError());
   std::string text;
@@ -64,9 +64,9 @@ TEST(PlanReshard, ReducesWhereTheValueIsSmall) {
 TEST(PlanReshard, SlowAxisSeesTheSmallestPieces) {
   // Between nodes (dp) 100 times slower than inside: scatter inside, reduce
   // across, gather inside.
-  ReshardCosts costs = uniform;
-  costs.axes[0].bandwidth = 1e7;
-  EXPECT_EQ(plan("[{}, {}] partial={dp, tp}", "[{}, {}]", costs),
+  RingPricer price = uniform;
+  price.axes[0].bandwidth = 1e7;
+  EXPECT_EQ(plan("[{}, {}] partial={dp, tp}", "[{}, {}]", price),
             "reduce_scatter over {tp}, dim 0\nall_reduce over {dp}\n"
             "all_gather over {tp}, dim 0\n");
 }
@@ -84,20 +84,17 @@ TEST(PlanReshard, Refusals) {
   EXPECT_EQ(plan("[{}, {}] partial={tp}", "[{}, {}] partial=max{tp}"),
             "cannot change the reduction of a partial value: [{}, {}] "
             "partial={tp} -> [{}, {}] partial=max{tp}");
-  auto planFor = [](llvm::ArrayRef<int64_t> shape, const Mesh &mesh,
-                    const ReshardCosts &costs) {
+  auto planFor = [](llvm::ArrayRef<int64_t> shape, const Mesh &mesh) {
     Placement whole = Placement::getReplicated(shape.size());
     Placement split = whole;
     split.dims[0] = {0};
     return llvm::toString(
-        planReshard(mesh, shape, whole, split, 4, costs).takeError());
+        planReshard(mesh, shape, whole, split, 4, uniform).takeError());
   };
-  EXPECT_EQ(planFor({5}, mesh, uniform),
+  EXPECT_EQ(planFor({5}, mesh),
             "expects dim 0 (size 5) to be divisible by axis \"dp\" (size 2)");
-  EXPECT_EQ(planFor({4}, mesh, ReshardCosts()),
-            "expects the costs of 2 axes, got 0");
   Mesh wide(llvm::SmallVector<MeshAxis>(9, {"x", 1}));
-  EXPECT_EQ(planFor({4}, wide, ReshardCosts::getUniform(wide, 0, {0, 1})),
+  EXPECT_EQ(planFor({4}, wide),
             "resharding handles at most 8 axes and 13 dims, got 9 and 1");
 }
 
