@@ -5,6 +5,9 @@
 // RUN: cleave-opt %s --cleave-build-step="micro-batches=2 optimizer=sgd" \
 // RUN:   --cleave-cut-stages="layers=2,0 schedule=gpipe" --check-meaning \
 // RUN:   | FileCheck %s --check-prefix=ENDS
+// RUN: cleave-opt %s --cleave-build-step="micro-batches=2 optimizer=sgd" \
+// RUN:   --cleave-cut-stages="layers=0,2 schedule=gpipe" --check-meaning \
+// RUN:   | FileCheck %s --check-prefix=FRONT
 // RUN: not cleave-opt %s --cleave-build-step \
 // RUN:   --cleave-cut-stages="schedule=zb-v" 2>&1 | FileCheck %s --check-prefix=CHUNKS
 // RUN: not cleave-opt %s --cleave-build-step \
@@ -21,6 +24,13 @@
 // LAYERS: error: 'func.func' op expects layers of stages that add up to 2
 // EMPTY: error: 'func.func' op has 2 layers for 6 virtual stages: each but the first and the last has at least one
 // STEP: error: expects a function named "step"
+
+// A first stage without layers still embeds, as the weight is there.
+// FRONT-LABEL: func.func @stage_0(
+// FRONT: %[[X:.*]] = xf.embedding
+// FRONT: dist.send %[[X]] to 1
+// FRONT-LABEL: func.func @stage_1(
+// FRONT-NOT: xf.embedding
 
 // Two layers on two stages; the table is the first one's embedding and the
 // second one's head.
