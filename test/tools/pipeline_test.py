@@ -147,10 +147,33 @@ class PipelineTest(ToolTest):
                 self.assertEqual(self.train(), self.train(
                     *MPIRUN, "-n", str(ranks)))
 
+    def test_plans_of_one_stage_and_of_none(self):
+        model = self.make_model("gpt2")
+        command = ["cleave", "compile", model, "--seq-len", "16",
+                   "--global-batch", "2", "--plan", "plan.json", "-o", "train"]
+        plan = {"version": 1, "mesh": [{"name": "pp", "size": 1}]}
+        for pipeline in {"axis": "pp"}, {"axis": "pp", "layers": [8]}:
+            self.write("plan.json", {**plan, "pipeline": pipeline})
+            self.run_tool(*command)
+        os.remove(self.path("train"))
+        for parts, more in [
+                ("there is one, which has all",
+                 {"pipeline": {"axis": "pp", "first_layers": 8,
+                               "last_layers": 1}}),
+                ('key "pipeline.axis": got "stage", expects an axis of the '
+                 "mesh", {"pipeline": {"axis": "stage"}}),
+                ('key "pipeline": got "layers" and "first_layers", expects',
+                 {"pipeline": {"axis": "pp", "layers": [8], "first_layers": 8,
+                               "last_layers": 0}}),
+                ('missing key "recompute"', {"recompute_blocks": 2})]:
+            self.write("plan.json", {**plan, **more})
+            self.expect_error(parts, *command)
+
     def test_what_is_refused(self):
         for parts, flags in [
                 ("schedule zb-v has 2 virtual stages of a stage, got 1",
-                 ["--pp", "2", "--pipeline-schedule", "zb-v"]),
+                 ["--pp", "2", "--pipeline-schedule", "zb-v",
+                  "--virtual-stages", "1"]),
                 ("schedule 1f1b has 1 virtual stage of a stage, got 2",
                  ["--pp", "2", "--virtual-stages", "2"]),
                 ("the model has 8 layers, and each virtual stage but the first "
@@ -159,9 +182,15 @@ class PipelineTest(ToolTest):
                  ["--pp", "2", "--stages", "3,4"]),
                 ("expects one for each of the 2 virtual stages",
                  ["--pp", "2", "--stages", "3,4,1"]),
-                ("--stages: expects --pp of at least 2", ["--stages", "8"]),
-                ("virtual stages are a pipeline's",
+                ("--stages 8: expects --pp of at least 2", ["--stages", "8"]),
+                ("--virtual-stages 2: expects --pp of at least 2",
                  ["--virtual-stages", "2"]),
+                ("--first-blocks 3, --last-blocks 5: expects --pp of at least "
+                 "2", ["--first-blocks", "3", "--last-blocks", "5"]),
+                ("--first-blocks 3: expects --first-blocks and --last-blocks",
+                 ["--pp", "2", "--first-blocks", "3"]),
+                ("--shard-group 8: expects at most --dp",
+                 ["--dp", "4", "--zero", "2", "--shard-group", "8"]),
                 ("do not divide dp 4; legal sizes are 1, 2, 4",
                  ["--dp", "4", "--zero", "2", "--shard-group", "3"])]:
             self.expect_error(parts, "cleave", "compile",
