@@ -292,7 +292,8 @@ void tool::LayoutFlags::add(CLI::App &app) {
       ->check(makePositiveCheck());
   app.add_option("--cluster", cluster,
                  "local (as many ranks as the layout needs), local:N, or a "
-                 "cluster.json of CPUs")
+                 "cluster.json of CPUs; its links say which collectives are "
+                 "cheapest")
       ->capture_default_str();
   app.add_option("--dtype", dtype,
                  "compute type; state is f32. The default is that of CPUs in "
