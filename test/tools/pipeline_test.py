@@ -160,6 +160,8 @@ class PipelineTest(ToolTest):
                 ("expects one for each of the 2 virtual stages",
                  ["--pp", "2", "--stages", "3,4,1"]),
                 ("--stages: expects --pp of at least 2", ["--stages", "8"]),
+                ("expects both numbers, or none",
+                 ["--pp", "2", "--first-blocks", "1"]),
                 ("virtual stages are a pipeline's",
                  ["--virtual-stages", "2"]),
                 ("do not divide dp 4; legal sizes are 1, 2, 4",

@@ -205,7 +205,8 @@ std::vector<CLI::Option *> tool::LayoutFlags::addRecomputeFlags(CLI::App &app) {
       "down, joined by +");
   CLI::Option *blocks =
       app.add_option("--recompute-blocks", recomputeBlocks,
-                     "so many layers, from the first one on; 0: all")
+                     "so many layers of each virtual stage, from its first one "
+                     "on; 0: all")
           ->check(CLI::NonNegativeNumber);
   return {what, modules, blocks};
 }
@@ -287,8 +288,8 @@ void tool::LayoutFlags::add(CLI::App &app) {
     plan->excludes(each);
   app.add_option("--micro-batch", microBatch,
                  "samples of one rank in one micro-batch (default: the most "
-                 "that leaves as many micro-batches as pipeline stages, so all "
-                 "of the rank's share of the global batch)")
+                 "that leaves as many micro-batches as pipeline stages; without "
+                 "a pipeline all of the rank's share of the global batch)")
       ->check(makePositiveCheck());
   app.add_option("--cluster", cluster,
                  "local (as many ranks as the layout needs), local:N, or a "
