@@ -245,13 +245,17 @@ static llvm::Error checkPipeline(const Plan &plan, const Model &model) {
         "{0} stages of {1} virtual stages each: the model has {2} layers, and "
         "each virtual stage but the first and the last has at least one",
         shape.stages, shape.chunks, layers));
+  if (stages == 1 && pipeline.firstLayers != TrainLayout::even)
+    return makeError("layers of the first and the last virtual stage: there is "
+                     "one, which has all");
   std::vector<int64_t> cut = plan.getStageLayers(layers);
   if (int64_t(cut.size()) != stages)
     return makeError(llvm::formatv("layers of stages: got {0} numbers, expects "
                                    "one for each of the {1} virtual stages",
                                    cut.size(), stages));
   int64_t sum = std::accumulate(cut.begin(), cut.end(), int64_t(0));
-  llvm::ArrayRef<int64_t> inner = llvm::ArrayRef(cut).drop_front().drop_back();
+  llvm::ArrayRef<int64_t> inner = llvm::ArrayRef(cut).drop_back();
+  inner = inner.drop_front(inner.empty() ? 0 : 1);
   auto isEmpty = [](int64_t count) { return count < 1; };
   if (sum != layers || llvm::any_of(inner, isEmpty) || cut.front() < 0 ||
       cut.back() < 0)

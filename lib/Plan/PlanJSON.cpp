@@ -248,13 +248,16 @@ private:
                {"axis", "schedule", "virtual_stages", "layers", "first_layers",
                 "last_layers"});
     PipelinePlan &pipeline = plan.pipeline.emplace();
-    std::optional<llvm::StringRef> name = object.getString("axis");
+    const json::Value *given = object.get("axis");
+    if (!given)
+      return fail("missing key \"pipeline.axis\"");
+    std::optional<llvm::StringRef> name = given->getAsString();
     std::optional<Axis> axis;
     if (name)
       axis = plan.mesh.getAxisIndex(*name);
     if (!axis)
-      return fail("key \"pipeline.axis\": expects an axis of the mesh " +
-                  plan.mesh.toString());
+      return failAt("pipeline.axis", *given,
+                    "an axis of the mesh " + plan.mesh.toString());
     pipeline.axis = *axis;
     for (const auto &[dim, axes] : plan.dims)
       if (llvm::is_contained(axes, *axis))
@@ -277,10 +280,15 @@ private:
     if (object.get("virtual_stages"))
       pipeline.virtualStages =
           readCount(object, "virtual_stages", "pipeline.virtual_stages");
-    if (bool(object.get("first_layers")) != bool(object.get("last_layers")) ||
-        (object.get("layers") && object.get("first_layers")))
-      return fail("keys of \"pipeline\": expects \"layers\", or both "
-                  "\"first_layers\" and \"last_layers\", or none of them");
+    bool hasFirst = object.get("first_layers"),
+         hasLast = object.get("last_layers");
+    if (hasFirst != hasLast || (hasFirst && object.get("layers")))
+      return fail(llvm::formatv(
+          "key \"pipeline\": got {0}, expects \"layers\", or both "
+          "\"first_layers\" and \"last_layers\", or none of them",
+          hasFirst == hasLast ? "\"layers\" and \"first_layers\""
+          : hasFirst          ? "\"first_layers\""
+                              : "\"last_layers\""));
     if (object.get("first_layers")) {
       auto read = [&](llvm::StringRef key) -> int64_t {
         const json::Value &value = *object.get(key);
@@ -295,7 +303,7 @@ private:
     }
     if (const json::Value *value = object.get("layers")) {
       const json::Array *list = value->getAsArray();
-      if (!list)
+      if (!list || list->empty())
         return failAt("pipeline.layers", *value, "a list of numbers of layers");
       for (const json::Value &entry : *list) {
         std::optional<int64_t> count = entry.getAsInteger();
@@ -320,9 +328,13 @@ private:
         plan.recompute.push_back(name->str());
       }
     }
-    if (root.get("recompute_blocks"))
-      plan.recomputeBlocks =
-          readCount(root, "recompute_blocks", "recompute_blocks");
+    if (!root.get("recompute_blocks"))
+      return;
+    plan.recomputeBlocks =
+        readCount(root, "recompute_blocks", "recompute_blocks");
+    if (!root.get("recompute"))
+      fail("missing key \"recompute\", of which \"recompute_blocks\" says how "
+           "many layers do");
   }
 
   std::string file;

@@ -318,11 +318,19 @@ void Cutter::receive(Value value, int64_t segment, Operation *user) {
 }
 
 /// Whether an op reads nothing that the micro-batch computes: each stage that
-/// uses its results computes them itself, as the gathering of a weight.
+/// uses its results computes them itself, as the gathering of a weight. Not if
+/// it reads samples and a weight, as an embedding: the weight is on its own
+/// stage only.
 bool Cutter::isAnywhere(Operation *op) {
-  return isPure(op) && llvm::none_of(op->getOperands(), [&](Value operand) {
-           return getStage(operand).has_value();
-         });
+  bool readsSamples = false, readsOthers = false;
+  for (Value operand : op->getOperands()) {
+    if (getStage(operand))
+      return false;
+    bool isSample = operand.getParentBlock() == &body;
+    readsSamples |= isSample;
+    readsOthers |= !isSample;
+  }
+  return isPure(op) && !(readsSamples && readsOthers);
 }
 
 void Cutter::cloneIntoSegment(Operation *op, int64_t segment) {
@@ -611,8 +619,9 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
     if (int64_t(cut.size()) != stages)
       return step.emitOpError("expects layers of each of the ")
              << stages << " virtual stages, got " << cut.size();
-    // The ends have the embedding and the head.
-    if (llvm::any_of(ArrayRef(cut).drop_front().drop_back(),
+    // The ends have the embedding and the head; one stage is both.
+    ArrayRef<int64_t> inner = ArrayRef(cut).drop_back();
+    if (llvm::any_of(inner.drop_front(inner.empty() ? 0 : 1),
                      [](int64_t each) { return each < 1; }))
       return step.emitOpError("has ")
              << count << " layers for " << stages

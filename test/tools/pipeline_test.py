@@ -150,7 +150,8 @@ class PipelineTest(ToolTest):
     def test_what_is_refused(self):
         for parts, flags in [
                 ("schedule zb-v has 2 virtual stages of a stage, got 1",
-                 ["--pp", "2", "--pipeline-schedule", "zb-v"]),
+                 ["--pp", "2", "--pipeline-schedule", "zb-v",
+                  "--virtual-stages", "1"]),
                 ("schedule 1f1b has 1 virtual stage of a stage, got 2",
                  ["--pp", "2", "--virtual-stages", "2"]),
                 ("the model has 8 layers, and each virtual stage but the first "
@@ -159,11 +160,15 @@ class PipelineTest(ToolTest):
                  ["--pp", "2", "--stages", "3,4"]),
                 ("expects one for each of the 2 virtual stages",
                  ["--pp", "2", "--stages", "3,4,1"]),
-                ("--stages: expects --pp of at least 2", ["--stages", "8"]),
-                ("expects both numbers, or none",
-                 ["--pp", "2", "--first-blocks", "1"]),
-                ("virtual stages are a pipeline's",
+                ("--stages 8: expects --pp of at least 2", ["--stages", "8"]),
+                ("--virtual-stages 2: expects --pp of at least 2",
                  ["--virtual-stages", "2"]),
+                ("--first-blocks 3, --last-blocks 5: expects --pp of at least "
+                 "2", ["--first-blocks", "3", "--last-blocks", "5"]),
+                ("--first-blocks 3: expects --first-blocks and --last-blocks",
+                 ["--pp", "2", "--first-blocks", "3"]),
+                ("--shard-group 8: expects at most --dp",
+                 ["--dp", "4", "--zero", "2", "--shard-group", "8"]),
                 ("do not divide dp 4; legal sizes are 1, 2, 4",
                  ["--dp", "4", "--zero", "2", "--shard-group", "3"])]:
             self.expect_error(parts, "cleave", "compile",

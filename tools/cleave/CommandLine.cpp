@@ -205,8 +205,8 @@ std::vector<CLI::Option *> tool::LayoutFlags::addRecomputeFlags(CLI::App &app) {
       "down, joined by +");
   CLI::Option *blocks =
       app.add_option("--recompute-blocks", recomputeBlocks,
-                     "so many layers of each virtual stage, from its first one "
-                     "on; 0: all")
+                     "so many layers of each virtual stage, from its first "
+                     "one on; 0: all")
           ->check(CLI::NonNegativeNumber);
   return {what, modules, blocks};
 }
@@ -219,6 +219,7 @@ std::vector<CLI::Option *> tool::LayoutFlags::addPipelineFlags(CLI::App &app) {
             makeFlag(getLayoutKey(field)),
             [this, field](const std::string &text) {
               setField(layout, field, text);
+              saysVirtualStages |= field == "virtual-stages";
             },
             help)
         ->check(CLI::Validator(
@@ -237,7 +238,7 @@ std::vector<CLI::Option *> tool::LayoutFlags::addPipelineFlags(CLI::App &app) {
           "what a stage runs when (default: 1f1b); zb-h1, zb-h2 and zb-v "
           "compute weight gradients later than those of inputs"),
       add("virtual-stages", "parts of the model on a stage, of interleaved and "
-                            "zb-v (default: 1)"),
+                            "zb-v (default: 1; of zb-v 2)"),
       add("first-blocks", "layers of the virtual stage with the embedding"),
       add("last-blocks", "layers of the virtual stage with the head"),
       add("shard-group", "ranks of dp that share a copy of what ZeRO splits; "
@@ -286,10 +287,11 @@ void tool::LayoutFlags::add(CLI::App &app) {
           ->excludes(sp);
   for (CLI::Option *each : others)
     plan->excludes(each);
-  app.add_option("--micro-batch", microBatch,
-                 "samples of one rank in one micro-batch (default: the most "
-                 "that leaves as many micro-batches as pipeline stages; without "
-                 "a pipeline all of the rank's share of the global batch)")
+  app.add_option(
+         "--micro-batch", microBatch,
+         "samples of one rank in one micro-batch (default: the most "
+         "that leaves as many micro-batches as pipeline stages; without "
+         "a pipeline all of the rank's share of the global batch)")
       ->check(makePositiveCheck());
   app.add_option("--cluster", cluster,
                  "local (as many ranks as the layout needs), local:N, or a "
@@ -301,6 +303,44 @@ void tool::LayoutFlags::add(CLI::App &app) {
                  "every command; of GPUs it is bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
+}
+
+std::string tool::LayoutFlags::showPipelineFlags() const {
+  std::vector<std::string> shown;
+  TrainLayout none;
+  for (const char *field : {"pp", "schedule", "virtual-stages", "first-blocks",
+                            "last-blocks", "shard-group"})
+    if (getField(layout, field) != getField(none, field))
+      shown.push_back(makeFlag(getLayoutKey(field)) + " " +
+                      getFieldText(layout, field));
+  if (!stages.empty())
+    shown.push_back(
+        "--stages " +
+        llvm::join(llvm::map_range(stages,
+                                   [](int64_t n) { return std::to_string(n); }),
+                   ","));
+  return llvm::join(shown, ", ");
+}
+
+llvm::Expected<TrainLayout> tool::LayoutFlags::getLayout() const {
+  TrainLayout all = layout;
+  if (!saysVirtualStages && layout.schedule == Schedule::ZeroBubbleV &&
+      layout.pp > 1)
+    all.virtualStages = 2;
+  bool hasFirst = layout.firstBlocks != TrainLayout::even,
+       hasLast = layout.lastBlocks != TrainLayout::even;
+  const char *expected =
+      hasFirst != hasLast
+          ? "expects --first-blocks and --last-blocks, both even or both "
+            "numbers"
+      : layout.pp == 1 &&
+              (hasFirst || layout.virtualStages > 1 || !stages.empty())
+          ? "expects --pp of at least 2"
+      : layout.zeroGroup > layout.dp ? "expects at most --dp"
+                                     : nullptr;
+  if (expected)
+    return llvm::createStringError(showPipelineFlags() + ": " + expected);
+  return all;
 }
 
 llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
@@ -317,16 +357,18 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
     return error;
   llvm::Expected<Plan> plan = Plan();
   batch.microBatch = microBatch;
+  std::string pipeline = showPipelineFlags();
   if (planPath.empty()) {
-    plan = makePlan(layout, batch);
+    llvm::Expected<TrainLayout> layout = getLayout();
+    if (!layout)
+      return layout.takeError();
+    plan = makePlan(*layout, batch);
     if (!plan)
-      return makeError(samples + ": " + llvm::toString(plan.takeError()));
-    if (!stages.empty()) {
-      if (!plan->pipeline)
-        return makeError("--stages: expects --pp of at least 2");
+      return makeError(samples + (pipeline.empty() ? "" : ", " + pipeline) +
+                       ": " + llvm::toString(plan.takeError()));
+    if (!stages.empty())
       plan->pipeline->layers = stages;
-    }
-    batch.microBatch = batch.globalBatch / (plan->microBatches * layout.dp);
+    batch.microBatch = batch.globalBatch / (plan->microBatches * layout->dp);
     TrainLayout repeats;
     setField(repeats, "recompute", recompute);
     setField(repeats, "recompute-modules", recomputeModules);
@@ -357,8 +399,8 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
   // of ranks may be more than there can be.
   if (plan->mesh.getNumRanks() > int64_t(runtime::limits::worldSize))
     tensor = "--dp " + std::to_string(layout.dp) + ", " + tensor;
-  if (layout.pp > 1)
-    tensor = "--pp " + std::to_string(layout.pp) + ", " + tensor;
+  if (!pipeline.empty())
+    tensor = pipeline + ", " + tensor;
   if (llvm::Error error = checkPlan(*plan, model, batch))
     return makeError((planPath.empty() ? tensor : planPath) + ": " +
                      llvm::toString(std::move(error)));

@@ -72,12 +72,18 @@ struct LayoutFlags {
   std::string recompute = "none", recomputeModules = "attention";
   int64_t recomputeBlocks = 0;
   int64_t microBatch = 0;
+  /// Not said, they are as many as the schedule has.
+  bool saysVirtualStages = false;
 
   void add(CLI::App &app);
   /// Those of them that say what a backward pass repeats, and those of
   /// pipelines and groups of ranks.
   std::vector<CLI::Option *> addRecomputeFlags(CLI::App &app);
   std::vector<CLI::Option *> addPipelineFlags(CLI::App &app);
+  /// The degrees; fails where a flag says nothing, or nothing that is legal.
+  llvm::Expected<TrainLayout> getLayout() const;
+  /// The flags of pipelines that were given, to begin an error with.
+  std::string showPipelineFlags() const;
   /// The plan that the flags or the plan file give, checked against the model
   /// and the cluster. Fills in `batch.microBatch`.
   llvm::Expected<Plan> getPlan(const Model &model, BatchShape &batch,
