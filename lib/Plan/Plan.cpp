@@ -103,6 +103,10 @@ static llvm::Expected<int64_t> getSamples(const TrainLayout &layout,
   if (layout.zero < 0 || layout.zero > 3)
     return makeError(
         llvm::formatv("--zero {0}: legal stages are 0, 1, 2, 3", layout.zero));
+  if ((layout.firstBlocks == TrainLayout::even) !=
+      (layout.lastBlocks == TrainLayout::even))
+    return makeError("layers of the first and of the last virtual stage: "
+                     "expects both numbers, or none");
   if (batch.microBatch == 0 && batch.globalBatch % layout.dp != 0)
     return makeError(llvm::formatv(
         "global batch {0} is not divisible by dp {1}; legal degrees are {2}",

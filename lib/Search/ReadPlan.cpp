@@ -451,7 +451,7 @@ llvm::Expected<TrainLayout> cleave::getPricedLayout(const Plan &plan,
       }
   }
   if (llvm::Error error = readRecompute(layout, plan, file))
-    return std::move(error);
+    return error;
   BatchShape batch{work.seqLen, work.globalBatch, layout.microBatch};
   int64_t inner = data.empty() ? 1 : plan.mesh.getAxes()[data.back()].size;
   for (int64_t group : {int64_t(0), inner})

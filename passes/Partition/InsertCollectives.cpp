@@ -27,10 +27,11 @@ private:
       getOperation().emitError("expects a dist.mesh");
       return signalPassFailure();
     }
-    // A reshard stays in its stage.
+    // A reshard stays in its stage; how far ranks are apart is the mesh's.
     mesh = op.getStageMesh();
+    whole = op.getMesh();
     meshName = FlatSymbolRefAttr::get(op.getSymNameAttr());
-    llvm::Expected<Network> joined = getNetwork(cluster, mesh.getNumRanks());
+    llvm::Expected<Network> joined = getNetwork(cluster, whole.getNumRanks());
     if (!joined) {
       op.emitError(llvm::toString(joined.takeError()));
       return signalPassFailure();
@@ -53,7 +54,7 @@ private:
     Placement to =
         dist::getPlacement(dist::getPlacementAttr(op.getType()), mesh);
     int64_t bytes = type.getElementTypeBitWidth() / 8;
-    NetworkPricer price(mesh, network);
+    NetworkPricer price(whole, network);
     llvm::Expected<std::vector<Step>> steps =
         planReshard(mesh, type.getShape(), from, to, bytes, price);
     if (!steps)
@@ -135,7 +136,7 @@ private:
     return built->getResult(0);
   }
 
-  Mesh mesh;
+  Mesh mesh, whole;
   FlatSymbolRefAttr meshName;
   Network network;
 };

@@ -219,7 +219,11 @@ private:
   }
   /// What an operand holds in the run at hand.
   Value getValue(const fb::Operand &operand, uint32_t buffer) const {
-    return {buffer, runs[run].micro_batch(), !isWhole(operand), uint32_t(run)};
+    uint32_t whose = runs[run].micro_batch();
+    // What runs once finds what the last micro-batch left.
+    if (operand.places() == 0 && !repeated[runs[run].segment()])
+      whose = anyMicroBatch;
+    return {buffer, whose, !isWhole(operand), uint32_t(run)};
   }
   /// The same, once an instruction of `mode` has written it.
   Value getWritten(const fb::Operand &operand, uint32_t buffer,

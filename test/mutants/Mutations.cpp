@@ -534,7 +534,9 @@ static bool swapKernelOp(Operation *op) {
 /// Moves an access of a kernel to the element after, where there is one.
 static bool shiftAccess(Operation *op) {
   auto kernel = dyn_cast<exec::KernelOp>(op);
-  if (!kernel || kernel.getInputs().empty())
+  // Another maximum is subtracted from logits and added again.
+  if (!kernel || kernel.getInputs().empty() ||
+      kernel.getSymName().contains("max"))
     return false;
   SmallVector<Attribute> inputs(kernel.getInputs().getValue());
   for (Attribute &input : inputs) {

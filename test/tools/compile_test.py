@@ -170,6 +170,29 @@ class CompileTest(ToolTest):
         self.assertNotEqual(self.read("v3"), self.read("v4"))
         self.compile("local", *FLAGS, "--cluster", "local:4")
 
+    def test_a_cluster_decides_collectives(self):
+        # A sum over both axes: at once where all ranks are alike, inside of
+        # nodes first where these are slow to reach.
+        def compile_on(*levels):
+            self.write("cluster.json", {
+                "version": 1, "nodes": 2, "devices_per_node": 2,
+                "levels": [{"size": size, "link": "shared-memory",
+                            "oversubscription": slow}
+                           for size, slow in levels]})
+            return self.start(
+                "cleave", "compile", LLAMA, *SHAPE, "--dp", "2", "--tp", "2",
+                "--sequence-parallel", "--remarks", "--dump-after-stage",
+                "partition", "-o", "train", "--cluster", "cluster.json")
+        for levels, steps, at_once in [([(0, 1)], "1 step", True),
+                                       ([(2, 1), (0, 1000)], "3 steps", False)]:
+            done = compile_on(*levels)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, r"partial=\{dp, tp\} -> \[\{\}\] takes "
+                             + steps + r", \d+\.\d us on cluster\.json "
+                             r"\(shared-memory")
+            self.assertEqual(bool(re.search(
+                r'dist\.all_reduce .*axes \["dp", "tp"\]', done.stdout)), at_once)
+
     def test_compiling_again_gives_the_same_bytes(self):
         for name in ["one", "two"]:
             self.compile(name, *FLAGS, "--dtype", "bf16")
@@ -205,7 +228,8 @@ class CompileTest(ToolTest):
         command = ["cleave", "compile", LLAMA, *SHAPE, *FLAGS, "-o", "train"]
         self.assertEqual(self.start(*command).stderr, "")
         remarks = self.start(*command, "--remarks").stderr
-        self.assertRegex(remarks, r"remark: .*partial=\{tp\} ->")
+        self.assertRegex(remarks, r"remark: .*partial=\{tp\} -> .* takes \d+ "
+                                  r"steps?, \d+\.\d us on local \(")
         self.assertRegex(remarks, r"remark: .*arena of \d+ bytes")
         for line in remarks.splitlines():
             self.assertTrue(line.startswith("remark: "), line)

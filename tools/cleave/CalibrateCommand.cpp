@@ -271,14 +271,14 @@ static int runCalibrate(const CalibrateFlags &flags) {
         "calibrate again when they do not\n",
         100 * foreign);
   if (output != "-")
-    say("wrote " + output + ", which --cluster local:N of the planner reads");
+    say("wrote " + output + ", which --cluster local:N reads");
   return 0;
 }
 
 void tool::addCalibrateCommand(CLI::App &app, std::function<int()> &run) {
   auto flags = std::make_shared<CalibrateFlags>();
   CLI::App *command = app.add_subcommand(
-      "calibrate", "Measure this machine for --cluster local of the planner: "
+      "calibrate", "Measure this machine for --cluster local: "
                    "products, attention, memory, collectives; below a minute");
   command->add_option("-o,--output", flags->output,
                       "cluster.json to write (default: "

@@ -287,14 +287,16 @@ void tool::LayoutFlags::add(CLI::App &app) {
           ->excludes(sp);
   for (CLI::Option *each : others)
     plan->excludes(each);
-  app.add_option("--micro-batch", microBatch,
-                 "samples of one rank in one micro-batch (default: the most "
-                 "that leaves as many micro-batches as pipeline stages, so all "
-                 "of the rank's share of the global batch)")
+  app.add_option(
+         "--micro-batch", microBatch,
+         "samples of one rank in one micro-batch (default: the most "
+         "that leaves as many micro-batches as pipeline stages; without "
+         "a pipeline all of the rank's share of the global batch)")
       ->check(makePositiveCheck());
   app.add_option("--cluster", cluster,
                  "local (as many ranks as the layout needs), local:N, or a "
-                 "cluster.json of CPUs")
+                 "cluster.json of CPUs; its links say which collectives are "
+                 "cheapest")
       ->capture_default_str();
   app.add_option("--dtype", dtype,
                  "compute type; state is f32. The default is that of CPUs in "

@@ -113,9 +113,9 @@ static llvm::Expected<Candidate> priceOne(const EstimateFlags &flags,
       return plan.takeError();
     if (const SavedPlan *saved = std::get_if<SavedPlan>(&*plan))
       return priceAgain(*saved, context);
-    layout = getPricedLayout(std::get<Plan>(*plan), flags.plan,
-                             context.request.work,
-                             context.model.getNumBlocks());
+    layout =
+        getPricedLayout(std::get<Plan>(*plan), flags.plan, context.request.work,
+                        context.model.getNumBlocks());
     where = flags.plan + ": ";
   }
   if (!layout)

@@ -445,8 +445,8 @@ TEST(ReadPlan, WhatRunsBecomesAPlan) {
   EXPECT_EQ(plan->gradientAxes, AxisList{1});
   EXPECT_EQ(plan->getStageLayers(6), (std::vector<int64_t>{1, 2, 2, 1}));
   // And back again.
-  TrainLayout priced = llvm::cantFail(
-      getPricedLayout(*plan, "p", {4096, 8, DType::BF16}, 6));
+  TrainLayout priced =
+      llvm::cantFail(getPricedLayout(*plan, "p", {4096, 8, DType::BF16}, 6));
   EXPECT_EQ(priced, saved.layout);
   saved.layout.cp = 2;
   EXPECT_NE(getError(saved, batch).find("has cp=1 so far"), std::string::npos)
