@@ -221,8 +221,9 @@ int main(int argc, char **argv) {
       {"gpt2", {.tp = 2, .dp = 2, .sequenceParallel = true, .zero = 3}},
       {"gpt_neox", {.dp = 2, .zero = 1}},
       {"olmo2", {.tp = 2, .sequenceParallel = true}},
-      {"layers", {.dp = 2, .pp = 2, .zero = 2}},
-      {"layers", {.tp = 2, .pp = 2, .schedule = Schedule::ZeroBubbleH1}}};
+      {"stages/layers", {.dp = 2, .pp = 2, .zero = 2}},
+      {"stages/layers",
+       {.tp = 2, .pp = 2, .schedule = Schedule::ZeroBubbleH1}}};
   for (const auto &each : programs)
     campaign.run(models + "/" + each.model + ".mlir", each.layout);
   return campaign.finish();
