@@ -106,8 +106,9 @@ StepRunner::StepRunner(ModuleOp module)
   if (local && mesh.getStageAxis())
     axis = mesh.getMesh().getAxisIndex(*mesh.getStageAxis());
   exchange = std::make_unique<StageExchange>(int64_t(steps.size()));
-  if (!axis || int64_t(steps.size()) != mesh.getNumStages()) {
-    stages.emplace_back(local ? mesh.getMesh() : Mesh());
+  tooManyRanks = local && mesh.getMesh().getNumRanks() > maxElements;
+  if (!axis || tooManyRanks || int64_t(steps.size()) != mesh.getNumStages()) {
+    stages.emplace_back(local && !tooManyRanks ? mesh.getMesh() : Mesh());
     return;
   }
   for (size_t stage = 0; stage < steps.size(); ++stage)
@@ -245,6 +246,9 @@ FailureOr<StepInputs> StepRunner::makeInputs(int64_t steps) {
 
 /// A real model would take all memory and hours.
 LogicalResult StepRunner::checkSizes() {
+  if (tooManyRanks)
+    return module.emitError("has a mesh of more than ")
+           << maxElements << " ranks, too many to interpret";
   int64_t left = maxElements / getMesh().getNumRanks();
   auto takeOnce = [&](Type type) {
     auto tensor = dyn_cast<RankedTensorType>(type);

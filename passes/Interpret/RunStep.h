@@ -80,6 +80,7 @@ private:
   mlir::ModuleOp module;
   llvm::SmallVector<mlir::Operation *> steps; ///< func.func or exec.program
   bool local = false;
+  bool tooManyRanks = false;      ///< in the mesh, to have their values
   std::array<mlir::Type, 2> data; ///< of ids and targets
   std::unique_ptr<StageExchange> exchange;
   std::vector<SimulatedRanks> stages;

@@ -29,7 +29,7 @@ struct Event {
 class StageVerifier {
 public:
   StageVerifier(ModuleOp module, dist::MeshOp mesh)
-      : module(module), mesh(mesh), stages(size_t(mesh.getNumStages())) {}
+      : module(module), mesh(mesh) {}
 
   LogicalResult verify() {
     return failure(failed(findEvents()) || failed(matchChannels()) ||
@@ -92,11 +92,12 @@ void StageVerifier::addEvents(Stage &stage, xf::AccumulateOp loop) {
 }
 
 LogicalResult StageVerifier::findEvents() {
-  for (auto [number, stage] : llvm::enumerate(stages)) {
+  for (int64_t number = 0; number < mesh.getNumStages(); ++number) {
     std::string name = "stage_" + std::to_string(number);
     auto function = module.lookupSymbol<func::FuncOp>(name);
     if (!function)
       return mesh.emitOpError("expects a function named \"") << name << "\"";
+    Stage &stage = stages.emplace_back();
     for (Operation &op : function.getBody().front())
       if (auto loop = dyn_cast<xf::AccumulateOp>(op))
         addEvents(stage, loop);

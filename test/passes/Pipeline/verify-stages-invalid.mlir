@@ -143,3 +143,10 @@ dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
 func.func @stage_0(%x: tensor<f32>) {
   return
 }
+
+// -----
+
+// However many stages a mesh says, they are looked for one by one.
+
+// expected-error @+1 {{expects a function named "stage_0"}}
+dist.mesh @mesh [#dist.axis<"pp" = 2147483647>] stages "pp"
