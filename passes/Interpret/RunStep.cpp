@@ -1,6 +1,7 @@
 //===- RunStep.cpp - A training step of any stage, in f64 -----------------===//
 #include "passes/Interpret/RunStep.h"
 #include "dialects/dist/Placements.h"
+#include "dialects/dist/Stages.h"
 #include "dialects/exec/Exec.h"
 #include "dialects/xf/Xf.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -86,7 +87,7 @@ static SmallVector<Operation *> findSteps(ModuleOp module) {
       step && programs.empty())
     return {step};
   auto find = [&](int64_t stage) -> Operation * {
-    std::string name = "stage_" + std::to_string(stage);
+    std::string name = dist::getStageName(stage);
     if (programs.empty())
       return module.lookupSymbol<func::FuncOp>(name);
     return module.lookupSymbol<exec::ProgramOp>(name);

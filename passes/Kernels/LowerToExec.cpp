@@ -7,6 +7,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
+#include "dialects/dist/Stages.h"
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Kernels/FuseKernels.h"
@@ -781,8 +782,8 @@ class LowerToExec : public cleave::impl::LowerToExecPassBase<LowerToExec> {
     SmallVector<func::FuncOp> steps;
     dist::MeshOp mesh = dist::lookupMesh(getOperation());
     for (int64_t i = 0; mesh && i < mesh.getNumStages(); ++i)
-      if (auto step = getOperation().lookupSymbol<func::FuncOp>(
-              "stage_" + std::to_string(i)))
+      if (auto step =
+              getOperation().lookupSymbol<func::FuncOp>(dist::getStageName(i)))
         steps.push_back(step);
     return steps;
   }

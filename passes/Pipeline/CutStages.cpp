@@ -3,16 +3,15 @@
 // State: where each value of the step is needed or found.
 //
 //  - An op of the micro-batch is on one virtual stage, and so on one stage.
-//  - A sum over micro-batches has a part on each stage that adds to it: one,
-//  but
-//    for a parameter that stages share.
-//  - What stands outside of the micro-batch is `located` on the stages that
-//  have
-//    all that it reads. What reads nothing of the micro-batches can be had on
-//    all of them; what a stage then does not use is left out.
+//  - A sum over micro-batches has a part on each stage that adds to it. That is
+//    one stage, but for a parameter that stages share.
+//  - What stands outside of the micro-batch is `located` on the stages with all
+//    that it reads. What reads nothing of the micro-batches can be had on all
+//    of them; what a stage then does not use is left out.
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
+#include "dialects/dist/Stages.h"
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -63,10 +62,10 @@ struct SegmentKey {
 
 class Cutter {
 public:
-  Cutter(ModuleOp module, func::FuncOp step, xf::AccumulateOp loop,
-         StringRef stageAxis, PipelineShape shape, ArrayRef<int64_t> layers)
-      : module(module), step(step), loop(loop), stageAxis(stageAxis),
-        shape(shape), body(loop.getBody().front()), b(step),
+  Cutter(func::FuncOp step, xf::AccumulateOp loop, StringRef stageAxis,
+         PipelineShape shape, ArrayRef<int64_t> layers)
+      : step(step), loop(loop), stageAxis(stageAxis), shape(shape),
+        body(loop.getBody().front()), b(step),
         virtualStages(assignStages(body, layers)) {}
 
   LogicalResult run();
@@ -86,11 +85,12 @@ private:
 
   void findParts();
   SmallVector<Part> splitByStage(Value value);
-  Operation *copyFor(Operation *op, ArrayRef<Value> operands, int64_t stage);
+  Operation *copyFor(Operation *op, ArrayRef<Value> operands,
+                     int64_t virtualStage);
   LogicalResult locate();
   FailureOr<Located> locate(Operation &op);
 
-  LogicalResult buildStage(int64_t stage);
+  void buildStage(int64_t number);
   void buildLoop();
   void buildSums(xf::AccumulateOp built, ArrayRef<unsigned> mine);
   void exchange(unsigned result, Value own);
@@ -105,7 +105,6 @@ private:
   bool isAnywhere(Operation *op);
   int64_t getChannel(Value value, int64_t from, int64_t to);
 
-  ModuleOp module;
   func::FuncOp step;
   xf::AccumulateOp loop;
   StringRef stageAxis;
@@ -401,17 +400,15 @@ void Cutter::buildLoop() {
         mine.push_back(unsigned(i));
         types.push_back(part.value.getType());
       }
-  SmallVector<StringRef> names;
-  SmallVector<std::string> text;
+  SmallVector<Attribute> names;
   for (size_t at : numbers)
-    text.push_back(getName(keys[at], shape.chunks));
-  llvm::append_range(names, text);
+    names.push_back(b.getStringAttr(getName(keys[at], shape.chunks)));
   SmallVector<Value> inputs;
   for (Value input : loop.getInputs())
     inputs.push_back(map.lookup(input));
   auto built = xf::AccumulateOp::create(
-      b, loop.getLoc(), types, loop.getCount(), inputs,
-      b.getStrArrayAttr(names), b.getDenseI64ArrayAttr(order));
+      b, loop.getLoc(), types, loop.getCount(), inputs, b.getArrayAttr(names),
+      b.getDenseI64ArrayAttr(order));
   built->setDiscardableAttrs(llvm::to_vector(loop->getDiscardableAttrs()));
   Block &entry = built.getBody().emplaceBlock();
   for (BlockArgument argument : body.getArguments())
@@ -513,12 +510,12 @@ Value Cutter::buildZeros(Operation *like) {
   return zeros;
 }
 
-LogicalResult Cutter::buildStage(int64_t number) {
+void Cutter::buildStage(int64_t number) {
   stage = number;
   map.clear();
   b.setInsertionPoint(step);
   auto function = cast<func::FuncOp>(b.cloneWithoutRegions(*step));
-  function.setSymName("stage_" + std::to_string(stage));
+  function.setSymName(dist::getStageName(stage));
   Block *entry = function.addEntryBlock();
   map.map(step.getArguments(), entry->getArguments());
   b.setInsertionPointToEnd(entry);
@@ -527,15 +524,13 @@ LogicalResult Cutter::buildStage(int64_t number) {
       buildLoop();
     } else if (totals.contains(&op)) {
       buildTotal(op);
-    } else {
-      if (llvm::all_of(op.getOperands(), [&](Value operand) {
-            return located.lookup(operand).contains(stage);
-          }))
-        b.clone(op, map);
+    } else if (llvm::all_of(op.getOperands(), [&](Value operand) {
+                 return located.lookup(operand).contains(stage);
+               })) {
+      b.clone(op, map);
     }
   }
   removeUnused(*entry);
-  return success();
 }
 
 /// What this stage does not use of what every stage could have.
@@ -550,8 +545,7 @@ LogicalResult Cutter::run() {
   if (failed(locate()))
     return failure();
   for (int64_t number = 0; number < shape.stages; ++number)
-    if (failed(buildStage(number)))
-      return failure();
+    buildStage(number);
   step.erase();
   return success();
 }
@@ -599,7 +593,7 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
     if (failed(cut))
       return signalPassFailure();
     std::string axis = mesh.getStageAxis()->str();
-    Cutter cutter(getOperation(), step, loop, axis, shape, *cut);
+    Cutter cutter(step, loop, axis, shape, *cut);
     if (failed(cutter.run()))
       return signalPassFailure();
     numMessages += cutter.getNumChannels();

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
+#include "dialects/dist/Stages.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Pipeline/Passes.h"
 #include "llvm/ADT/DenseMap.h"
@@ -93,7 +94,7 @@ void StageVerifier::addEvents(Stage &stage, xf::AccumulateOp loop) {
 
 LogicalResult StageVerifier::findEvents() {
   for (int64_t number = 0; number < mesh.getNumStages(); ++number) {
-    std::string name = "stage_" + std::to_string(number);
+    std::string name = dist::getStageName(number);
     auto function = module.lookupSymbol<func::FuncOp>(name);
     if (!function)
       return mesh.emitOpError("expects a function named \"") << name << "\"";
