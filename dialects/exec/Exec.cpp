@@ -54,6 +54,78 @@ void ExecDialect::initialize() {
       >();
 }
 
+LogicalResult OrderAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                int64_t stream, int64_t event,
+                                ArrayRef<int64_t> waits) {
+  constexpr int64_t most = runtime::limits::streams;
+  if (stream < 0 || stream >= most)
+    return emitError() << "expects a stream of 0 to " << most - 1 << ", got "
+                       << stream;
+  if (event < 0)
+    return emitError() << "expects an event of at least 0, got " << event;
+  for (int64_t wait : waits)
+    if (wait < 1)
+      return emitError() << "expects to wait for events of at least 1, got "
+                         << wait;
+  return success();
+}
+
+LogicalResult ExecDialect::verifyOperationAttribute(Operation *op,
+                                                    NamedAttribute attribute) {
+  if (attribute.getName() != orderName)
+    return op->emitOpError("has an attribute ")
+           << attribute.getName() << ", which exec does not have";
+  if (!isa<OrderAttr>(attribute.getValue()))
+    return op->emitOpError("expects ")
+           << orderName << " to be an #exec.order, got "
+           << attribute.getValue();
+  if (!isa<InstructionOpInterface>(op))
+    return op->emitOpError("is no instruction, and has ") << orderName;
+  return success();
+}
+
+OrderAttr cleave::exec::getOrder(Operation *op) {
+  if (auto order = op->getAttrOfType<OrderAttr>(orderName))
+    return order;
+  return OrderAttr::get(op->getContext(), 0, 0, {});
+}
+
+void cleave::exec::setOrder(Operation *op, OrderAttr order) {
+  if (order.getStream() == 0 && order.getEvent() == 0 &&
+      order.getWaits().empty())
+    op->removeAttr(orderName);
+  else
+    op->setAttr(orderName, order);
+}
+
+/// Each event is recorded by one instruction, and what is waited for by one.
+static LogicalResult verifyEvents(ProgramOp program) {
+  llvm::DenseMap<int64_t, Operation *> recorders;
+  WalkResult walk = program.walk([&](InstructionOpInterface op) {
+    int64_t event = getOrder(op).getEvent();
+    if (event == 0)
+      return WalkResult::advance();
+    auto [it, isFirst] = recorders.try_emplace(event, op);
+    if (isFirst)
+      return WalkResult::advance();
+    InFlightDiagnostic error = op->emitOpError("records event ") << event;
+    error.attachNote(it->second->getLoc()) << "which this records, too";
+    return WalkResult::interrupt();
+  });
+  if (walk.wasInterrupted())
+    return failure();
+  walk = program.walk([&](InstructionOpInterface op) {
+    for (int64_t event : getOrder(op).getWaits())
+      if (!recorders.contains(event)) {
+        op->emitOpError("waits for event ")
+            << event << ", which no instruction of its program records";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
 /// The scalar type a kernel body sees for a stored element type.
 static Type getComputeType(Type stored) {
   return isa<FloatType>(stored) ? Float32Type::get(stored.getContext())
@@ -256,7 +328,7 @@ LogicalResult ProgramOp::verifyRegions() {
   }
   if (known < segments.size())
     return segments[known].emitOpError("is never run");
-  return success();
+  return verifyEvents(*this);
 }
 
 LogicalResult BufferOp::verify() {

@@ -23,6 +23,13 @@
 #include "dialects/exec/InstructionInterface.h.inc"
 
 namespace cleave::exec {
+/// The discardable attribute of an instruction that holds its OrderAttr.
+constexpr llvm::StringLiteral orderName = "exec.order";
+/// Stream 0 and no waits where it has none.
+OrderAttr getOrder(mlir::Operation *op);
+/// Takes the attribute away where it says nothing.
+void setOrder(mlir::Operation *op, OrderAttr order);
+
 /// Checks what an instruction names: the axes of its group, which are distinct
 /// ones of the module's mesh, and the kernel of a launch.
 mlir::LogicalResult verifyInstruction(InstructionOpInterface op,

@@ -19,6 +19,31 @@ def Exec_Dialect : Dialect {
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
+}
+
+def Exec_OrderAttr : AttrDef<Exec_Dialect, "Order"> {
+  let mnemonic = "order";
+  let summary = "what an instruction runs beside, and what it waits for";
+  let description = [{
+    The attribute `exec.order` of an instruction. Instructions of one `stream` run
+    one after the other, as they are listed; those of different streams at the
+    same time. One that records an `event` (a number above 0, which no other
+    records; 0 for none) lets others wait for it: before an instruction begins, of
+    each event in `waits` the latest record before it is done, in the order of runs
+    and of the list. Without the attribute: stream 0, and no waits.
+
+    ```mlir
+    exec.all_gather(%w) -> (%g) {..., exec.order = #exec.order<1, event = 3>}
+    exec.gemm(%x, %g) -> (%y) {..., exec.order = #exec.order<0, event = 0, waits = [3]>}
+    ```
+  }];
+  let parameters = (ins "int64_t":$stream, "int64_t":$event,
+                        OptionalArrayRefParameter<"int64_t">:$waits);
+  let assemblyFormat = [{
+    `<` $stream `,` `event` `=` $event (`,` `waits` `=` `[` $waits^ `]`)? `>`
+  }];
+  let genVerifyDecl = 1;
 }
 
 def Exec_Buffer : TypeDef<Exec_Dialect, "Buffer"> {

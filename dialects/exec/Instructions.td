@@ -105,6 +105,8 @@ def Exec_ProgramOp : Exec_Op<"program", [Symbol, SingleBlock, NoTerminator]> {
     1. Instructions stand in segments, and no segment in another.
     2. Each segment is run. Segments stand in the order of their first runs.
     3. Once a segment that `updates` has run, only such segments run.
+    4. An event is recorded by one instruction, and one that is waited for by
+       some (`exec.order`).
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$threads,
                        OptionalAttr<I64Attr>:$arena_bytes,

@@ -26,6 +26,7 @@ private:
   void writeKernels();
   void writeStates();
   void numberBuffers();
+  uint32_t getEvent(int64_t event);
   void writeOutputs();
   LogicalResult writeSegments();
   void writeRuns();
@@ -65,6 +66,7 @@ private:
   fb::StageT *stage = nullptr;
   llvm::StringMap<int> kernels;
   llvm::DenseMap<Operation *, uint32_t> buffers; ///< numbers, from 1
+  llvm::DenseMap<int64_t, uint32_t> events;      ///< likewise, of the stage
   bool failed_ = false;
 };
 } // namespace
@@ -107,6 +109,7 @@ fb::Operand ProgramWriter::getOperand(Value value) {
 }
 
 void ProgramWriter::numberBuffers() {
+  events.clear();
   uint32_t number = 0;
   source.walk([&](exec::BufferOp buffer) { buffers[buffer] = ++number; });
 }
@@ -315,6 +318,11 @@ static std::optional<fb::Opcode> findOpcode(StringRef name) {
   return std::nullopt;
 }
 
+/// Events are numbered from 1 as they are met.
+uint32_t ProgramWriter::getEvent(int64_t event) {
+  return events.try_emplace(event, uint32_t(events.size() + 1)).first->second;
+}
+
 LogicalResult ProgramWriter::writeInstruction(Operation &op) {
   auto instruction = dyn_cast<exec::InstructionOpInterface>(op);
   if (!instruction)
@@ -347,6 +355,12 @@ LogicalResult ProgramWriter::writeInstruction(Operation &op) {
     out->group = getAxes(group);
   if (auto flops = op.getAttrOfType<FloatAttr>("flops"))
     out->flops = flops.getValueAsDouble();
+  exec::OrderAttr order = exec::getOrder(&op);
+  out->stream = uint8_t(order.getStream());
+  if (order.getEvent() > 0)
+    out->event = getEvent(order.getEvent());
+  for (int64_t event : order.getWaits())
+    out->waits.push_back(getEvent(event));
   stage->instructions.push_back(std::move(out));
   return success();
 }

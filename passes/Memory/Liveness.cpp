@@ -9,7 +9,9 @@
 //     one of them to the last run of one of them. It is in use in all of each
 //     segment that runs meanwhile; but in one that runs only once, and is the
 //     first or the last of them, from or up to the instruction that names it.
-//  3. Pinned buffers, those of state, data and outputs, are always in use.
+//  3. What an instruction of another stream than 0 uses, it uses until one of
+//     stream 0 knows it done, in the same run; or always, if none does.
+//  4. Pinned buffers, those of state, data and outputs, are always in use.
 //
 // Example: segments a = 0..9, run once, m = 10..19, run for each micro-batch,
 // and b = 20..29, run once. A buffer that 3 writes and 12 reads is in use from
@@ -18,6 +20,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Memory/Liveness.h"
+#include "passes/Overlap/StreamModel.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -39,13 +42,6 @@ struct Segment {
   bool isRunOnce() const { return runs.first == runs.last; }
 };
 } // namespace
-
-/// The buffer that a value is, or is a view of.
-static exec::BufferOp getBase(Value value) {
-  if (auto view = value.getDefiningOp<exec::ViewOp>())
-    return getBase(view.getBuffer());
-  return value.getDefiningOp<exec::BufferOp>();
-}
 
 /// When a buffer is in use that several segments, by index, use.
 static Span getSpan(ArrayRef<Segment> segments,
@@ -73,6 +69,10 @@ SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
   SmallVector<Segment> segments;
   llvm::StringMap<size_t> byName;
   llvm::DenseMap<Operation *, llvm::MapVector<size_t, Span>> uses;
+  llvm::DenseSet<Operation *> always;
+  std::vector<int64_t> joins;
+  if (hasStreams(program))
+    joins = getJoins(getStreamModel(program).program);
   int64_t number = 0;
   for (auto op : program.getBody().front().getOps<exec::SegmentOp>()) {
     Segment segment;
@@ -80,8 +80,15 @@ SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
     for (auto instruction :
          op.getBody().front().getOps<exec::InstructionOpInterface>()) {
       segment.numbers.last = number;
-      for (Value operand : instruction->getOperands())
-        uses[getBase(operand)][segments.size()].include({number, number});
+      int64_t last = number;
+      if (exec::getOrder(instruction).getStream() != 0)
+        last = std::max(number, joins[size_t(number)] - 1);
+      for (Value operand : instruction->getOperands()) {
+        exec::BufferOp buffer = getBuffer(operand);
+        uses[buffer][segments.size()].include({number, last});
+        if (!joins.empty() && joins[size_t(number)] < 0)
+          always.insert(buffer);
+      }
       ++number;
     }
     byName[op.getSymName()] = segments.size();
@@ -97,7 +104,7 @@ SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
   program.walk([&](exec::BufferOp op) {
     auto it = uses.find(op);
     Span span{0, 0};
-    if (op.getPinned())
+    if (op.getPinned() || always.contains(op))
       span = {0, std::max<int64_t>(number - 1, 0)};
     else if (it != uses.end())
       span = it->second.size() == 1 ? it->second.front().second

@@ -10,7 +10,8 @@ def PlanMemoryPass : Pass<"cleave-plan-memory", "::mlir::ModuleOp"> {
     and the program says the arena's size and the least that any arena needs: the
     most bytes that are live at one instruction. A buffer is live from its first to
     its last instruction; one that several segments use, throughout each of them
-    that runs more than once. Leaves a remark with the bytes of each category at
+    that runs more than once; what another stream uses, until the rank's own knows
+    that it is done. Leaves a remark with the bytes of each category at
     the peak.
 
     ```mlir

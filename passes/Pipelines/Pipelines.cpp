@@ -45,9 +45,18 @@ static void addKernels(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createLowerToExecPass(options.kernels));
 }
 
+static void addOverlap(OpPassManager &pm, const StageOptions &options) {
+  pm.addPass(createOverlapPass(options.overlap));
+  pm.addPass(createAddWaitsPass());
+  pm.addPass(createVerifyOrderPass());
+}
+
 static void addMemory(OpPassManager &pm, const StageOptions &) {
   pm.addPass(createPlanMemoryPass());
+  // Buffers that share bytes may be of instructions of different streams.
+  pm.addPass(createAddWaitsPass());
   pm.addPass(createVerifyMemoryPass());
+  pm.addPass(createVerifyOrderPass());
 }
 
 ArrayRef<Stage> cleave::getStages() {
@@ -58,6 +67,7 @@ ArrayRef<Stage> cleave::getStages() {
       {"partition", "placed step to one rank's", addPartition},
       {"pipeline", "one rank's step to those of pipeline stages", addPipeline},
       {"kernels", "tensors to instructions", addKernels},
+      {"overlap", "communication to streams of its own", addOverlap},
       {"memory", "buffers to one arena", addMemory},
   };
   return stages;
@@ -77,6 +87,7 @@ void cleave::registerAllPasses() {
   registerPartitionPasses();
   registerPipelinePasses();
   registerKernelsPasses();
+  registerOverlapPasses();
   registerMemoryPasses();
   for (const Stage &stage : getStages()) {
     auto build = [&stage](OpPassManager &pm, StringRef text,

@@ -6,6 +6,7 @@
 #include "passes/Grad/Passes.h"
 #include "passes/Kernels/Passes.h"
 #include "passes/Memory/Passes.h"
+#include "passes/Overlap/Passes.h"
 #include "passes/Partition/Passes.h"
 #include "passes/Pipeline/Passes.h"
 #include "passes/Place/Passes.h"
@@ -21,6 +22,7 @@ struct StageOptions {
   InsertCollectivesPassOptions partition;
   CutStagesPassOptions pipeline;
   LowerToExecPassOptions kernels;
+  OverlapPassOptions overlap;
 };
 
 /// A stage: a name, for `--dump-after-stage` and `--cleave-stage-NAME`, and its

@@ -102,6 +102,12 @@ public:
     meeting.store(uint64_t(call) << 56 | number, std::memory_order_relaxed);
   }
   void leaveCollective() { meeting.store(0, std::memory_order_relaxed); }
+  /// The rank waits for a thread of its own, which is there.
+  void show(const PositionRecord &other) {
+    store(phase, other.getRun(), other.getInstruction());
+    axes.store(other.axes, std::memory_order_relaxed);
+    meeting.store(other.meeting, std::memory_order_relaxed);
+  }
 
   PositionRecord read() const {
     return {step.load(std::memory_order_relaxed),

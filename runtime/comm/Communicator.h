@@ -3,7 +3,8 @@
 // One interface for all backends. Calls are blocking, but for send, and every
 // rank of a group makes the same collectives in the same order. Reductions run
 // in the order of the ranks' shard indices (Reduce.h), so all backends give the
-// same bits.
+// same bits. A communicator serves one thread; for several collectives at a
+// time a rank has one for each of its streams, by fork().
 //
 // A call fails on a rank when another rank has failed (StatusCode::Aborted) or
 // when the transport did; no call hangs because another rank failed.
@@ -19,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -86,6 +88,13 @@ public:
                           const Group *&group) = 0;
   /// All ranks, in the order of their numbers.
   Status getWorldGroup(const Group *&group);
+
+  /// A communicator of the same ranks for another thread of this rank, whose
+  /// calls may be under way beside this one's: its collectives meet those of
+  /// the other ranks' forks of the same stream, a number above 0. Messages are
+  /// told apart by their channels, whichever communicator sends and receives
+  /// them. Outlived by this. MPI_Comm_dup, ncclCommSplit.
+  virtual Status fork(int stream, std::unique_ptr<Communicator> &forked) = 0;
 
   /// out[i] = reduction over the ranks of in[i]. in == out, or disjoint.
   /// MPI_Allreduce, ncclAllReduce.

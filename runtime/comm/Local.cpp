@@ -73,9 +73,13 @@ namespace cleave::runtime {
 
 class LocalCommunicator : public Communicator {
 public:
-  LocalCommunicator(LocalWorld &local, int rank)
-      : Communicator(local.getMesh(), rank), local(local) {}
+  LocalCommunicator(LocalWorld &local, int rank, int stream = 0)
+      : Communicator(local.getMesh(), rank), local(local), stream(stream) {}
 
+  Status fork(int stream, std::unique_ptr<Communicator> &forked) override {
+    forked = std::make_unique<LocalCommunicator>(local, getRank(), stream);
+    return {};
+  }
   Status getGroup(std::span<const uint8_t> axes, const Group *&group) override;
   void abort(const Status &cause) override { local.abort(getRank(), cause); }
   bool isAborted() const override {
@@ -107,6 +111,7 @@ private:
   Status describeMismatch(const Group &group, int other) const;
 
   LocalWorld &local;
+  int stream;
   std::map<AxisList, std::unique_ptr<LocalGroup>> groups;
 };
 
@@ -119,7 +124,7 @@ Status LocalCommunicator::getGroup(std::span<const uint8_t> axes,
   if (!entry) {
     std::vector<int> ranks = getMesh().getGroup(getRank(), axes);
     LocalGroupState *state =
-        local.getGroupState(key, ranks.front(), int(ranks.size()));
+        local.getGroupState({key, ranks.front(), stream}, int(ranks.size()));
     entry = std::make_unique<LocalGroup>(
         std::move(ranks), getMesh().getShardIndex(getRank(), axes), state);
   }
@@ -307,10 +312,9 @@ std::unique_ptr<Communicator> LocalWorld::makeCommunicator(int rank) {
   return std::make_unique<LocalCommunicator>(*this, rank);
 }
 
-LocalGroupState *LocalWorld::getGroupState(const AxisList &axes, int firstRank,
-                                           int size) {
+LocalGroupState *LocalWorld::getGroupState(const GroupKey &key, int size) {
   std::lock_guard<std::mutex> lock(mutex);
-  auto &entry = groups[{axes, firstRank}];
+  auto &entry = groups[key];
   if (!entry)
     entry = std::make_unique<LocalGroupState>(size, spins);
   return entry.get();

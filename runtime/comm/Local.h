@@ -36,7 +36,13 @@ public:
 
 private:
   friend class LocalCommunicator;
-  LocalGroupState *getGroupState(const AxisList &axes, int firstRank, int size);
+  /// Where a group meets: what its ranks have in common.
+  struct GroupKey {
+    AxisList axes;
+    int firstRank, stream;
+    auto operator<=>(const GroupKey &) const = default;
+  };
+  LocalGroupState *getGroupState(const GroupKey &key, int size);
 
   Mesh mesh;
   int spins;
@@ -44,8 +50,7 @@ private:
   mutable std::mutex mutex;
   int failedRank = -1;
   Status cause;
-  /// By axes and the group's first rank.
-  std::map<std::pair<AxisList, int>, std::unique_ptr<LocalGroupState>> groups;
+  std::map<GroupKey, std::unique_ptr<LocalGroupState>> groups;
   std::vector<std::unique_ptr<LocalMailbox>> mailboxes; ///< by rank
 };
 

@@ -76,8 +76,9 @@ Status MpiWorld::start(int threadsPerRank, std::unique_ptr<MpiWorld> &world) {
   yieldWhenOversubscribed(threadsPerRank);
   int provided = 0;
   auto finalize = std::exchange(api.MPI_Finalize, nullptr);
-  CLEAVE_MPI(api, MPI_Init_thread, nullptr, nullptr, MPI_THREAD_FUNNELED,
+  CLEAVE_MPI(api, MPI_Init_thread, nullptr, nullptr, MPI_THREAD_MULTIPLE,
              &provided);
+  api.allowsThreads = provided >= MPI_THREAD_MULTIPLE;
   api.MPI_Finalize = finalize;
   CLEAVE_MPI(api, MPI_Comm_set_errhandler, api.world, api.errorsReturn);
   CLEAVE_MPI(api, MPI_Comm_rank, api.world, &result->rank);

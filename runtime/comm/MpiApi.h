@@ -49,6 +49,7 @@ struct MpiApi {
   MPI_Comm world = nullptr;
   MPI_Comm messages = nullptr; ///< of all ranks, for nothing but messages
   MPI_Datatype byte = nullptr;
+  bool allowsThreads = false; ///< several at a time: MPI_THREAD_MULTIPLE
   MPI_Errhandler errorsReturn = nullptr;
 
   /// Opens libmpi and finds the symbols.

@@ -20,6 +20,7 @@ public:
   ~MpiCommunicator() override;
 
   Status getGroup(std::span<const uint8_t> axes, const Group *&group) override;
+  Status fork(int stream, std::unique_ptr<Communicator> &forked) override;
   Status send(int to, int channel, const void *data, uint64_t bytes) override;
   void abort(const Status &cause) override;
 

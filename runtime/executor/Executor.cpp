@@ -24,10 +24,33 @@ static cpu::Isa getIsa(fb::Isa isa) {
   return cpu::Isa::Portable;
 }
 
+/// The most operands of a launch.
+static size_t countBuffers(const Stage &stage) {
+  size_t most = 0;
+  for (size_t i = 0; i < stage.getInstructionCount(); ++i)
+    most = std::max(most, toSpan(stage.getInstruction(i).operands()).size());
+  return most;
+}
+
 Executor::Executor(const Program &program, Communicator &communicator,
-                   int threads)
+                   Arena allocated, const ExecutorOptions &options, int threads)
     : program(program), communicator(communicator),
-      stage(program.getStageOf(communicator.getRank())), pool(threads) {}
+      stage(program.getStageOf(communicator.getRank())), pool(threads),
+      arena(std::move(allocated)),
+      delays(options.delaySeed, uint64_t(communicator.getRank()), 0),
+      issued(program.countStreams()), recorded(stage.getInstructionCount() + 1),
+      progress(program.countStreams()),
+      ownStream(arena.getData(), communicator, pool, countBuffers(stage)) {}
+
+static Status allocate(const Program &program, Communicator &communicator,
+                       Arena &arena) {
+  RankRange ranks = communicator.getProcessRanks();
+  uint64_t all = 0;
+  for (int rank = ranks.first; rank < ranks.first + ranks.count; ++rank)
+    all += program.getStageOf(rank)->arena_bytes();
+  Stage stage = program.getStageOf(communicator.getRank());
+  return Arena::allocate(stage->arena_bytes(), {all, ranks.count}, arena);
+}
 
 Status Executor::create(const Program &program, Communicator &communicator,
                         KernelTable kernels, const ExecutorOptions &options,
@@ -45,24 +68,46 @@ Status Executor::create(const Program &program, Communicator &communicator,
         ", and the program was compiled for " + cpu::getName(isa) + " (CPU \"" +
         std::string(toView(program->cpu())) +
         "\"): name this CPU in the cluster.json");
-  std::unique_ptr<Executor> result(
-      new Executor(program, communicator, threads));
-  CLEAVE_RETURN_IF_ERROR(result->allocate());
+  CLEAVE_RETURN_IF_ERROR(verifyLinks(program, options.links));
+  Arena arena;
+  CLEAVE_RETURN_IF_ERROR(allocate(program, communicator, arena));
   // All bits set is a NaN in every float type.
   if (options.poison)
-    std::memset(result->arena.getData(), 0xff, result->arena.getSize());
+    std::memset(arena.getData(), 0xff, arena.getSize());
+  std::unique_ptr<Executor> result(
+      new Executor(program, communicator, std::move(arena), options, threads));
+  if (!options.serial)
+    CLEAVE_RETURN_IF_ERROR(result->startStreams(options));
   CLEAVE_RETURN_IF_ERROR(result->makeGroups());
-  CLEAVE_RETURN_IF_ERROR(result->prepare(kernels, options.schedule));
+  CLEAVE_RETURN_IF_ERROR(result->prepare(kernels, options));
   executor = std::move(result);
   return {};
 }
 
-Status Executor::allocate() {
-  RankRange ranks = communicator.getProcessRanks();
-  uint64_t all = 0;
-  for (int rank = ranks.first; rank < ranks.first + ranks.count; ++rank)
-    all += program.getStageOf(rank)->arena_bytes();
-  return Arena::allocate(stage->arena_bytes(), {all, ranks.count}, arena);
+/// Those of the program, whichever of them this rank's stage has: to fork is
+/// collective over the world.
+Status Executor::startStreams(const ExecutorOptions &options) {
+  threads.resize(program.countStreams());
+  for (size_t number = 1; number < threads.size(); ++number) {
+    std::unique_ptr<Communicator> forked;
+    CLEAVE_RETURN_IF_ERROR(communicator.fork(int(number), forked));
+    RandomDelays delays(options.delaySeed, uint64_t(communicator.getRank()),
+                        number);
+    auto body = [this](Stream &stream, const StreamThread::Task &task) {
+      return execute(stream, *task.bound, task.context);
+    };
+    threads[number] = std::make_unique<StreamThread>(
+        number, arena.getData(), std::move(forked), countBuffers(stage),
+        progress, delays, body);
+  }
+  return {};
+}
+
+Communicator &Executor::getCommunicator(const fb::Instruction &instruction) {
+  size_t number = instruction.stream();
+  return number > 0 && number < threads.size()
+             ? threads[number]->getStream().getCommunicator()
+             : communicator;
 }
 
 /// Those of all stages, in the order of the program: to make one is collective
@@ -71,57 +116,62 @@ Status Executor::makeGroups() {
   for (size_t number = 0; number < program.getStageCount(); ++number) {
     Stage other = program.getStage(number);
     const Group *group;
-    for (size_t i = 0; i < other.getInstructionCount(); ++i)
-      if (isCollective(other.getInstruction(i).opcode()))
-        CLEAVE_RETURN_IF_ERROR(communicator.getGroup(
-            toSpan(other.getInstruction(i).group()), group));
+    for (size_t i = 0; i < other.getInstructionCount(); ++i) {
+      const fb::Instruction &instruction = other.getInstruction(i);
+      if (isCollective(instruction.opcode()))
+        CLEAVE_RETURN_IF_ERROR(
+            getCommunicator(instruction)
+                .getGroup(toSpan(instruction.group()), group));
+    }
   }
   return {};
 }
 
-Status Executor::prepareLaunch(KernelTable kernels, Step &step) const {
+Status Executor::prepareLaunch(KernelTable kernels,
+                               BoundInstruction &bound) const {
   const fb::Kernel *kernel = program->kernels()->Get(
-      flatbuffers::uoffset_t(step.instruction->kernel()));
+      flatbuffers::uoffset_t(bound.instruction->kernel()));
   std::string_view symbol = toView(kernel->symbol());
   for (uint64_t i = 0; i < kernels.count; ++i)
     if (symbol == kernels.entries[i].symbol)
-      step.kernel = kernels.entries[i].fn;
-  if (!step.kernel)
+      bound.kernel = kernels.entries[i].fn;
+  if (!bound.kernel)
     return Status::error("the executable has no kernel " + quote(symbol) +
                          ", which the program launches");
-  step.rows = int64_t(kernel->rows());
-  step.grain = int64_t(kernel->grain());
+  bound.rows = int64_t(kernel->rows());
+  bound.grain = int64_t(kernel->grain());
   return {};
 }
 
-Status Executor::prepare(KernelTable kernels,
-                         const ScheduleOverrides &overrides) {
+Status Executor::prepare(KernelTable kernels, const ExecutorOptions &options) {
   for (size_t i = 0; i < stage.getInstructionCount(); ++i) {
     const fb::Instruction &instruction = stage.getInstruction(i);
-    Step step;
-    step.instruction = &instruction;
-    step.opcode = instruction.opcode();
-    step.operands = toSpan(instruction.operands());
-    step.ints = toSpan(instruction.ints());
-    step.floats = toSpan(instruction.floats());
+    BoundInstruction bound;
+    bound.index = i;
+    bound.instruction = &instruction;
+    bound.opcode = instruction.opcode();
+    bound.operands = toSpan(instruction.operands());
+    bound.ints = toSpan(instruction.ints());
+    bound.floats = toSpan(instruction.floats());
     auto axes = toSpan(instruction.group());
     const Mesh &mesh = program.getMesh();
-    step.shardIndex = mesh.getShardIndex(communicator.getRank(), axes);
-    step.shardCount = uint64_t(mesh.getShardCount(axes));
-    if (isCollective(step.opcode))
-      CLEAVE_RETURN_IF_ERROR(communicator.getGroup(axes, step.group));
-    if (isMessage(step.opcode)) {
-      step.peer = mesh.moveTo(communicator.getRank(), program->stage_axis(),
-                              int(step.ints[messagePeer]));
-      step.channel = int(step.ints[messageChannel]);
-    }
-    if (step.opcode == fb::Opcode::Launch)
-      CLEAVE_RETURN_IF_ERROR(prepareLaunch(kernels, step));
-    if (step.opcode == fb::Opcode::Schedule)
+    bound.shardIndex = mesh.getShardIndex(communicator.getRank(), axes);
+    bound.shardCount = uint64_t(mesh.getShardCount(axes));
+    if (isCollective(bound.opcode))
       CLEAVE_RETURN_IF_ERROR(
-          resolveSchedule(instruction, overrides, step.schedule));
-    buffers.resize(std::max(buffers.size(), step.operands.size()));
-    steps.push_back(step);
+          getCommunicator(instruction).getGroup(axes, bound.group));
+    if (isMessage(bound.opcode)) {
+      bound.peer = mesh.moveTo(communicator.getRank(), program->stage_axis(),
+                               int(bound.ints[messagePeer]));
+      bound.channel = int(bound.ints[messageChannel]);
+    }
+    if (bound.opcode == fb::Opcode::Launch)
+      CLEAVE_RETURN_IF_ERROR(prepareLaunch(kernels, bound));
+    if (bound.opcode == fb::Opcode::Schedule)
+      CLEAVE_RETURN_IF_ERROR(
+          resolveSchedule(instruction, options.schedule, bound.schedule));
+    bound.linkSeconds = getLinkSeconds(program, instruction, options.links);
+    instructions.push_back(bound);
   }
   return {};
 }
@@ -156,38 +206,109 @@ void Executor::skipUpdate() {
     position->endStep();
 }
 
+/// Where it ends, all streams have done what they were given.
 Status Executor::runRange(size_t begin, size_t end) {
+  std::ranges::fill(recorded, StreamPoint());
   for (size_t run = begin; run < end; ++run)
     CLEAVE_RETURN_IF_ERROR(runSegment(run));
-  return {};
+  return joinStreams();
 }
 
 Status Executor::runSegment(size_t run) {
   const fb::Run &current = stage.getRuns()[run];
   const fb::Segment &segment = stage.getSegment(current.segment());
-  microBatch = current.micro_batch();
-  isFirst = current.first();
-  RankPosition *position = communicator.getPosition();
-  for (size_t i = segment.begin(); i < segment.end(); ++i) {
-    if (communicator.isAborted())
-      return Status::aborted("another rank failed");
-    if (position)
-      position->setInstruction(uint32_t(run), uint32_t(i));
-    Status status = observer ? executeTimed(steps[i], i) : execute(steps[i]);
-    if (status.getCode() == StatusCode::Failed)
-      return Status::error("step " + std::to_string(currentStep) + ", " +
-                           describeInstruction(stage, i) + ": " +
-                           status.message());
-    CLEAVE_RETURN_IF_ERROR(status);
-  }
+  RunContext context{uint32_t(run), current.micro_batch(), current.first(),
+                     currentStep, currentUpdates};
+  for (size_t i = segment.begin(); i < segment.end(); ++i)
+    CLEAVE_RETURN_IF_ERROR(runInstruction(i, context));
   return {};
 }
 
-Status Executor::executeTimed(const Step &step, size_t index) {
-  uint64_t begin = getNow();
-  Status status = execute(step);
-  observer->onInstruction({index, microBatch, begin, getNow()});
+/// What an instruction waits for: of each event the latest record so far.
+std::vector<StreamPoint>
+Executor::findWaits(const fb::Instruction &instruction) {
+  std::vector<StreamPoint> waits;
+  for (uint32_t event : toSpan(instruction.waits())) {
+    const StreamPoint &point = recorded[event];
+    // The rank's own stream has done all that comes before.
+    if (point.stream != 0 && point.stream != instruction.stream())
+      waits.push_back(point);
+  }
+  return waits;
+}
+
+/// Executes the instruction, or hands it to its stream.
+Status Executor::runInstruction(size_t index, const RunContext &context) {
+  const BoundInstruction &bound = instructions[index];
+  const fb::Instruction &instruction = *bound.instruction;
+  size_t number = threads.empty() ? 0 : instruction.stream();
+  RankPosition *position = communicator.getPosition();
+  if (position)
+    position->setInstruction(context.run, uint32_t(index));
+  if (number > 0) {
+    threads[number]->push({&bound, context, findWaits(instruction)});
+  } else {
+    for (const StreamPoint &point : findWaits(instruction)) {
+      uint64_t begin = observer ? getNow() : 0;
+      CLEAVE_RETURN_IF_ERROR(waitFor(point));
+      if (position)
+        position->setInstruction(context.run, uint32_t(index));
+      if (observer) {
+        std::lock_guard<std::mutex> lock(observing);
+        observer->onWait(index, begin, getNow());
+      }
+    }
+    delays.sleep();
+    CLEAVE_RETURN_IF_ERROR(execute(ownStream, bound, context));
+  }
+  ++issued[number];
+  if (instruction.event() > 0)
+    recorded[instruction.event()] = {number, issued[number]};
+  return {};
+}
+
+/// On the stream's thread.
+Status Executor::execute(Stream &stream, const BoundInstruction &bound,
+                         const RunContext &context) {
+  uint64_t begin = observer ? getNow() : 0;
+  Status status = stream.execute(bound, context);
+  if (observer) {
+    std::lock_guard<std::mutex> lock(observing);
+    size_t number = &stream == &ownStream ? 0 : bound.instruction->stream();
+    observer->onInstruction(
+        {bound.index, context.microBatch, number, begin, getNow()});
+  }
+  if (status.getCode() == StatusCode::Failed)
+    return Status::error("step " + std::to_string(context.step) + ", " +
+                         describeInstruction(this->stage, bound.index) + ": " +
+                         status.message());
   return status;
+}
+
+/// The rank's thread waits. Meanwhile the rank is where that stream is which
+/// keeps it waiting.
+Status Executor::waitFor(StreamPoint point) {
+  RankPosition *position = communicator.getPosition();
+  if (!position)
+    return progress.wait(0, point);
+  Status status = progress.wait(0, point, [&](size_t stream) {
+    position->show(threads[stream]->getPosition());
+  });
+  position->leaveCollective();
+  return status;
+}
+
+Status Executor::joinStreams() {
+  for (size_t number = 1; number < threads.size(); ++number)
+    CLEAVE_RETURN_IF_ERROR(waitFor({number, issued[number]}));
+  return {};
+}
+
+uint64_t Executor::getHighWaterBytes() const {
+  uint64_t bytes = std::max(highWater, ownStream.getHighWater());
+  for (size_t number = 1; number < threads.size(); ++number)
+    bytes = std::max(bytes, threads[number]->getStream().getHighWater());
+  return bytes;
 }
 
 std::span<std::byte> Executor::getBytes(const fb::Operand &operand) {
@@ -203,7 +324,7 @@ std::span<int32_t> Executor::getIds(const fb::Operand *operand) {
 }
 
 double Executor::getLearningRate(int64_t step) const {
-  for (const Step &candidate : steps)
+  for (const BoundInstruction &candidate : instructions)
     if (candidate.opcode == fb::Opcode::Schedule)
       return runtime::getLearningRate(candidate.schedule, step);
   return 0;

@@ -1,20 +1,20 @@
 //===- Executor.h - Runs a program on one rank ----------------------------===//
 //
-// Thin by design: all offsets, sizes, groups and the order are in the program.
-// What depends on the rank is its stage and its coordinates on mesh axes.
+// Thin by design: all offsets, sizes, groups, streams and the order are in the
+// program. What depends on the rank is its stage and its coordinates on mesh
+// axes. The rank's thread goes through the runs; streams beside its own have
+// threads (Stream.h).
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_EXECUTOR_EXECUTOR_H
 #define CLEAVE_RUNTIME_EXECUTOR_EXECUTOR_H
 
-#include "runtime/abi/Kernel.h"
 #include "runtime/base/Status.h"
-#include "runtime/comm/Communicator.h"
-#include "runtime/cpu/ThreadPool.h"
 #include "runtime/executor/Arena.h"
-#include "runtime/executor/Schedule.h"
+#include "runtime/executor/Stream.h"
 #include "runtime/program/Program.h"
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -24,15 +24,21 @@ namespace cleave::runtime {
 struct InstructionTime {
   size_t index;        ///< in the rank's stage
   uint64_t microBatch; ///< of its run
+  size_t stream;       ///< that it ran in: 0 is the rank's thread
   uint64_t beginNs, endNs;
 };
 
-/// Told of every instruction right after it ran, on the rank's thread. For
-/// traces and phase times.
+/// Told of every instruction right after it ran, one call at a time, on the
+/// thread of its stream. For traces and phase times.
 class InstructionObserver {
 public:
   virtual ~InstructionObserver() = default;
   virtual void onInstruction(const InstructionTime &time) = 0;
+  /// The rank's thread waited for another stream, before its instruction
+  /// `index`.
+  virtual void onWait(size_t index, uint64_t beginNs, uint64_t endNs) {
+    (void)index, (void)beginNs, (void)endNs;
+  }
 };
 
 /// What the linked object file brings, or a test's own functions.
@@ -48,6 +54,11 @@ struct ExecutorOptions {
   ScheduleOverrides schedule;
   /// Fills the arena with NaN at first, to show reads of what nothing wrote.
   bool poison = false;
+  /// All streams on the rank's thread, in list order.
+  bool serial = false;
+  /// Not 0: streams sleep at random, from this seed.
+  uint64_t delaySeed = 0;
+  std::vector<EmulatedLink> links = {};
 };
 
 class Executor {
@@ -69,7 +80,7 @@ public:
   /// Ends a step without its second half.
   void skipUpdate();
 
-  /// Null for none; then instructions are not timed.
+  /// Null for none; then instructions are not timed. Between steps.
   void setObserver(InstructionObserver *newObserver) { observer = newObserver; }
 
   const Program &getProgram() const { return program; }
@@ -96,55 +107,26 @@ public:
 
   uint64_t getArenaBytes() const { return arena.getSize(); }
   /// Highest end of an operand that was used so far.
-  uint64_t getHighWaterBytes() const { return highWater; }
+  uint64_t getHighWaterBytes() const;
 
 private:
-  /// An instruction, resolved for this rank.
-  struct Step {
-    const program::Instruction *instruction;
-    program::Opcode opcode;
-    std::span<const program::Operand> operands;
-    std::span<const int64_t> ints;
-    std::span<const double> floats;
-    const Group *group = nullptr; ///< collectives
-    int peer = 0, channel = 0;    ///< messages: the other rank
-    int64_t shardIndex = 0;       ///< on the group's axes
-    uint64_t shardCount = 1;
-    CleaveKernelFn kernel = nullptr;
-    int64_t rows = 0, grain = 0;
-    Schedule schedule;
-  };
-
-  Executor(const Program &program, Communicator &communicator, int threads);
-  Status allocate();
+  Executor(const Program &program, Communicator &communicator, Arena arena,
+           const ExecutorOptions &options, int threads);
+  Status startStreams(const ExecutorOptions &options);
+  /// The communicator of an instruction's stream.
+  Communicator &getCommunicator(const program::Instruction &instruction);
   Status makeGroups();
-  Status prepare(KernelTable kernels, const ScheduleOverrides &overrides);
-  Status prepareLaunch(KernelTable kernels, Step &step) const;
+  Status prepare(KernelTable kernels, const ExecutorOptions &options);
+  Status prepareLaunch(KernelTable kernels, BoundInstruction &bound) const;
 
   Status runRange(size_t begin, size_t end);
   Status runSegment(size_t run);
-  Status execute(const Step &step);
-  Status executeTimed(const Step &step, size_t index);
-  void launch(const Step &step);
-  void gemm(const Step &step);
-  void attention(const Step &step);
-  void attentionGrad(const Step &step);
-  void embedding(const Step &step);
-  void embeddingGrad(const Step &step);
-  void slice(const Step &step);
-  void schedule(const Step &step);
-  Status collective(const Step &step);
-
-  /// Operand i of the current micro-batch.
-  std::byte *get(const Step &step, size_t i);
-  template <typename T>
-  T *getAs(const Step &step, size_t i) {
-    return reinterpret_cast<T *>(get(step, i));
-  }
-  /// Whether an output of `mode` is added to.
-  bool accumulates(int64_t mode) const {
-    return mode == 1 || (mode == 2 && !isFirst);
-  }
+  Status runInstruction(size_t index, const RunContext &context);
+  Status execute(Stream &stream, const BoundInstruction &bound,
+                 const RunContext &context);
+  std::vector<StreamPoint> findWaits(const program::Instruction &instruction);
+  Status waitFor(StreamPoint point);
+  Status joinStreams();
   std::span<int32_t> getIds(const program::Operand *operand);
 
   const Program &program;
@@ -152,14 +134,22 @@ private:
   Stage stage;
   cpu::ThreadPool pool;
   Arena arena;
-  std::vector<Step> steps;
-  std::vector<void *> buffers; ///< of the current launch
+  std::vector<BoundInstruction> instructions;
   InstructionObserver *observer = nullptr;
-  uint64_t highWater = 0;
-  // Of the current run.
-  uint64_t microBatch = 0;
-  bool isFirst = true;
+  std::mutex observing;
+  uint64_t highWater = 0; ///< of what getBytes() gave
   int64_t currentStep = 0, currentUpdates = 0;
+  RandomDelays delays; ///< of the rank's thread
+
+  /// The instructions of each stream so far, of those handed over too, and of
+  /// each event the last that records it, in this step.
+  std::vector<uint64_t> issued;
+  std::vector<StreamPoint> recorded;
+  Progress progress;
+  Stream ownStream;
+  /// By their number; none of 0, and none where all run on the rank's thread.
+  /// Last: their threads use all of the above.
+  std::vector<std::unique_ptr<StreamThread>> threads;
 };
 
 } // namespace cleave::runtime

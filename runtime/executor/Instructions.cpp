@@ -2,7 +2,7 @@
 #include "runtime/cpu/Attention.h"
 #include "runtime/cpu/Embedding.h"
 #include "runtime/cpu/Gemm.h"
-#include "runtime/executor/Executor.h"
+#include "runtime/executor/Stream.h"
 #include <cstring>
 
 using namespace cleave::runtime;
@@ -14,73 +14,73 @@ static_assert(int(fb::DType::F32) == int(ElementType::F32) &&
                   int(fb::DType::I32) == int(ElementType::I32),
               "the program's type codes are the kernels'");
 
-std::byte *Executor::get(const Step &step, size_t i) {
-  const fb::Operand &operand = step.operands[i];
-  uint64_t offset = getPlace(operand, microBatch);
+std::byte *Stream::get(const BoundInstruction &bound, size_t i) {
+  const fb::Operand &operand = bound.operands[i];
+  uint64_t offset = getPlace(operand, current.microBatch);
   highWater = std::max(highWater, offset + operand.bytes());
-  return arena.getData() + offset;
+  return arena + offset;
 }
 
-Status Executor::execute(const Step &step) {
-  switch (step.opcode) {
+Status Stream::dispatch(const BoundInstruction &bound) {
+  switch (bound.opcode) {
   case fb::Opcode::Launch:
-    launch(step);
+    launch(bound);
     return {};
   case fb::Opcode::Gemm:
-    gemm(step);
+    gemm(bound);
     return {};
   case fb::Opcode::Attention:
-    attention(step);
+    attention(bound);
     return {};
   case fb::Opcode::AttentionGrad:
-    attentionGrad(step);
+    attentionGrad(bound);
     return {};
   case fb::Opcode::Embedding:
-    embedding(step);
+    embedding(bound);
     return {};
   case fb::Opcode::EmbeddingGrad:
-    embeddingGrad(step);
+    embeddingGrad(bound);
     return {};
   case fb::Opcode::Fill:
-    cpu::fillZero(get(step, 0), int64_t(step.operands[0].bytes()), pool);
+    cpu::fillZero(get(bound, 0), int64_t(bound.operands[0].bytes()), pool);
     return {};
   case fb::Opcode::Copy:
-    cpu::copyBytes(get(step, 0), get(step, 1),
-                   int64_t(step.operands[0].bytes()), pool);
+    cpu::copyBytes(get(bound, 0), get(bound, 1),
+                   int64_t(bound.operands[0].bytes()), pool);
     return {};
   case fb::Opcode::AllReduce:
   case fb::Opcode::AllGather:
   case fb::Opcode::ReduceScatter:
   case fb::Opcode::AllToAll:
-    return collective(step);
+    return collective(bound);
   case fb::Opcode::Slice:
-    slice(step);
+    slice(bound);
     return {};
   case fb::Opcode::Schedule:
-    schedule(step);
+    schedule(bound);
     return {};
   case fb::Opcode::Send:
-    return communicator.send(step.peer, step.channel, get(step, 0),
-                             step.operands[0].bytes());
+    return communicator.send(bound.peer, bound.channel, get(bound, 0),
+                             bound.operands[0].bytes());
   case fb::Opcode::Recv:
-    return communicator.receive(step.peer, step.channel, get(step, 0),
-                                step.operands[0].bytes());
+    return communicator.receive(bound.peer, bound.channel, get(bound, 0),
+                                bound.operands[0].bytes());
   }
-  return Status::error("unknown opcode " + std::to_string(int(step.opcode)));
+  return Status::error("unknown opcode " + std::to_string(int(bound.opcode)));
 }
 
-void Executor::launch(const Step &step) {
-  for (size_t i = 0; i < step.operands.size(); ++i)
-    buffers[i] = get(step, i);
-  const int64_t params[] = {step.shardIndex, isFirst ? 0 : 1};
-  pool.parallelFor(0, step.rows, step.grain,
+void Stream::launch(const BoundInstruction &bound) {
+  for (size_t i = 0; i < bound.operands.size(); ++i)
+    buffers[i] = get(bound, i);
+  const int64_t params[] = {bound.shardIndex, current.isFirst ? 0 : 1};
+  pool.parallelFor(0, bound.rows, bound.grain,
                    [&](int64_t begin, int64_t end, int) {
-                     step.kernel(buffers.data(), params, begin, end);
+                     bound.kernel(buffers.data(), params, begin, end);
                    });
 }
 
-void Executor::gemm(const Step &step) {
-  auto ints = step.ints;
+void Stream::gemm(const BoundInstruction &bound) {
+  auto ints = bound.ints;
   bool hasBias = ints[9] != 0;
   cpu::GemmArgs args{};
   args.m = ints[0];
@@ -91,12 +91,12 @@ void Executor::gemm(const Step &step) {
   args.typeA = ElementType(ints[5]);
   args.typeB = ElementType(ints[6]);
   args.typeC = ElementType(ints[7]);
-  args.a = get(step, 0);
-  args.b = get(step, 1);
-  args.bias = hasBias ? getAs<const float>(step, 2) : nullptr;
-  args.c = get(step, 2 + hasBias);
+  args.a = get(bound, 0);
+  args.b = get(bound, 1);
+  args.bias = hasBias ? getAs<const float>(bound, 2) : nullptr;
+  args.c = get(bound, 2 + hasBias);
   args.accumulate = accumulates(ints[8]);
-  cpu::gemm(args, get(step, 3 + hasBias), pool);
+  cpu::gemm(args, get(bound, 3 + hasBias), pool);
 }
 
 static cleave::cpu::AttentionShape
@@ -113,68 +113,68 @@ getAttentionShape(std::span<const int64_t> ints,
           float(floats[1])};
 }
 
-void Executor::attention(const Step &step) {
+void Stream::attention(const BoundInstruction &bound) {
   cpu::AttentionArgs args{};
-  args.shape = getAttentionShape(step.ints, step.floats);
-  args.q = get(step, 0);
-  args.k = get(step, 1);
-  args.v = get(step, 2);
-  args.out = get(step, 3);
-  args.lse = getAs<float>(step, 4);
-  cpu::attention(args, get(step, 5), pool);
+  args.shape = getAttentionShape(bound.ints, bound.floats);
+  args.q = get(bound, 0);
+  args.k = get(bound, 1);
+  args.v = get(bound, 2);
+  args.out = get(bound, 3);
+  args.lse = getAs<float>(bound, 4);
+  cpu::attention(args, get(bound, 5), pool);
 }
 
-void Executor::attentionGrad(const Step &step) {
+void Stream::attentionGrad(const BoundInstruction &bound) {
   cpu::AttentionGradArgs args{};
-  args.shape = getAttentionShape(step.ints, step.floats);
-  args.q = get(step, 0);
-  args.k = get(step, 1);
-  args.v = get(step, 2);
-  args.out = get(step, 3);
-  args.lse = getAs<const float>(step, 4);
-  args.dout = get(step, 5);
-  args.dq = get(step, 6);
-  args.dk = get(step, 7);
-  args.dv = get(step, 8);
-  cpu::attentionGrad(args, get(step, 9), pool);
+  args.shape = getAttentionShape(bound.ints, bound.floats);
+  args.q = get(bound, 0);
+  args.k = get(bound, 1);
+  args.v = get(bound, 2);
+  args.out = get(bound, 3);
+  args.lse = getAs<const float>(bound, 4);
+  args.dout = get(bound, 5);
+  args.dq = get(bound, 6);
+  args.dk = get(bound, 7);
+  args.dv = get(bound, 8);
+  cpu::attentionGrad(args, get(bound, 9), pool);
 }
 
-void Executor::embedding(const Step &step) {
+void Stream::embedding(const BoundInstruction &bound) {
   cpu::EmbeddingArgs args{};
-  args.rows = step.ints[0];
-  args.width = step.ints[1];
-  args.tableRows = step.ints[2];
-  args.first = step.shardIndex * args.tableRows;
-  args.typeTable = ElementType(step.ints[3]);
-  args.typeOut = ElementType(step.ints[4]);
-  args.ids = getAs<const int32_t>(step, 0);
-  args.table = get(step, 1);
-  args.out = get(step, 2);
+  args.rows = bound.ints[0];
+  args.width = bound.ints[1];
+  args.tableRows = bound.ints[2];
+  args.first = bound.shardIndex * args.tableRows;
+  args.typeTable = ElementType(bound.ints[3]);
+  args.typeOut = ElementType(bound.ints[4]);
+  args.ids = getAs<const int32_t>(bound, 0);
+  args.table = get(bound, 1);
+  args.out = get(bound, 2);
   cpu::embedding(args, pool);
 }
 
-void Executor::embeddingGrad(const Step &step) {
+void Stream::embeddingGrad(const BoundInstruction &bound) {
   cpu::EmbeddingGradArgs args{};
-  args.rows = step.ints[0];
-  args.width = step.ints[1];
-  args.tableRows = step.ints[2];
-  args.first = step.shardIndex * args.tableRows;
-  args.typeDout = ElementType(step.ints[3]);
-  args.typeDtable = ElementType(step.ints[4]);
-  args.ids = getAs<const int32_t>(step, 0);
-  args.dout = get(step, 1);
-  args.dtable = get(step, 2);
-  args.accumulate = accumulates(step.ints[5]);
+  args.rows = bound.ints[0];
+  args.width = bound.ints[1];
+  args.tableRows = bound.ints[2];
+  args.first = bound.shardIndex * args.tableRows;
+  args.typeDout = ElementType(bound.ints[3]);
+  args.typeDtable = ElementType(bound.ints[4]);
+  args.ids = getAs<const int32_t>(bound, 0);
+  args.dout = get(bound, 1);
+  args.dtable = get(bound, 2);
+  args.accumulate = accumulates(bound.ints[5]);
   cpu::embeddingGrad(args, pool);
 }
 
-void Executor::slice(const Step &step) {
-  int64_t outer = step.ints[0];
+void Stream::slice(const BoundInstruction &bound) {
+  int64_t outer = bound.ints[0];
   int64_t bytes =
-      step.ints[1] * int64_t(getElementBytes(ElementType(step.ints[2])));
-  const std::byte *in = get(step, 0) + step.shardIndex * bytes;
-  std::byte *out = get(step, 1);
-  int64_t stride = bytes * int64_t(step.shardCount);
+      bound.ints[1] * int64_t(getElementBytes(ElementType(bound.ints[2])));
+  const std::byte *in = get(bound, 0) + bound.shardIndex * bytes;
+  std::byte *out = get(bound, 1);
+  int64_t stride = bytes * int64_t(bound.shardCount);
   if (outer == 1) {
     cpu::copyBytes(in, out, bytes, pool);
     return;
@@ -186,33 +186,33 @@ void Executor::slice(const Step &step) {
   });
 }
 
-void Executor::schedule(const Step &step) {
+void Stream::schedule(const BoundInstruction &bound) {
   const float values[4] = {
-      float(runtime::getLearningRate(step.schedule, currentStep)),
-      float(getBiasCorrection(step.schedule.beta1, currentUpdates)),
-      float(getBiasCorrection(step.schedule.beta2, currentUpdates)), 0.0f};
-  std::memcpy(get(step, 0), values, sizeof(values));
+      float(runtime::getLearningRate(bound.schedule, current.step)),
+      float(getBiasCorrection(bound.schedule.beta1, current.updates)),
+      float(getBiasCorrection(bound.schedule.beta2, current.updates)), 0.0f};
+  std::memcpy(get(bound, 0), values, sizeof(values));
 }
 
-Status Executor::collective(const Step &step) {
-  auto ints = step.ints;
-  const std::byte *in = get(step, 0);
-  std::byte *out = get(step, 1);
-  switch (step.opcode) {
+Status Stream::collective(const BoundInstruction &bound) {
+  auto ints = bound.ints;
+  const std::byte *in = get(bound, 0);
+  std::byte *out = get(bound, 1);
+  switch (bound.opcode) {
   case fb::Opcode::AllReduce:
-    return communicator.allReduce(*step.group, in, out, uint64_t(ints[0]),
+    return communicator.allReduce(*bound.group, in, out, uint64_t(ints[0]),
                                   ElementType(ints[1]), Reduction(ints[2]));
   case fb::Opcode::AllGather:
-    return communicator.allGather(*step.group, in, out, uint64_t(ints[0]),
+    return communicator.allGather(*bound.group, in, out, uint64_t(ints[0]),
                                   uint64_t(ints[1]) *
                                       getElementBytes(ElementType(ints[2])));
   case fb::Opcode::ReduceScatter:
-    return communicator.reduceScatter(*step.group, in, out, uint64_t(ints[0]),
+    return communicator.reduceScatter(*bound.group, in, out, uint64_t(ints[0]),
                                       uint64_t(ints[1]), ElementType(ints[2]),
                                       Reduction(ints[3]));
   default:
     return communicator.allToAll(
-        *step.group, in, out,
+        *bound.group, in, out,
         {uint64_t(ints[0]), uint64_t(ints[1]), uint64_t(ints[2]),
          uint64_t(ints[3]), uint64_t(ints[4]),
          getElementBytes(ElementType(ints[5])), ints[6] != 0});

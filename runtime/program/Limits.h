@@ -16,6 +16,7 @@ inline constexpr uint64_t programBytes = uint64_t(1) << 30;
 inline constexpr uint64_t arenaBytes = uint64_t(1) << 46;
 inline constexpr uint64_t worldSize = uint64_t(1) << 20;
 inline constexpr uint64_t axes = 16;
+inline constexpr uint64_t streams = 8; ///< a thread each, of a rank
 inline constexpr uint64_t threads = 1024;
 inline constexpr uint64_t count = uint64_t(1) << 40; ///< samples, rows
 inline constexpr uint64_t headDim = uint64_t(1) << 16;

@@ -323,6 +323,15 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
     line += separator + fields.floats[i] + "=" + formatNumber(floats[i]);
   if (auto group = toSpan(instruction.group()); !group.empty())
     line += " over " + describeAxes(group);
+  if (instruction.stream() > 0)
+    line += " in stream " + std::to_string(instruction.stream());
+  if (instruction.event() > 0)
+    line += " records " + std::to_string(instruction.event());
+  separator = " waits ";
+  for (uint32_t event : toSpan(instruction.waits())) {
+    line += separator + std::to_string(event);
+    separator = ", ";
+  }
   return line;
 }
 

@@ -109,6 +109,20 @@ AxisList Program::getStageAxes() const {
   return {uint8_t(root->stage_axis())};
 }
 
+size_t Stage::countStreams() const {
+  size_t count = 1;
+  for (const program::Instruction *instruction : toList(root->instructions()))
+    count = std::max<size_t>(count, size_t(instruction->stream()) + 1);
+  return count;
+}
+
+size_t Program::countStreams() const {
+  size_t count = 1;
+  for (size_t i = 0; i < getStageCount(); ++i)
+    count = std::max(count, getStage(i).countStreams());
+  return count;
+}
+
 uint64_t Program::getArenaBytes() const {
   uint64_t most = 0;
   for (const program::Stage *stage : toList(root->stages()))

@@ -138,6 +138,9 @@ public:
     return count;
   }
 
+  /// The streams that its instructions run in are numbered below this.
+  size_t countStreams() const;
+
   /// Null where there is none of that name.
   const program::State *findState(std::string_view name,
                                   std::string_view role = "parameter") const;
@@ -185,6 +188,8 @@ public:
   AxisList getStageAxes() const;
   /// Of the stage that needs the most.
   uint64_t getArenaBytes() const;
+  /// Of the stage that has the most; at least 1.
+  size_t countStreams() const;
 
   /// The states and outputs of all stages. What several stages have is there
   /// once, as the first of them has it: all agree but in where it lies.

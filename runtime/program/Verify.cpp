@@ -32,7 +32,7 @@ static bool areVectorsAligned(const fb::Stage &stage) {
   for (const fb::Instruction *instruction : toList(stage.instructions()))
     if (!isAligned(instruction->operands()) ||
         !isAligned(instruction->buffers()) || !isAligned(instruction->ints()) ||
-        !isAligned(instruction->floats()))
+        !isAligned(instruction->floats()) || !isAligned(instruction->waits()))
       return false;
   return true;
 }
@@ -368,7 +368,8 @@ static Status verifyStage(const Stage &stage) {
   CLEAVE_RETURN_IF_ERROR(verifyOutputs(stage));
   CLEAVE_RETURN_IF_ERROR(verifyInstructions(stage));
   CLEAVE_RETURN_IF_ERROR(verifyRuns(stage));
-  return verifyDataflow(stage);
+  CLEAVE_RETURN_IF_ERROR(verifyDataflow(stage));
+  return verifyOrder(stage);
 }
 
 Status cleave::runtime::verifyProgram(const fb::Program &program) {

@@ -40,6 +40,9 @@ Status verifyRuns(const Stage &stage);
 /// Every byte that an instruction reads was written before, and as the buffer
 /// that the instruction reads it as; see VerifyDataflow.cpp.
 Status verifyDataflow(const Stage &stage);
+/// Instructions of several streams that share bytes wait for each other; see
+/// VerifyOrder.cpp.
+Status verifyOrder(const Stage &stage);
 /// Of all stages together: they agree on what several of them have, and their
 /// runs come to an end; see VerifyStages.cpp.
 Status verifyShared(const program::Program &program);

@@ -23,24 +23,21 @@
 //     and of a moment is written once, and none of a constant. A program
 //     without instructions says what a checkpoint holds: it has no step.
 //
-// Runs that repeat, as those of successive micro-batches do, are gone through
-// twice: bytes that a period writes have the same last writers after each,
-// bytes that it does not write keep theirs, so the third period meets what the
-// second met, each micro-batch a period on. Only operands with a place for each
-// micro-batch, which never meet the same bytes again, are followed through all.
+// Runs that repeat (Dataflow.h) are gone through twice: bytes that a period
+// writes have the same last writers after each, bytes that it does not write
+// keep theirs, so the third period meets what the second met, each micro-batch
+// a period on. Only operands with a place for each micro-batch, which never
+// meet the same bytes again, are followed through all.
 //
 // Each instruction changes few stretches of bytes, so this takes O(n log n).
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/base/CheckedMath.h"
 #include "runtime/base/Quote.h"
-#include "runtime/program/Program.h"
+#include "runtime/program/Dataflow.h"
 #include "runtime/program/Verify.h"
 #include <algorithm>
 #include <map>
-#include <numeric>
-#include <set>
-#include <tuple>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
@@ -146,11 +143,6 @@ std::string toString(const fb::State &state) {
   return std::string(toView(state.role())) + " " + quote(toView(state.name()));
 }
 
-/// Whether outputs are read, as the modes of the table and of kernels say.
-bool readsOutputs(int64_t mode, bool isFirst) {
-  return mode == 1 || (mode == 2 && !isFirst);
-}
-
 class DataflowVerifier {
 public:
   explicit DataflowVerifier(const Stage &stage)
@@ -159,25 +151,6 @@ public:
   Status verify();
 
 private:
-  /// How an instruction uses its operands: inputs, then outputs, then
-  /// workspace.
-  struct Roles {
-    size_t inputs = 0, outputs = 0;
-    int64_t mode = 0;
-    const fb::Kernel *kernel = nullptr;
-  };
-  Roles getRoles(const fb::Instruction &instruction) const;
-
-  /// Runs [begin, begin + count * length), each `length` of which are those
-  /// before, `step` micro-batches on.
-  struct Repetition {
-    size_t length = 0, count = 0;
-    uint64_t step = 0;
-  };
-  Repetition findRepetition(size_t begin) const;
-  uint64_t getTurns(size_t begin, size_t length) const;
-  bool areApart(size_t begin, size_t length) const;
-
   Status verifyRun(size_t index, bool onlyWhole);
   Status verifyInstruction(size_t index, bool onlyWhole);
   Status read(size_t index, size_t operand, ByteRange part);
@@ -185,7 +158,7 @@ private:
   Status update(size_t index, ByteRange place, uint32_t buffer);
   void join(const fb::Operand &operand, uint32_t buffer);
   Status verifyEnd() const;
-  bool isDense(const Roles &roles, const fb::Instruction &instruction,
+  bool isDense(const OperandRoles &roles, const fb::Instruction &instruction,
                size_t output) const;
 
   const fb::Instruction &getInstruction(size_t index) const {
@@ -213,9 +186,8 @@ private:
       text += " for micro-batch " + std::to_string(value.microBatch);
     return text;
   }
-  /// A place for each micro-batch.
   bool isWhole(const fb::Operand &operand) const {
-    return operand.places() == program.micro_batches();
+    return hasAllPlaces(program, operand);
   }
   /// What an operand holds in the run at hand.
   Value getValue(const fb::Operand &operand, uint32_t buffer) const {
@@ -250,47 +222,10 @@ private:
   std::map<uint64_t, const fb::State *> states;
 };
 
-DataflowVerifier::Roles
-DataflowVerifier::getRoles(const fb::Instruction &instruction) const {
-  std::span<const int64_t> ints = toSpan(instruction.ints());
-  switch (instruction.opcode()) {
-  case fb::Opcode::Launch: {
-    const fb::Kernel &kernel =
-        *program.kernels()->Get(flatbuffers::uoffset_t(instruction.kernel()));
-    return {kernel.inputs(), getSize(kernel.accesses()) - kernel.inputs(),
-            int64_t(kernel.accumulate()), &kernel};
-  }
-  case fb::Opcode::Gemm:
-    return {2 + size_t(ints[9]), 1, ints[8]};
-  case fb::Opcode::Attention:
-    return {3, 2};
-  case fb::Opcode::AttentionGrad:
-    return {6, 3};
-  case fb::Opcode::Embedding:
-    return {2, 1};
-  case fb::Opcode::EmbeddingGrad:
-    return {2, 1, ints[5]};
-  case fb::Opcode::Fill:
-  case fb::Opcode::Schedule:
-  case fb::Opcode::Recv:
-    return {0, 1};
-  case fb::Opcode::Send:
-    return {1, 0};
-  case fb::Opcode::Copy:
-  case fb::Opcode::AllReduce:
-  case fb::Opcode::AllGather:
-  case fb::Opcode::ReduceScatter:
-  case fb::Opcode::AllToAll:
-  case fb::Opcode::Slice:
-    return {1, 1};
-  }
-  return {};
-}
-
 /// Whether all bytes of an output are written. A kernel may write one operand
 /// through several accesses, of which each leaves out some: the halves of a
 /// rotation, say.
-bool DataflowVerifier::isDense(const Roles &roles,
+bool DataflowVerifier::isDense(const OperandRoles &roles,
                                const fb::Instruction &instruction,
                                size_t output) const {
   if (!roles.kernel)
@@ -391,7 +326,7 @@ Status DataflowVerifier::write(size_t index, size_t i, bool isDense,
 Status DataflowVerifier::verifyInstruction(size_t index, bool onlyWhole) {
   const fb::Instruction &instruction = getInstruction(index);
   std::span<const fb::Operand> operands = toSpan(instruction.operands());
-  Roles roles = getRoles(instruction);
+  OperandRoles roles = getRoles(program, instruction);
   size_t outputsEnd = roles.inputs + roles.outputs;
   auto counts = [&](size_t i) { return !onlyWhole || isWhole(operands[i]); };
   for (size_t i = 0; i < roles.inputs; ++i) {
@@ -403,7 +338,7 @@ Status DataflowVerifier::verifyInstruction(size_t index, bool onlyWhole) {
           *getTouchedBytes(*roles.kernel, toSpan(roles.kernel->accesses())[i]);
     CLEAVE_RETURN_IF_ERROR(read(index, i, part));
   }
-  if (readsOutputs(roles.mode, runs[run].first()))
+  if (roles.readsOutputs(runs[run].first()))
     for (size_t i = roles.inputs; i < outputsEnd; ++i)
       if (counts(i))
         CLEAVE_RETURN_IF_ERROR(read(index, i, {0, operands[i].bytes()}));
@@ -420,99 +355,6 @@ Status DataflowVerifier::verifyRun(size_t index, bool onlyWhole) {
   const fb::Segment &segment = getSegment(runs[index]);
   for (uint64_t i = segment.begin(); i < segment.end(); ++i)
     CLEAVE_RETURN_IF_ERROR(verifyInstruction(i, onlyWhole));
-  return {};
-}
-
-//===----------------------------------------------------------------------===//
-// Runs that repeat
-//===----------------------------------------------------------------------===//
-
-/// After how many micro-batches all operands of these runs, but those with a
-/// place for each, are in the same places again.
-uint64_t DataflowVerifier::getTurns(size_t begin, size_t length) const {
-  uint64_t turns = 1;
-  std::set<uint32_t> seen;
-  for (size_t i = begin; i < begin + length; ++i) {
-    if (!seen.insert(runs[i].segment()).second)
-      continue;
-    const fb::Segment &segment = getSegment(runs[i]);
-    for (uint64_t k = segment.begin(); k < segment.end(); ++k)
-      for (const fb::Operand &operand : toSpan(getInstruction(k).operands()))
-        if (operand.places() > 0 && !isWhole(operand)) {
-          turns = std::lcm(turns, operand.places());
-          // More than there are micro-batches: nothing repeats.
-          if (turns > program.micro_batches())
-            return turns;
-        }
-  }
-  return turns;
-}
-
-/// Whether no operand of these runs shares bytes with one that has a place for
-/// each micro-batch, of another buffer.
-bool DataflowVerifier::areApart(size_t begin, size_t length) const {
-  struct Use {
-    uint64_t begin, end;
-    uint32_t buffer;
-    bool isWhole;
-    auto operator<=>(const Use &) const = default;
-  };
-  std::set<Use> uses;
-  std::set<uint32_t> seen;
-  for (size_t i = begin; i < begin + length; ++i) {
-    if (!seen.insert(runs[i].segment()).second)
-      continue;
-    const fb::Segment &segment = getSegment(runs[i]);
-    for (uint64_t k = segment.begin(); k < segment.end(); ++k) {
-      std::span<const fb::Operand> operands =
-          toSpan(getInstruction(k).operands());
-      for (size_t o = 0; o < operands.size(); ++o)
-        uses.insert({operands[o].offset(),
-                     getPlace(operands[o], operands[o].places() - 1) +
-                         operands[o].bytes(),
-                     toSpan(getInstruction(k).buffers())[o],
-                     isWhole(operands[o])});
-    }
-  }
-  for (const Use &whole : uses)
-    if (whole.isWhole &&
-        std::any_of(uses.begin(), uses.end(), [&](const Use &use) {
-          return use.buffer != whole.buffer && use.begin < whole.end &&
-                 whole.begin < use.end;
-        }))
-      return false;
-  return true;
-}
-
-DataflowVerifier::Repetition
-DataflowVerifier::findRepetition(size_t begin) const {
-  constexpr size_t longest = 256;
-  for (size_t length = 1; begin + 3 * length <= runs.size() && length < longest;
-       ++length) {
-    if (runs[begin + length].micro_batch() < runs[begin].micro_batch())
-      continue;
-    auto isLike = [&](size_t i) {
-      const fb::Run &a = runs[i], &b = runs[i + length];
-      return a.segment() == b.segment() && a.first() == b.first() &&
-             b.micro_batch() - a.micro_batch() ==
-                 runs[begin + length].micro_batch() - runs[begin].micro_batch();
-    };
-    size_t end = begin;
-    while (end + length < runs.size() && isLike(end))
-      ++end;
-    if (end - begin < 2 * length)
-      continue;
-    uint64_t step =
-        runs[begin + length].micro_batch() - runs[begin].micro_batch();
-    uint64_t turns = getTurns(begin, length);
-    uint64_t periods = step == 0 ? 1 : std::lcm(turns, step) / step;
-    Repetition found{length * periods,
-                     (end - begin + length) / (length * periods),
-                     step * periods};
-    if (found.count > 2 && areApart(begin, length))
-      return found;
-    return {};
-  }
   return {};
 }
 
@@ -534,7 +376,7 @@ Status DataflowVerifier::verify() {
   }
 
   for (size_t i = 0; i < runs.size();) {
-    Repetition repetition = findRepetition(i);
+    Repetition repetition = findRepetition(stage, i);
     size_t exact = std::max<size_t>(2 * repetition.length, 1);
     for (size_t k = 0; k < exact; ++k)
       CLEAVE_RETURN_IF_ERROR(verifyRun(i + k, /*onlyWhole=*/false));

@@ -2,6 +2,7 @@
 #include "runtime/abi/Workspace.h"
 #include "runtime/base/CheckedMath.h"
 #include "runtime/base/Quote.h"
+#include "runtime/program/Print.h"
 #include "runtime/program/Program.h"
 #include "runtime/program/Verify.h"
 #include <algorithm>
@@ -434,10 +435,44 @@ Status InstructionVerifier::verify() {
 
 } // namespace
 
+/// Streams that exist, each event recorded by one instruction, and waits for
+/// events that are recorded.
+static Status verifyEvents(const Stage &stage) {
+  constexpr size_t none = SIZE_MAX;
+  size_t count = stage.getInstructionCount();
+  std::vector<size_t> recorders(count + 1, none);
+  for (size_t i = 0; i < count; ++i) {
+    const fb::Instruction &instruction = stage.getInstruction(i);
+    auto bad = [&](const std::string &how) {
+      return Status::error(describeInstruction(stage, i) + " " + how);
+    };
+    if (instruction.stream() >= limits::streams)
+      return bad("is of stream " + std::to_string(instruction.stream()) +
+                 ", expects one below " + std::to_string(limits::streams));
+    uint32_t event = instruction.event();
+    if (event > count)
+      return bad("records event " + std::to_string(event) +
+                 ", expects at most as many as the " + std::to_string(count) +
+                 " instructions");
+    if (event > 0 && recorders[event] != none)
+      return bad("records event " + std::to_string(event) + ", as does " +
+                 describeInstruction(stage, recorders[event]));
+    if (event > 0)
+      recorders[event] = i;
+  }
+  for (size_t i = 0; i < count; ++i)
+    for (uint32_t event : toSpan(stage.getInstruction(i).waits()))
+      if (event > count || recorders[event] == none)
+        return Status::error(describeInstruction(stage, i) +
+                             " waits for event " + std::to_string(event) +
+                             ", which no instruction records");
+  return {};
+}
+
 Status cleave::runtime::verifyInstructions(const Stage &stage) {
   for (size_t i = 0; i < stage.getInstructionCount(); ++i)
     CLEAVE_RETURN_IF_ERROR(InstructionVerifier(stage, i).verify());
-  return {};
+  return verifyEvents(stage);
 }
 
 Status cleave::runtime::verifyRuns(const Stage &stage) {

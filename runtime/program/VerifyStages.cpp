@@ -291,8 +291,8 @@ Status MeetingVerifier::meet(const Point &point) {
                   (other.instruction == Point::update);
     if (isSame && point.instruction != Point::update) {
       const fb::Instruction &a = get(point), &b = get(other);
-      isSame = a.opcode() == b.opcode() && areEqual(a.ints(), b.ints()) &&
-               areEqual(a.group(), b.group());
+      isSame = a.opcode() == b.opcode() && a.stream() == b.stream() &&
+               areEqual(a.ints(), b.ints()) && areEqual(a.group(), b.group());
     }
     if (!isSame)
       return bad(point, "is not what " + describe(other) +

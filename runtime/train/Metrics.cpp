@@ -39,10 +39,18 @@ PhaseTimer::PhaseTimer(const Program &program, int rank) {
 }
 
 void PhaseTimer::onInstruction(const InstructionTime &time) {
+  if (time.stream != 0)
+    return;
   double elapsed = double(time.endNs - time.beginNs) * 1e-9;
   seconds[phaseOf[time.index]] += elapsed;
   if (isWithOthers[time.index])
     seconds.back() += elapsed;
+}
+
+void PhaseTimer::onWait(size_t index, uint64_t beginNs, uint64_t endNs) {
+  double elapsed = double(endNs - beginNs) * 1e-9;
+  seconds[phaseOf[index]] += elapsed;
+  seconds.back() += elapsed;
 }
 
 std::vector<double> PhaseTimer::takeSeconds() {

@@ -8,12 +8,15 @@
 
 namespace cleave::runtime {
 
-/// Seconds by instruction category, and of collectives and messages among them.
+/// Seconds of the rank's thread by instruction category, and of collectives and
+/// messages among them, with those of waiting for other streams. What runs
+/// beside it in other streams costs a step no time.
 class PhaseTimer final : public InstructionObserver {
 public:
   PhaseTimer(const Program &program, int rank);
 
   void onInstruction(const InstructionTime &time) override;
+  void onWait(size_t index, uint64_t beginNs, uint64_t endNs) override;
 
   /// Categories of all stages, in order of first appearance: the same on all
   /// ranks.

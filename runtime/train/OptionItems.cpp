@@ -54,7 +54,8 @@ cleave::runtime::describeOptions(const Options &options) {
   const auto &[data, tokens, steps, init, metrics, trace, dumpOutputs, save,
                saveEvery, keep, resume, resumeFrom, exported, skipBudget,
                spikeSigmas, seed, backend, schedule, threads, logEvery,
-               traceSteps, peakGflops, watchdog] = options;
+               traceSteps, peakGflops, watchdog, serial, streamDelays, links] =
+      options;
   const auto &[exportFolder, exportFileBytes, overwrite] = exported;
   const auto &[kind, warmupSteps, decaySteps, stableSteps, lr, minLr,
                totalSteps] = schedule;
@@ -94,6 +95,12 @@ cleave::runtime::describeOptions(const Options &options) {
   add("the schedule's total steps", totalSteps);
   add("--log-every", logEvery);
   add("--peak-gflops", peakGflops);
+  add("--serial", serial);
+  add("--stream-delays", streamDelays);
+  std::vector<std::string> emulated;
+  for (const EmulatedLink &link : links)
+    emulated.push_back(toString(link));
+  add("--emulate-link", emulated);
   return items;
 }
 

@@ -176,6 +176,29 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
                  "default 10")
       ->check(CLI::Validator(checkWatchdog, "FLOAT", "watchdog"))
       ->type_name("X");
+  app.add_flag("--serial", result.serial,
+               "run all streams of the program on each rank's own thread, one "
+               "instruction after the other; the same bits");
+  app.add_option("--stream-delays", result.streamDelays,
+                 "let streams sleep at random, from the seed N, to test that "
+                 "their order does not depend on it; default 0: never")
+      ->check(digits)
+      ->type_name("N");
+  app.add_option_function<std::vector<std::string>>(
+         "--emulate-link",
+         [&](const std::vector<std::string> &texts) {
+           for (const std::string &text : texts)
+             if (Status status = parseLink(text, result.links.emplace_back());
+                 !status.ok())
+               throw CLI::ValidationError("--emulate-link", status.message());
+         },
+         "collectives and messages along a mesh axis take at least as long as "
+         "over a link of so many bytes per second and so many seconds of "
+         "latency, such as dp=1e9,2e-5; without using a core")
+      ->type_name("AXIS=BYTES_PER_S,LATENCY")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
   app.footer(
       "The learning rate, its minimum and its warm-up and decay steps "
       "default to what was\ncompiled in. Exit code: 0, 1 on failure, 2 "

@@ -30,6 +30,9 @@ struct Options {
   int64_t logEvery = 1, traceSteps = 10;
   double peakGflops = 0; ///< of a core; 0: measured
   double watchdogSeconds = WatchdogOptions().seconds;
+  bool serial = false;
+  uint64_t streamDelays = 0; ///< seed; 0: none
+  std::vector<EmulatedLink> links;
 };
 
 /// What to do after reading the command line.

@@ -35,6 +35,11 @@ std::string formatName(const char *what, int rank, int track,
          ",\"args\":{\"name\":" + toJson(name) + "}},\n";
 }
 
+/// Of a rank's tracks: 0 computes, 1 meets others, 2 is stream 1.
+size_t getTrack(const InstructionTime &time, fb::Opcode opcode) {
+  return time.stream > 0 ? time.stream + 1 : meetsOthers(opcode) ? 1 : 0;
+}
+
 } // namespace
 
 Status Trace::start(Communicator &communicator) {
@@ -57,23 +62,27 @@ std::string Trace::format(int rank) const {
     heads.push_back("{\"ph\":\"X\",\"name\":" +
                     toJson(name.empty() ? fb::EnumNameOpcode(opcode) : name) +
                     ",\"cat\":" + toJson(toView(instruction.category())) +
-                    ",\"pid\":" + std::to_string(rank) +
-                    ",\"tid\":" + (meetsOthers(opcode) ? "1" : "0"));
+                    ",\"pid\":" + std::to_string(rank));
   }
   std::string text =
       formatName("process_name", rank, 0, getRankName(program, rank)) +
       formatName("thread_name", rank, 0, "compute") +
       formatName("thread_name", rank, 1, "collectives");
+  for (size_t i = 1; i < stage.countStreams(); ++i)
+    text += formatName("thread_name", rank, int(i) + 1,
+                       "stream " + std::to_string(i));
   char numbers[160];
   for (const Event &event : events) {
     const fb::Instruction &instruction = stage.getInstruction(event.time.index);
     double begin = (double(event.time.beginNs) - double(originNs)) * 1e-3;
     double micros = double(event.time.endNs - event.time.beginNs) * 1e-3;
-    std::snprintf(numbers, sizeof(numbers),
-                  ",\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%lld,"
-                  "\"micro_batch\":%llu,\"instruction\":%zu",
-                  begin, micros, (long long)event.step,
-                  (unsigned long long)event.time.microBatch, event.time.index);
+    std::snprintf(
+        numbers, sizeof(numbers),
+        ",\"tid\":%zu,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%lld,"
+        "\"micro_batch\":%llu,\"instruction\":%zu",
+        getTrack(event.time, instruction.opcode()), begin, micros,
+        (long long)event.step, (unsigned long long)event.time.microBatch,
+        event.time.index);
     text += heads[event.time.index] + numbers;
     if (instruction.flops() > 0 && micros > 0) {
       std::snprintf(numbers, sizeof(numbers), ",\"gflops\":%.2f",

@@ -9,7 +9,8 @@
 namespace cleave::runtime {
 
 /// Remembers what ran when. In the file each rank is a process with a track
-/// for compute and one for collectives and messages.
+/// for compute, one for the collectives and messages between, and one for each
+/// further stream.
 class Trace final : public InstructionObserver {
 public:
   Trace(const Program &program, int rank)
@@ -51,6 +52,10 @@ public:
   void onInstruction(const InstructionTime &time) override {
     for (InstructionObserver *observer : observers)
       observer->onInstruction(time);
+  }
+  void onWait(size_t index, uint64_t beginNs, uint64_t endNs) override {
+    for (InstructionObserver *observer : observers)
+      observer->onWait(index, beginNs, endNs);
   }
 
 private:

@@ -259,6 +259,9 @@ Status Run::prepare(KernelTable kernels) {
   settings.threads = options.threads;
   settings.schedule = options.schedule;
   settings.schedule.totalSteps = steps;
+  settings.serial = options.serial;
+  settings.delaySeed = options.streamDelays;
+  settings.links = options.links;
   CLEAVE_RETURN_IF_ERROR(
       Executor::create(program, communicator, kernels, settings, executor));
   CLEAVE_RETURN_IF_ERROR(

@@ -49,7 +49,7 @@ class CommandLineTest(ToolTest):
             text = self.run_tool("cleave", "inspect", "train")
             return shown.get("cleave"), text.partition("\nmesh ")[0]
 
-        self.assertEqual(inspect(), (version, "program of format version 4\n"
+        self.assertEqual(inspect(), (version, "program of format version 5\n"
                                      f"made by       cleave {version}"))
         # Of what made it, not of what reads it; and it is data from a file.
         executable = bytearray(self.read("train"))
@@ -57,13 +57,13 @@ class CommandLineTest(ToolTest):
         self.assertGreater(size, len(version))
         executable[offset:offset + 5] = b"9\n9\x1b\0"
         self.write("train", bytes(executable))
-        self.assertEqual(inspect(), ("9\n9\x1b", "program of format version 4\n"
+        self.assertEqual(inspect(), ("9\n9\x1b", "program of format version 5\n"
                                      "made by       cleave 9\\x0a9\\x1b"))
         # Executables without it are read all the same.
         at = executable.rindex(b".cleave.version\0")
         executable[at:at + 2] = b".x"
         self.write("train", bytes(executable))
-        self.assertEqual(inspect(), (None, "program of format version 4"))
+        self.assertEqual(inspect(), (None, "program of format version 5"))
 
     def test_plans_name_the_version(self):
         self.run_tool("cleave", *PLANNED, "-o", "plan.json")

@@ -2,7 +2,8 @@
 """Pipelines: what every layout trains to is what one rank trains to.
 
 CLEAVE_LAYOUTS=all runs all layouts (some 1,100, half an hour on two cores), =N
-every N-th; without it, every 40-th.
+every N-th; without it, every 40-th. Half of them have communication in streams
+of its own, and give the bits that they give serially.
 """
 import array
 import itertools
@@ -96,10 +97,10 @@ class PipelineTest(ToolTest):
                       "--seq-len", "16", "--global-batch", str(batch), "--lr",
                       "0.001", "--keep-gradients", *flags, "-q", "-o", output)
 
-    def train(self, *launcher, output="train"):
+    def train(self, *launcher, output="train", flags=()):
         """Losses, and what the first step computed, by name."""
-        losses = self.losses(*launcher, f"./{output}", *RUN)
-        self.run_tool(*launcher, f"./{output}", *RUN[:-1], "1",
+        losses = self.losses(*launcher, f"./{output}", *RUN, *flags)
+        self.run_tool(*launcher, f"./{output}", *RUN[:-1], "1", *flags,
                       "--dump-outputs", "dump", "--log-every", "0",
                       "--peak-gflops", "1")
         return losses, read_tensors(self.read("dump"))
@@ -131,17 +132,26 @@ class PipelineTest(ToolTest):
         layouts = get_layouts()
         self.assertGreater(len(layouts), 600)
         every = 1 if asked == "all" else int(asked)
-        for family, batch, flags in layouts[::every]:
+        for number, (family, batch, flags) in enumerate(layouts[::every]):
+            # Every other one with communication in streams of its own.
+            if number % 2:
+                flags = [*flags, "--overlap", "always"]
             with self.subTest(family=family, flags=" ".join(flags)):
                 want = self.get_expected(family, batch)
                 self.build(family, batch, flags)
-                self.check(self.train(), want)
+                if number % 2 == 0:
+                    self.check(self.train(), want)
+                    continue
+                got = self.train(flags=["--serial"])
+                self.check(got, want)
+                self.assertEqual(got, self.train(
+                    flags=["--stream-delays", str(number)]))
 
     @unittest.skipUnless(os.environ.get("CLEAVE_MPIRUN"), "no MPI")
     def test_processes_give_the_bits_of_threads(self):
         for family, batch, flags in get_layouts()[7::211]:
             with self.subTest(family=family, flags=" ".join(flags)):
-                self.build(family, batch, flags)
+                self.build(family, batch, [*flags, "--overlap", "always"])
                 ranks = json.loads(self.run_tool(
                     "cleave", "inspect", "train", "--json"))["ranks"]
                 self.assertEqual(self.train(), self.train(

@@ -261,9 +261,9 @@ class RandomPlansTest(ToolTest):
                       *draw.choice([[], [], ["--optimizer", "sgd"]])]
         self.is_checked = draw.random() < 0.1
 
-    def train(self, name):
+    def train(self, name, *flags):
         """Losses and gradient norms."""
-        self.losses(f"./{name}", *RUN)
+        self.losses(f"./{name}", *RUN, *flags)
         steps = self.lines("losses.jsonl")
         self.assertEqual(len(steps), STEPS)
         return [(step["loss"], step["grad_norm"]) for step in steps]
@@ -322,6 +322,17 @@ class RandomPlansTest(ToolTest):
             self.check_by_hand(got)
         if self.draw.random() < 0.2:
             self.check_best()
+        if self.draw.random() < 0.5:
+            self.check_aside(got, ["--plan", "plan.json"] if by_plan
+                             else flags)
+
+    def check_aside(self, got, layout):
+        """The same with communication in streams of its own."""
+        self.run_tool(*self.build, *layout, "--overlap", "always", "-o",
+                      "aside")
+        self.assertEqual(self.train("aside", "--serial"), got)
+        self.assertEqual(self.train("aside", "--stream-delays", "7"), got)
+        self.counts["with streams"] += 1
 
     def check_by_hand(self, got):
         """The program's own plan, as a person may write it, and another."""

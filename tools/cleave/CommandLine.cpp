@@ -298,6 +298,12 @@ void tool::LayoutFlags::add(CLI::App &app) {
                  "cluster.json of CPUs; its links say which collectives are "
                  "cheapest")
       ->capture_default_str();
+  app.add_option("--overlap", overlap,
+                 "run communication beside compute, in streams of its own, "
+                 "where that hides some: always, never, or auto: not inside a "
+                 "node of CPUs, whose cores move it")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
   app.add_option("--dtype", dtype,
                  "compute type; state is f32. The default is that of CPUs in "
                  "every command; of GPUs it is bf16")

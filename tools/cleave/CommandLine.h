@@ -69,6 +69,7 @@ struct LayoutFlags {
   TrainLayout layout;
   std::vector<int64_t> stages; ///< layers of virtual stages
   std::string planPath, cluster = "local", dtype = "f32";
+  std::string overlap = "auto";
   std::string recompute = "none", recomputeModules = "attention";
   int64_t recomputeBlocks = 0;
   int64_t microBatch = 0;

@@ -93,6 +93,8 @@ int tool::runCompile(CompileFlags flags) {
   options.bf16 = flags.layout.dtype == "bf16";
   options.cpu = cluster->cpu;
   options.stages.partition.cluster = flags.layout.cluster;
+  options.stages.overlap.cluster = flags.layout.cluster;
+  options.stages.overlap.mode = flags.layout.overlap;
   options.stages.kernels.threads =
       cluster->getThreads(plan->mesh.getNumRanks());
   if (flags.check) {
@@ -140,8 +142,9 @@ void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
       "one kernel for each op");
   app.add_option("--dump-after-stage", options.dumpAfter,
                  "print the IR after a stage")
-      ->check(CLI::IsMember({"grad", "recompute", "place", "partition",
-                             "pipeline", "kernels", "memory", "all"}));
+      ->check(
+          CLI::IsMember({"grad", "recompute", "place", "partition", "pipeline",
+                         "kernels", "overlap", "memory", "all"}));
   app.add_flag("--remarks", options.remarks,
                "say what the passes decided, on stderr");
   app.add_flag("-q,--quiet", quiet, "print errors only");

@@ -202,6 +202,8 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
   options.plan = *plan;
   options.stages.step = reference.step;
   options.stages.partition.cluster = flags.layout.cluster;
+  options.stages.overlap.cluster = flags.layout.cluster;
+  options.stages.overlap.mode = flags.layout.overlap;
   options.stages.kernels.threads =
       cluster->getThreads(plan->mesh.getNumRanks());
   options.bf16 = flags.layout.dtype == "bf16";

@@ -489,3 +489,90 @@ exec.program @recv_two threads 1 {
   }
   exec.run @all 0 first
 }
+
+// -----
+
+exec.program @no_stream threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{expects a stream of 0 to 7, got 8}}
+    exec.fill() -> (%b) {exec.order = #exec.order<8, event = 0>}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+exec.program @no_event threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{expects an event of at least 0, got -1}}
+    exec.fill() -> (%b) {exec.order = #exec.order<1, event = -1>}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+exec.program @wait_for_no_event threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{expects to wait for events of at least 1, got 0}}
+    exec.fill() -> (%b) {exec.order = #exec.order<1, event = 1, waits = [0]>}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+exec.program @not_recorded threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.fill' op waits for event 2, which no instruction of its program records}}
+    exec.fill() -> (%b) {exec.order = #exec.order<1, event = 1, waits = [2]>}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+exec.program @recorded_twice threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-note @+1 {{which this records, too}}
+    exec.fill() -> (%b) {exec.order = #exec.order<1, event = 1>}
+    // expected-error @+1 {{'exec.fill' op records event 1}}
+    exec.fill() -> (%b) {exec.order = #exec.order<1, event = 1>}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+// expected-error @+1 {{'exec.kernel' op is no instruction, and has exec.order}}
+exec.kernel @kernel mode = flat, rows = 4, columns = 1,
+    inputs = [], outputs = [] {
+  exec.yield
+} {exec.order = #exec.order<1, event = 1>}
+
+// -----
+
+exec.program @other_attribute threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.fill' op expects exec.order to be an #exec.order, got 1}}
+    exec.fill() -> (%b) {exec.order = 1 : i64}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+exec.program @unknown_attribute threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.fill' op has an attribute "exec.stream", which exec does not have}}
+    exec.fill() -> (%b) {exec.stream = 1 : i64}
+  }
+  exec.run @all 0 first
+}

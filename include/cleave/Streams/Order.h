@@ -1,0 +1,77 @@
+//===- Order.h - Which ops of several streams know of each other ----------===//
+//
+// Ops are listed, and a step is runs of stretches of the list. Ops of one
+// stream run in the order of runs and list, the serial order; ops of different
+// streams at the same time, unless one waits for the other. What an op knows is
+// a clock: of each stream, how many of its ops are done for certain (Lamport,
+// "Time, clocks, and the ordering of events", 1978). Two ops race where they
+// access the same byte, one of them to write it, and the later one does not
+// know the earlier one.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_STREAMS_ORDER_H
+#define CLEAVE_STREAMS_ORDER_H
+
+#include "llvm/ADT/SmallVector.h"
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace cleave {
+
+/// Streams are numbered below this.
+constexpr int64_t maxStreams = 8;
+
+/// Bytes [begin, begin + bytes) that an op accesses; for micro-batch m those in
+/// place m mod `places`, which lie one after another.
+struct ByteAccess {
+  int64_t begin = 0, bytes = 0, places = 0; ///< 0 places: whatever micro-batch
+  bool writes = false;
+};
+
+struct StreamOp {
+  int64_t stream = 0;
+  int64_t event = 0; ///< that it records when it is done; 0: none
+  /// Events: it begins once the latest record of each, in the serial order, is
+  /// done.
+  llvm::SmallVector<int64_t, 2> waits;
+  llvm::SmallVector<ByteAccess, 4> accesses;
+};
+
+/// One execution of ops [begin, end).
+struct StreamRun {
+  int64_t begin = 0, end = 0, microBatch = 0;
+};
+
+struct StreamProgram {
+  std::vector<StreamOp> ops;
+  std::vector<StreamRun> runs;
+  /// Before this run all streams are waited for, as at the end of a step.
+  int64_t updateRun = 0;
+
+  /// Whether there is more than one stream.
+  bool hasStreams() const;
+};
+
+struct Race {
+  int64_t earlier = 0, later = 0; ///< ops
+  int64_t byte = 0;
+  int64_t microBatch = 0; ///< of the later one
+};
+
+/// The first race in the serial order, if there is one.
+std::optional<Race> findRace(const StreamProgram &program);
+
+/// Makes ops wait for each other where they would race, and not where they know
+/// of each other already. An op waits for no more than one of each stream at a
+/// byte.
+void addWaits(StreamProgram &program);
+
+/// Of each op of another stream than 0, the op of stream 0 behind it in its run
+/// that is the first to know it done, in each of its runs; -1 where there is
+/// none. Of ops of stream 0 they themselves.
+std::vector<int64_t> getJoins(const StreamProgram &program);
+
+} // namespace cleave
+
+#endif // CLEAVE_STREAMS_ORDER_H

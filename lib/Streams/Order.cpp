@@ -1,0 +1,315 @@
+//===- Order.cpp ----------------------------------------------------------===//
+//
+// The step is gone through in its serial order. Of each stretch of bytes is
+// kept who wrote it last, and who read it since, of each stream the last; what
+// an op accesses, it must know.
+//
+// A stretch of the list that runs for many micro-batches, one after the other,
+// is gone through as often as there are places that they take in turns, and a
+// few times more: from then on each run meets what the one before it met.
+//
+//===----------------------------------------------------------------------===//
+#include "cleave/Streams/Order.h"
+#include "llvm/ADT/STLExtras.h"
+#include <array>
+#include <map>
+#include <numeric>
+
+using namespace cleave;
+
+namespace {
+
+using Clock = std::array<int64_t, maxStreams>;
+
+void join(Clock &clock, const Clock &other) {
+  for (size_t i = 0; i < clock.size(); ++i)
+    clock[i] = std::max(clock[i], other[i]);
+}
+
+/// The `ordinal`-th op of its stream, from 1 on; 0: there is none.
+struct Point {
+  int64_t ordinal = 0, op = -1;
+};
+
+class Walker {
+public:
+  explicit Walker(StreamProgram &program)
+      : program(program), lastClocks(program.ops.size()),
+        lastOrdinals(program.ops.size()),
+        recorders(program.ops.size() + 1, -1) {
+    for (auto [i, op] : llvm::enumerate(program.ops))
+      if (op.event > 0)
+        record(op.event, int64_t(i));
+  }
+
+  /// Stops where `visit(op, run)` returns false, once the op knows what it
+  /// waits for.
+  template <typename Visit>
+  void walk(Visit &&visit);
+
+  /// What an op accesses and does not know: of each stream the latest.
+  std::array<Point, maxStreams> findUnknown(int64_t op, const StreamRun &run,
+                                            int64_t &byte);
+  /// Notes that the op has its accesses.
+  void access(int64_t op, const StreamRun &run);
+
+  Clock &getClock(int64_t op) { return known[size_t(program.ops[op].stream)]; }
+  bool knows(int64_t op, int64_t stream, int64_t ordinal) {
+    return getClock(op)[size_t(stream)] >= ordinal;
+  }
+  int64_t getOrdinal(int64_t stream) const { return issued[size_t(stream)]; }
+  /// The op waits for the latest of another.
+  void addWait(int64_t op, int64_t other);
+
+private:
+  struct History {
+    Point write;
+    int64_t writer = 0; ///< its stream
+    std::array<Point, maxStreams> reads = {};
+  };
+  struct Stretch {
+    int64_t end = 0;
+    History history;
+  };
+
+  void record(int64_t event, int64_t op) {
+    if (event >= int64_t(recorders.size()))
+      recorders.resize(size_t(event) + 1, -1);
+    recorders[size_t(event)] = op;
+  }
+  int64_t getBegin(const ByteAccess &access, const StreamRun &run) const {
+    return access.places > 1
+               ? access.begin + run.microBatch % access.places * access.bytes
+               : access.begin;
+  }
+  void split(int64_t at);
+  void note(const ByteAccess &access, int64_t op, const StreamRun &run);
+  void leaveOut(const StreamRun &run, int64_t places);
+  size_t countAlike(size_t first) const;
+  size_t countWorthwhile(size_t first) const;
+
+  StreamProgram &program;
+  std::vector<Clock> lastClocks; ///< after the latest execution of each op
+  std::vector<int64_t> lastOrdinals;
+  std::vector<int64_t> recorders; ///< by event
+  int64_t numEvents = 0;
+  Clock issued = {};
+  std::array<Clock, maxStreams> known = {};
+  std::map<int64_t, Stretch> stretches;
+};
+
+} // namespace
+
+/// Runs of one stretch of the list that follow each other from `first` on.
+size_t Walker::countAlike(size_t first) const {
+  size_t count = 1;
+  while (first + count < program.runs.size() &&
+         int64_t(first + count) != program.updateRun &&
+         program.runs[first + count].begin == program.runs[first].begin)
+    ++count;
+  return count;
+}
+
+/// How many of these to go through.
+size_t Walker::countWorthwhile(size_t first) const {
+  const StreamRun &run = program.runs[first];
+  size_t count = countAlike(first);
+  size_t turns = 1;
+  for (int64_t i = run.begin; i < run.end; ++i)
+    for (const ByteAccess &access : program.ops[i].accesses)
+      if (access.places > 0 && size_t(access.places) < count && turns <= count)
+        turns = std::lcm(turns, size_t(access.places));
+  constexpr size_t repetitions = 4;
+  if (count <= turns * repetitions)
+    return count;
+  // The last of them is in the places of the last of all.
+  return turns * repetitions + count % turns;
+}
+
+template <typename Visit>
+void Walker::walk(Visit &&visit) {
+  for (size_t first = 0; first < program.runs.size();) {
+    size_t worthwhile = countWorthwhile(first);
+    if (int64_t(first) == program.updateRun)
+      for (Clock &clock : known)
+        clock = issued;
+    for (size_t i = first; i < first + worthwhile; ++i) {
+      const StreamRun &run = program.runs[i];
+      for (int64_t op = run.begin; op < run.end; ++op) {
+        const StreamOp &each = program.ops[op];
+        Clock &clock = getClock(op);
+        for (int64_t event : each.waits)
+          join(clock, lastClocks[size_t(recorders[size_t(event)])]);
+        clock[size_t(each.stream)] = ++issued[size_t(each.stream)];
+        lastOrdinals[size_t(op)] = issued[size_t(each.stream)];
+        if (!visit(op, run))
+          return;
+        lastClocks[size_t(op)] = clock;
+      }
+    }
+    size_t end = first + countAlike(first);
+    for (size_t i = first + worthwhile; i < end; ++i)
+      leaveOut(program.runs[i], int64_t(end - first));
+    first = end;
+  }
+}
+
+/// Of a run that is not gone through, the accesses to what has at least so many
+/// places, one for each such run: as if the last execution of each op had them,
+/// too.
+void Walker::leaveOut(const StreamRun &run, int64_t places) {
+  for (int64_t op = run.begin; op < run.end; ++op)
+    for (const ByteAccess &access : program.ops[op].accesses)
+      if (access.places >= places)
+        note(access, op, run);
+}
+
+/// Makes `at` a border of stretches.
+void Walker::split(int64_t at) {
+  auto stretch = stretches.lower_bound(at);
+  if (stretch == stretches.begin() || (--stretch)->second.end <= at)
+    return;
+  stretches[at] = stretch->second;
+  stretch->second.end = at;
+}
+
+std::array<Point, maxStreams>
+Walker::findUnknown(int64_t op, const StreamRun &run, int64_t &byte) {
+  std::array<Point, maxStreams> unknown = {};
+  auto need = [&](Point point, int64_t stream, int64_t at) {
+    if (knows(op, stream, point.ordinal) ||
+        unknown[size_t(stream)].ordinal >= point.ordinal)
+      return;
+    unknown[size_t(stream)] = point;
+    byte = at;
+  };
+  for (const ByteAccess &access : program.ops[op].accesses) {
+    int64_t begin = getBegin(access, run), end = begin + access.bytes;
+    auto it = stretches.upper_bound(begin);
+    if (it != stretches.begin() && std::prev(it)->second.end > begin)
+      --it;
+    for (; it != stretches.end() && it->first < end; ++it) {
+      const History &history = it->second.history;
+      need(history.write, history.writer, std::max(it->first, begin));
+      for (int64_t i = 0; access.writes && i < maxStreams; ++i)
+        need(history.reads[size_t(i)], i, std::max(it->first, begin));
+    }
+  }
+  return unknown;
+}
+
+void Walker::access(int64_t op, const StreamRun &run) {
+  for (const ByteAccess &access : program.ops[op].accesses)
+    note(access, op, run);
+}
+
+void Walker::note(const ByteAccess &access, int64_t op, const StreamRun &run) {
+  int64_t stream = program.ops[op].stream;
+  // Its number was noted when it was gone through last.
+  Point mine{lastOrdinals[size_t(op)], op};
+  int64_t begin = getBegin(access, run), end = begin + access.bytes;
+  split(begin);
+  split(end);
+  auto first = stretches.lower_bound(begin), last = stretches.lower_bound(end);
+  if (access.writes) {
+    stretches.erase(first, last);
+    stretches[begin] = {end, {mine, stream, {}}};
+    return;
+  }
+  for (int64_t at = begin; at < end;) {
+    if (first == last || first->first > at) {
+      Stretch gap{first == last ? end : first->first, {}};
+      first = stretches.emplace_hint(first, at, gap);
+    }
+    first->second.history.reads[size_t(stream)] = mine;
+    at = first->second.end;
+    ++first;
+  }
+}
+
+void Walker::addWait(int64_t op, int64_t other) {
+  StreamOp &recorder = program.ops[other];
+  if (recorder.event == 0) {
+    while (numEvents + 1 < int64_t(recorders.size()) &&
+           recorders[size_t(numEvents) + 1] >= 0)
+      ++numEvents;
+    recorder.event = ++numEvents;
+    record(recorder.event, other);
+  }
+  program.ops[op].waits.push_back(recorder.event);
+  join(getClock(op), lastClocks[size_t(other)]);
+}
+
+bool StreamProgram::hasStreams() const {
+  return llvm::any_of(ops, [](const StreamOp &op) { return op.stream != 0; });
+}
+
+std::optional<Race> cleave::findRace(const StreamProgram &program) {
+  if (!program.hasStreams())
+    return std::nullopt;
+  StreamProgram copy = program;
+  Walker walker(copy);
+  std::optional<Race> race;
+  walker.walk([&](int64_t op, const StreamRun &run) {
+    int64_t byte = 0;
+    for (const Point &point : walker.findUnknown(op, run, byte))
+      if (point.ordinal > 0)
+        race = Race{point.op, op, byte, run.microBatch};
+    walker.access(op, run);
+    return !race;
+  });
+  return race;
+}
+
+void cleave::addWaits(StreamProgram &program) {
+  if (!program.hasStreams())
+    return;
+  Walker walker(program);
+  walker.walk([&](int64_t op, const StreamRun &run) {
+    int64_t byte = 0;
+    std::array<Point, maxStreams> unknown = walker.findUnknown(op, run, byte);
+    // The latest first: it may know of the others.
+    llvm::sort(unknown, [](const Point &a, const Point &b) {
+      return std::pair(a.op, a.ordinal) > std::pair(b.op, b.ordinal);
+    });
+    for (const Point &point : unknown)
+      if (point.ordinal > 0 &&
+          !walker.knows(op, program.ops[point.op].stream, point.ordinal))
+        walker.addWait(op, point.op);
+    walker.access(op, run);
+    return true;
+  });
+}
+
+std::vector<int64_t> cleave::getJoins(const StreamProgram &program) {
+  std::vector<int64_t> joins(program.ops.size());
+  for (auto [i, op] : llvm::enumerate(program.ops))
+    joins[i] = op.stream == 0 ? int64_t(i) : 0;
+  if (!program.hasStreams())
+    return joins;
+  StreamProgram copy = program;
+  Walker walker(copy);
+  /// Ops of the run that the rank's stream does not know yet.
+  std::vector<Point> open;
+  walker.walk([&](int64_t op, const StreamRun &run) {
+    int64_t stream = program.ops[op].stream;
+    if (stream != 0) {
+      open.push_back({walker.getOrdinal(stream), op});
+    } else {
+      llvm::erase_if(open, [&](const Point &point) {
+        if (!walker.knows(op, program.ops[point.op].stream, point.ordinal))
+          return false;
+        int64_t &join = joins[size_t(point.op)];
+        join = join < 0 ? join : std::max(join, op);
+        return true;
+      });
+    }
+    if (op + 1 == run.end) {
+      for (const Point &point : open)
+        joins[size_t(point.op)] = -1;
+      open.clear();
+    }
+    return true;
+  });
+  return joins;
+}

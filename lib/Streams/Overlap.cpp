@@ -1,0 +1,239 @@
+//===- Overlap.cpp - Communication beside compute -------------------------===//
+#include "cleave/Streams/Overlap.h"
+#include "cleave/Streams/Order.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+#include <array>
+#include <limits>
+
+using namespace cleave;
+using llvm::ArrayRef;
+
+namespace {
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
+/// A prefetch begins at most as many of its slots ahead of its use: beyond that
+/// the stream is never idle, and memory is held for nothing.
+constexpr double mostSlotsAhead = 3;
+/// Communication of which less is hidden stays where it is: another thread, or
+/// another queue of the device, is not free either.
+constexpr double leastHidden = 0.1;
+
+class Scheduler {
+public:
+  explicit Scheduler(ArrayRef<OverlapOp> ops) : ops(ops), states(ops.size()) {}
+
+  OverlapResult run();
+
+private:
+  struct State {
+    llvm::SmallVector<int64_t, 4> before, after; ///< ops that it depends on
+    double begin = 0;  ///< of compute, were none to wait
+    double latest = 0; ///< before which communication need not begin
+    bool isIssued = false;
+    double start = 0, finish = 0;
+    double waited = 0; ///< by the own stream for this
+  };
+
+  bool isAside(int64_t op) const { return ops[op].stream > 0; }
+  void findDependences();
+  void addDependence(int64_t from, int64_t to);
+  void findLatest();
+  double getDeadline(int64_t op) const;
+  bool isFree(int64_t op) const {
+    return llvm::all_of(states[op].before,
+                        [&](int64_t other) { return states[other].isIssued; });
+  }
+  /// When the own stream may begin the op; all that it depends on was issued.
+  double getReady(int64_t op) const;
+  void issueAside(int64_t op);
+  void issueDue(double until);
+  void issueOwn(int64_t op);
+  int64_t chooseOwn() const;
+
+  ArrayRef<OverlapOp> ops;
+  std::vector<State> states;
+  std::vector<int64_t> own; ///< ops of the own stream, in their order
+  size_t firstOwn = 0;      ///< that may not be issued yet
+  std::vector<int64_t> aside;
+  double longest = 0; ///< of `aside`
+  double now = 0;
+  std::array<double, maxStreams> free = {};
+  OverlapResult result;
+};
+
+} // namespace
+
+void Scheduler::addDependence(int64_t from, int64_t to) {
+  if (from < 0 || from == to || llvm::is_contained(states[to].before, from))
+    return;
+  states[to].before.push_back(from);
+  states[from].after.push_back(to);
+}
+
+void Scheduler::findDependences() {
+  struct Buffer {
+    int64_t writer = -1;
+    llvm::SmallVector<int64_t, 4> readers;
+  };
+  llvm::DenseMap<int64_t, Buffer> buffers;
+  int64_t fence = -1;
+  llvm::SmallVector<int64_t> sinceFence;
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    for (int64_t read : op.reads) {
+      addDependence(buffers[read].writer, int64_t(i));
+      buffers[read].readers.push_back(int64_t(i));
+    }
+    for (int64_t write : op.writes) {
+      Buffer &buffer = buffers[write];
+      addDependence(buffer.writer, int64_t(i));
+      for (int64_t reader : buffer.readers)
+        addDependence(reader, int64_t(i));
+      buffer = {int64_t(i), {}};
+    }
+    if (isAside(int64_t(i)))
+      continue;
+    addDependence(fence, int64_t(i));
+    if (op.isFence) {
+      for (int64_t other : sinceFence)
+        addDependence(other, int64_t(i));
+      sinceFence.clear();
+      fence = int64_t(i);
+    } else {
+      sinceFence.push_back(int64_t(i));
+    }
+  }
+}
+
+/// When the first compute that uses what the op does begins; never.
+double Scheduler::getDeadline(int64_t op) const {
+  double deadline = never;
+  for (int64_t user : states[op].after)
+    deadline = std::min(deadline, isAside(user) ? states[user].latest
+                                                : states[user].begin);
+  return deadline;
+}
+
+/// From the last to the first, so that a stream can do them one after the
+/// other. What begins as early as it can has no slot of its own: those of the
+/// others are longer instead.
+void Scheduler::findLatest() {
+  std::array<double, maxStreams> growing = {}, other = {}, next;
+  next.fill(never);
+  for (int64_t op : aside)
+    (ops[op].grows ? growing : other)[size_t(ops[op].stream)] +=
+        ops[op].seconds;
+  for (int64_t op : llvm::reverse(aside)) {
+    size_t stream = size_t(ops[op].stream);
+    double deadline = getDeadline(op);
+    if (!ops[op].grows) {
+      states[op].latest = std::min(deadline, never) - ops[op].seconds;
+      continue;
+    }
+    double share = 1 + other[stream] / std::max(growing[stream], 1e-30);
+    double slot = ops[op].seconds * std::min(share, mostSlotsAhead);
+    if (deadline == never)
+      deadline = result.compute;
+    states[op].latest = std::max(std::min(deadline, next[stream]) - slot,
+                                 deadline - mostSlotsAhead * slot);
+    next[stream] = states[op].latest;
+  }
+}
+
+double Scheduler::getReady(int64_t op) const {
+  double ready = 0;
+  for (int64_t other : states[op].before)
+    ready = std::max(ready, states[other].finish);
+  return ready;
+}
+
+void Scheduler::issueAside(int64_t op) {
+  State &state = states[op];
+  double &streamFree = free[size_t(ops[op].stream)];
+  state.start = std::max({now, streamFree, getReady(op)});
+  state.finish = streamFree = state.start + ops[op].seconds;
+  state.isIssued = true;
+  result.order.push_back(op);
+  result.communication += ops[op].seconds;
+}
+
+/// Issues the communication that can begin, and is due before compute would be
+/// at `until`.
+void Scheduler::issueDue(double until) {
+  for (int64_t op : aside)
+    if (!states[op].isIssued && isFree(op) &&
+        (!ops[op].grows || states[op].latest < until))
+      issueAside(op);
+}
+
+void Scheduler::issueOwn(int64_t op) {
+  State &state = states[op];
+  double ready = std::max(getReady(op), now);
+  if (ready > now) {
+    for (int64_t other : state.before)
+      if (isAside(other) && states[other].finish > now)
+        states[other].waited +=
+            std::min(states[other].finish - now, ops[other].seconds);
+    result.exposed += ready - now;
+  }
+  state.start = ready;
+  state.finish = now = ready + ops[op].seconds;
+  state.isIssued = true;
+  result.order.push_back(op);
+  while (firstOwn < own.size() && states[own[firstOwn]].isIssued)
+    ++firstOwn;
+}
+
+/// The first op that need not wait, among those that may go ahead of others; if
+/// there is none, the first.
+int64_t Scheduler::chooseOwn() const {
+  int64_t first = own[firstOwn];
+  double wait = getReady(first) - now;
+  if (wait <= 0)
+    return first;
+  double furthest =
+      states[first].begin + ops[first].seconds + mostSlotsAhead * longest;
+  double skipped = 0; ///< beside the first
+  for (size_t i = firstOwn + 1; i < own.size(); ++i) {
+    const State &state = states[own[i]];
+    if (state.isIssued)
+      continue;
+    if (skipped > wait || state.begin > furthest)
+      break;
+    if (isFree(own[i]) && getReady(own[i]) <= now)
+      return own[i];
+    skipped += ops[own[i]].seconds;
+  }
+  return first;
+}
+
+OverlapResult Scheduler::run() {
+  result.streams.resize(ops.size());
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    (isAside(int64_t(i)) ? aside : own).push_back(int64_t(i));
+    states[i].begin = result.compute;
+    if (isAside(int64_t(i)))
+      longest = std::max(longest, op.seconds);
+    else
+      result.compute += op.seconds;
+  }
+  findDependences();
+  findLatest();
+  while (firstOwn < own.size()) {
+    int64_t next = own[firstOwn];
+    // What its first op needs is then issued: it comes earlier in the list.
+    issueDue(states[next].begin + ops[next].seconds);
+    issueOwn(chooseOwn());
+  }
+  issueDue(never);
+  for (int64_t op : aside)
+    if (ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds)
+      result.streams[op] = ops[op].stream;
+  return std::move(result);
+}
+
+OverlapResult cleave::overlap(ArrayRef<OverlapOp> ops) {
+  return Scheduler(ops).run();
+}

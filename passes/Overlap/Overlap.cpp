@@ -1,0 +1,125 @@
+//===- Overlap.cpp - What runs beside compute, and in which order ---------===//
+#include "cleave/Streams/Overlap.h"
+#include "dialects/dist/Placements.h"
+#include "passes/Overlap/InstructionCosts.h"
+#include "passes/Overlap/Passes.h"
+#include "passes/Overlap/StreamModel.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace cleave {
+#define GEN_PASS_DEF_OVERLAPPASS
+#include "passes/Overlap/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+namespace {
+class Overlap : public cleave::impl::OverlapPassBase<Overlap> {
+public:
+  using OverlapPassBase::OverlapPassBase;
+
+private:
+  void runOnOperation() override {
+    if (mode != "auto" && mode != "always" && mode != "never") {
+      getOperation().emitError("expects mode to be auto, always or never, got ")
+          << mode;
+      return signalPassFailure();
+    }
+    dist::MeshOp meshOp = dist::lookupMesh(getOperation());
+    if (mode == "never" || !meshOp)
+      return;
+    llvm::Expected<std::optional<Device>> device = findDevice();
+    if (!device) {
+      getOperation().emitError(llvm::toString(device.takeError()));
+      return signalPassFailure();
+    }
+    // Inside a node of CPUs it is their cores that move data.
+    bool isCpu = !*device || (*device)->cores > 0;
+    bool onlyBetweenNodes = mode == "auto" && isCpu;
+    Mesh mesh = meshOp.getMesh();
+    llvm::Expected<Network> network = getNetwork(cluster, mesh.getNumRanks());
+    if (!network) {
+      meshOp.emitError(llvm::toString(network.takeError()));
+      return signalPassFailure();
+    }
+    std::optional<Axis> stages;
+    if (meshOp.getStageAxis())
+      stages = mesh.getAxisIndex(*meshOp.getStageAxis());
+    InstructionCosts costs(mesh, stages, std::move(*network),
+                           std::move(*device), onlyBetweenNodes);
+    for (auto program : getOperation().getOps<exec::ProgramOp>())
+      for (auto segment : program.getBody().front().getOps<exec::SegmentOp>())
+        order(segment, costs);
+  }
+
+  llvm::Expected<std::optional<Device>> findDevice() {
+    if (cluster.empty())
+      return std::nullopt;
+    llvm::Expected<Cluster> parsed = parseCluster(cluster);
+    if (!parsed)
+      return parsed.takeError();
+    return parsed->groups.front().device;
+  }
+
+  /// Of a group of axes, or of messages; the last is for all that are left.
+  int64_t getStream(exec::InstructionOpInterface op) {
+    auto [it, isNew] =
+        streams.insert({op.getGroup(), int64_t(streams.size()) + 1});
+    return std::min(it->second, maxStreams - 1);
+  }
+
+  void order(exec::SegmentOp segment, const InstructionCosts &costs) {
+    Block &block = segment.getBody().front();
+    SmallVector<exec::InstructionOpInterface> instructions(
+        block.getOps<exec::InstructionOpInterface>());
+    llvm::DenseMap<Operation *, int64_t> numbers;
+    auto getNumber = [&](Value value) {
+      return numbers.try_emplace(getBuffer(value), int64_t(numbers.size()))
+          .first->second;
+    };
+    SmallVector<OverlapOp> ops;
+    for (exec::InstructionOpInterface op : instructions) {
+      OverlapOp &each = ops.emplace_back();
+      each.seconds = costs.getSeconds(op);
+      each.isFence = costs.tiesStages(op);
+      if (costs.mayRunAside(op))
+        each.stream = getStream(op);
+      double in = 0, out = 0;
+      for (Value value : op.getInputs()) {
+        each.reads.push_back(getNumber(value));
+        in += double(getBuffer(value).getBytes());
+      }
+      for (OperandRange written : {op.getOutputs(), op.getWorkspace()})
+        for (Value value : written) {
+          each.writes.push_back(getNumber(value));
+          // What is kept takes no memory that others could have.
+          if (!getBuffer(value).getPinned())
+            out += double(getBuffer(value).getBytes());
+        }
+      each.grows = out > in;
+    }
+    OverlapResult result = overlap(ops);
+    int64_t aside = 0;
+    for (int64_t i : result.order) {
+      exec::InstructionOpInterface op = instructions[size_t(i)];
+      op->moveBefore(&block, block.end());
+      exec::setOrder(op, exec::OrderAttr::get(
+                             &getContext(), result.streams[size_t(i)], 0, {}));
+      aside += result.streams[size_t(i)] != 0;
+    }
+    numAside += aside;
+    if (result.communication > 0)
+      segment.emitRemark(
+          llvm::formatv("{0:F3} ms of communication beside {1:F3} ms of "
+                        "compute, {2:F3} ms of it waited for; {3} of {4} "
+                        "instructions in other streams",
+                        result.communication * 1e3, result.compute * 1e3,
+                        result.exposed * 1e3, aside, instructions.size())
+              .str());
+  }
+
+  llvm::MapVector<ArrayAttr, int64_t> streams;
+};
+} // namespace

@@ -1,0 +1,76 @@
+#ifndef CLEAVE_PASSES_OVERLAP_PASSES_TD
+#define CLEAVE_PASSES_OVERLAP_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
+  let summary = "Let communication run beside compute, in streams of its own";
+  let description = [{
+    Before: an `exec.program`, all of it in stream 0. After: collectives and
+    messages that can run beside compute are in other streams, one for each group
+    of mesh axes and one for messages, and instructions of a segment are in the
+    order that hides most of them: gathers so long before their use as they take,
+    reductions as soon as their input is there, and what waits for them behind
+    other compute. Only order and streams change; who waits for whom is
+    `cleave-add-waits`' to say.
+
+    What compute and communication take is priced on the cluster. Collectives
+    between pipeline stages stay where they are. A remark for each segment says
+    what it communicates, and how much of that is still waited for.
+
+    ```mlir
+    exec.gemm(%x, %w0) -> (%y) ...
+    exec.all_gather(%s1) -> (%w1) {...}
+    exec.gemm(%y, %w1) -> (%z) ...
+    // becomes
+    exec.all_gather(%s1) -> (%w1) {..., exec.order = #exec.order<1, event = 0>}
+    exec.gemm(%x, %w0) -> (%y) ...
+    exec.gemm(%y, %w1) -> (%z) ...
+    ```
+  }];
+  let dependentDialects = ["::cleave::exec::ExecDialect"];
+  let options = [
+    Option<"mode", "mode", "std::string", "\"auto\"",
+           "auto: where the cluster's devices have links that move data without "
+           "them, as GPUs have; always; never">,
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "where instructions are priced: what --cluster of cleave compile takes">,
+  ];
+  let statistics = [
+    Statistic<"numAside", "aside", "instructions put into other streams">,
+  ];
+}
+
+def AddWaitsPass : Pass<"cleave-add-waits", "::mlir::ModuleOp"> {
+  let summary = "Let instructions of different streams wait where they must";
+  let description = [{
+    Two instructions that access the same byte, one of them to write it, must keep
+    the order that they are run and listed in. Where their streams and events do
+    not say so yet, the earlier one records an event, and the later one waits for
+    it. Buffers without offsets share no bytes; once they have them, they may.
+
+    ```mlir
+    exec.all_gather(%s) -> (%w) {..., exec.order = #exec.order<1, event = 0>}
+    exec.gemm(%x, %w) -> (%y) ...
+    // becomes
+    exec.all_gather(%s) -> (%w) {..., exec.order = #exec.order<1, event = 1>}
+    exec.gemm(%x, %w) -> (%y) {..., exec.order = #exec.order<0, event = 0, waits = [1]>}
+    ```
+  }];
+  let dependentDialects = ["::cleave::exec::ExecDialect"];
+  let statistics = [
+    Statistic<"numWaits", "waits", "waits added">,
+  ];
+}
+
+def VerifyOrderPass : Pass<"cleave-verify-order", "::mlir::ModuleOp"> {
+  let summary = "Check that streams which share bytes wait for each other";
+  let description = [{
+    The contract of streams: of two instructions that access the same byte, one of
+    them to write it, the later one begins when the earlier one is done, by their
+    stream or by events. Fails on the first two of which that is not so. The
+    runtime checks the same of a program that it loads.
+  }];
+}
+
+#endif

@@ -1,0 +1,28 @@
+//===- StreamModel.h - A program as lib/Streams sees it -------------------===//
+#ifndef CLEAVE_PASSES_OVERLAP_STREAMMODEL_H
+#define CLEAVE_PASSES_OVERLAP_STREAMMODEL_H
+
+#include "cleave/Streams/Order.h"
+#include "dialects/exec/Exec.h"
+
+namespace cleave {
+
+/// The instructions of a program, in list order, and what they access: bytes of
+/// the arena, or, as long as some buffer has no offset, of one in which each
+/// buffer has bytes of its own.
+struct StreamModel {
+  StreamProgram program;
+  std::vector<exec::InstructionOpInterface> instructions;
+};
+
+StreamModel getStreamModel(exec::ProgramOp program);
+
+/// Whether an instruction of it is in another stream than 0.
+bool hasStreams(exec::ProgramOp program);
+
+/// The buffer that a value is, or is a view of.
+exec::BufferOp getBuffer(mlir::Value value);
+
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_OVERLAP_STREAMMODEL_H

@@ -1,0 +1,103 @@
+//===- Link.cpp -----------------------------------------------------------===//
+#include "runtime/executor/Link.h"
+#include "runtime/base/Quote.h"
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+using namespace cleave::runtime;
+namespace fb = cleave::program;
+
+static bool readNumber(std::string_view text, double &value) {
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() &&
+         std::isfinite(value);
+}
+
+Status cleave::runtime::parseLink(std::string_view text, EmulatedLink &link) {
+  size_t equals = text.find('='), comma = text.find(',');
+  if (equals == 0 || equals == std::string_view::npos ||
+      comma == std::string_view::npos || comma < equals)
+    return Status::error(quote(text) +
+                         " is no AXIS=BYTES_PER_S,LATENCY, such as "
+                         "dp=1e9,2e-5");
+  link.axis = text.substr(0, equals);
+  if (!readNumber(text.substr(equals + 1, comma - equals - 1),
+                  link.bytesPerSecond) ||
+      link.bytesPerSecond <= 0)
+    return Status::error(quote(text) +
+                         ": expects bytes per second above 0 after the =");
+  if (!readNumber(text.substr(comma + 1), link.latency) || link.latency < 0 ||
+      link.latency > 60)
+    return Status::error(quote(text) +
+                         ": expects seconds from 0 to 60 after the comma");
+  return {};
+}
+
+std::string cleave::runtime::toString(const EmulatedLink &link) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "=%.17g,%.17g", link.bytesPerSecond,
+                link.latency);
+  return link.axis + text;
+}
+
+static std::string_view getAxisName(const fb::Program &program, size_t axis) {
+  return toView(program.axes()->Get(flatbuffers::uoffset_t(axis))->name());
+}
+
+Status cleave::runtime::verifyLinks(const Program &program,
+                                    const std::vector<EmulatedLink> &links) {
+  for (const EmulatedLink &link : links) {
+    std::string legal;
+    bool isKnown = false;
+    for (size_t i = 0; i < getSize(program->axes()); ++i) {
+      std::string_view name = getAxisName(program.get(), i);
+      isKnown |= name == link.axis;
+      legal += (i ? ", " : "") + std::string(name);
+    }
+    if (!isKnown)
+      return Status::error("--emulate-link: the program has no axis " +
+                           quote(link.axis) + "; it has " +
+                           (legal.empty() ? "none" : legal));
+    if (std::ranges::count(links, link.axis, &EmulatedLink::axis) > 1)
+      return Status::error("--emulate-link: axis " + quote(link.axis) +
+                           " is given twice");
+  }
+  return {};
+}
+
+double cleave::runtime::getLinkSeconds(const Program &program,
+                                       const fb::Instruction &instruction,
+                                       const std::vector<EmulatedLink> &links) {
+  fb::Opcode opcode = instruction.opcode();
+  std::span<const fb::Operand> operands = toSpan(instruction.operands());
+  auto axes = toSpan(instruction.group());
+  double n = double(program.getMesh().getShardCount(axes));
+  double bytes = 0;
+  std::vector<size_t> crossed(axes.begin(), axes.end());
+  switch (opcode) {
+  case fb::Opcode::AllReduce:
+    bytes = 2 * double(operands[0].bytes()) * (n - 1) / n;
+    break;
+  case fb::Opcode::AllGather:
+    bytes = double(operands[1].bytes()) * (n - 1) / n;
+    break;
+  case fb::Opcode::ReduceScatter:
+  case fb::Opcode::AllToAll:
+    bytes = double(operands[0].bytes()) * (n - 1) / n;
+    break;
+  case fb::Opcode::Send:
+    bytes = double(operands[0].bytes());
+    crossed = {size_t(program->stage_axis())};
+    break;
+  default:
+    return 0;
+  }
+  double seconds = 0;
+  for (size_t axis : crossed)
+    for (const EmulatedLink &link : links)
+      if (link.axis == getAxisName(program.get(), axis) && bytes > 0)
+        seconds = std::max(seconds, link.latency + bytes / link.bytesPerSecond);
+  return seconds;
+}

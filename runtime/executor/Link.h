@@ -1,0 +1,50 @@
+//===- Link.h - Links that are slower than they are -----------------------===//
+//
+// On one machine communication takes next to no time, and what it does take, it
+// takes from the cores. So that overlap can be measured without a cluster, a
+// run may ask that what is moved along an axis takes at least as long as over a
+// given link, without using a core.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_RUNTIME_EXECUTOR_LINK_H
+#define CLEAVE_RUNTIME_EXECUTOR_LINK_H
+
+#include "runtime/base/Status.h"
+#include "runtime/program/Program.h"
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cleave::runtime {
+
+/// A link to emulate between the ranks that differ on an axis.
+struct EmulatedLink {
+  std::string axis;
+  double bytesPerSecond = 0;
+  double latency = 0; ///< seconds
+
+  bool operator==(const EmulatedLink &) const = default;
+};
+
+/// Reads "AXIS=BYTES_PER_S,LATENCY", such as "dp=1e9,2e-5".
+Status parseLink(std::string_view text, EmulatedLink &link);
+/// What parseLink reads.
+std::string toString(const EmulatedLink &link);
+
+/// Success where the program has the axes that the links name, each once.
+Status verifyLinks(const Program &program,
+                   const std::vector<EmulatedLink> &links);
+
+/// The seconds that a collective or a message takes at least: of the links
+/// of its axes the slowest, for
+///   latency + bytes / bytesPerSecond
+/// where bytes are those that each rank sends by a ring: of a group of n,
+/// (n-1)/n of what a gather or a scatter has as a whole, and twice that for an
+/// all-reduce; of a message those of the sender. 0 for all else.
+double getLinkSeconds(const Program &program,
+                      const program::Instruction &instruction,
+                      const std::vector<EmulatedLink> &links);
+
+} // namespace cleave::runtime
+
+#endif // CLEAVE_RUNTIME_EXECUTOR_LINK_H

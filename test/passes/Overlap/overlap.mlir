@@ -1,0 +1,125 @@
+// RUN: cleave-opt %s --cleave-overlap=mode=always --cleave-add-waits \
+// RUN:   --cleave-verify-order --split-input-file 2>/dev/null | FileCheck %s
+// RUN: cleave-opt %s --cleave-overlap=mode=always --split-input-file \
+// RUN:   -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
+// RUN: cleave-opt %s --cleave-overlap --split-input-file | FileCheck %s \
+// RUN:   --check-prefix=AUTO
+// AUTO-NOT: exec.order
+
+// A gather begins before the product ahead of its use, not where it stands.
+// CHECK-LABEL: exec.program @gather
+// REMARK: remark: 0.{{[0-9]+}} ms of communication beside {{[0-9.]+}} ms of compute, 0.{{[0-9]+}} ms of it waited for; 1 of 3 instructions in other streams
+module {
+dist.mesh @mesh [#dist.axis<"dp" = 2>]
+exec.program @gather threads 1 {
+  %x = exec.buffer "x" 4194304 pinned : !exec.buffer
+  %w0 = exec.buffer "w0" 4194304 pinned : !exec.buffer
+  %s1 = exec.buffer "s1" 2097152 pinned : !exec.buffer
+  %w1 = exec.buffer "w1" 4194304 : !exec.buffer
+  %y = exec.buffer "y" 4194304 : !exec.buffer
+  %z = exec.buffer "z" 4194304 : !exec.buffer
+  exec.segment @all {
+    // CHECK: exec.all_gather{{.*}}<1, event = 1>
+    // CHECK: exec.gemm(%[[X:[0-9a-z]+]], %{{.*}}) -> (%[[Y:[0-9a-z]+]])
+    // CHECK: exec.gemm(%[[Y]], {{.*}}<0, event = 0, waits = [1]>
+    exec.gemm(%x, %w0) -> (%y) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
+      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
+      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+    exec.all_gather(%s1) -> (%w1) {outer = 1 : i64, inner = 524288 : i64,
+      type = 0 : i64, axes = ["dp"]}
+    exec.gemm(%y, %w1) -> (%z) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
+      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
+      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+  }
+  exec.run @all 0 first
+}
+}
+
+// -----
+
+// What adds up a scattered gradient lets the next product go ahead.
+// CHECK-LABEL: exec.program @scatter
+module {
+dist.mesh @mesh [#dist.axis<"dp" = 2>]
+exec.program @scatter threads 1 {
+  %x = exec.buffer "x" 4194304 pinned : !exec.buffer
+  %g = exec.buffer "g" 4194304 : !exec.buffer
+  %part = exec.buffer "part" 2097152 : !exec.buffer
+  %sum = exec.buffer "sum" 2097152 pinned : !exec.buffer
+  %z = exec.buffer "z" 4194304 : !exec.buffer
+  exec.segment @all {
+    // CHECK: exec.gemm{{.*}}<0, event = 1>
+    // CHECK: exec.reduce_scatter{{.*}}<1, event = 2, waits = [1]>
+    // CHECK: exec.gemm
+    // CHECK-NOT: exec.order
+    // CHECK: exec.copy{{.*}}<0, event = 0, waits = [2]>
+    exec.gemm(%x, %x) -> (%g) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
+      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
+      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+    exec.reduce_scatter(%g) -> (%part) {outer = 1 : i64, inner = 524288 : i64,
+      type = 0 : i64, reduction = 0 : i64, axes = ["dp"]}
+    exec.copy(%part) -> (%sum)
+    exec.gemm(%x, %x) -> (%z) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
+      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
+      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+  }
+  exec.run @all 0 first
+}
+}
+
+// -----
+
+// With nothing to run beside it, a collective stays in the rank's own stream.
+// CHECK-LABEL: exec.program @alone
+module {
+dist.mesh @mesh [#dist.axis<"tp" = 2>]
+exec.program @alone threads 1 {
+  %x = exec.buffer "x" 4096 pinned : !exec.buffer
+  %y = exec.buffer "y" 4096 : !exec.buffer
+  %z = exec.buffer "z" 4096 : !exec.buffer
+  exec.segment @all {
+    // CHECK: exec.all_reduce
+    // CHECK-NOT: exec.order
+    exec.all_reduce(%x) -> (%y) {elements = 1024 : i64, type = 0 : i64,
+      reduction = 0 : i64, axes = ["tp"]}
+    exec.copy(%y) -> (%z)
+  }
+  exec.run @all 0 first
+}
+}
+
+// -----
+
+// A message that is sent need not be waited for; one that is received, and what
+// stages meet in, keep their places.
+// CHECK-LABEL: exec.program @stage_0
+module {
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+exec.program @stage_0 threads 1 {
+  %x = exec.buffer "x" 4194304 pinned : !exec.buffer
+  %y = exec.buffer "y" 4194304 : !exec.buffer
+  %r = exec.buffer "r" 4194304 : !exec.buffer
+  %n = exec.buffer "n" 64 : !exec.buffer
+  %z = exec.buffer "z" 4194304 : !exec.buffer
+  exec.segment @all {
+    // CHECK: exec.gemm
+    // CHECK: exec.send{{.*}}<1, event = {{.*}}, waits = [{{.*}}]>
+    // CHECK: exec.recv
+    // CHECK-NOT: exec.order
+    // CHECK: exec.all_reduce
+    // CHECK-NOT: exec.order
+    // CHECK: exec.gemm
+    exec.gemm(%x, %x) -> (%y) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
+      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
+      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+    exec.send(%y) -> () {stage = 1 : i64, channel = 0 : i64}
+    exec.recv() -> (%r) {stage = 1 : i64, channel = 1 : i64}
+    exec.all_reduce(%n) -> (%n) {elements = 16 : i64, type = 0 : i64,
+      reduction = 0 : i64, axes = ["pp"]}
+    exec.gemm(%x, %r) -> (%z) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
+      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
+      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+  }
+  exec.run @all 0 first
+}
+}
