@@ -54,13 +54,21 @@ private:
         order(segment, costs);
   }
 
+  /// What a rank computes on, where the cluster says so.
   llvm::Expected<std::optional<Device>> findDevice() {
     if (cluster.empty())
       return std::nullopt;
     llvm::Expected<Cluster> parsed = parseCluster(cluster);
     if (!parsed)
       return parsed.takeError();
-    return parsed->groups.front().device;
+    if (!parsed->groups.front().device)
+      return std::nullopt;
+    // The share of a rank.
+    std::string note;
+    llvm::Expected<Machine> machine = getMachine(*parsed, note);
+    if (!machine)
+      return machine.takeError();
+    return machine->device;
   }
 
   /// Of a group of axes, or of messages; the last is for all that are left.

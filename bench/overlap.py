@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""How much of a step's communication is hidden behind its compute: two ranks on
+this machine, a thread each, over an emulated link at which communication takes
+as long as compute. Beside the longer of the two, and beside the same program run
+serially, which takes the sum.
+
+usage: overlap.py CLEAVE [--steps N] [--trace DIR]
+
+Of each layout: seconds of compute (a step without the link), of communication
+(what the link adds to a serial step; of a pipeline, where some of it waits beside
+the other stage's compute, the messages that a stage sends), of the serial step and
+of the overlapped one, and of the last the ratio to the longer of the first two.
+The median of the steps but the first. Programs are compiled for this machine, as
+`cleave calibrate` measures it first, with the emulated link in it.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+
+LAYOUTS = [("ZeRO-3", ["--dp", "2", "--zero", "3", "--micro-batch", "2"], "dp"),
+           ("ZeRO-2", ["--dp", "2", "--zero", "2", "--micro-batch", "2"], "dp"),
+           ("ZeRO-1", ["--dp", "2", "--zero", "1", "--micro-batch", "4"], "dp"),
+           ("pp=2 1f1b", ["--pp", "2", "--micro-batch", "1"], "pp"),
+           ("pp=2 zb-h2", ["--pp", "2", "--micro-batch", "1",
+                           "--pipeline-schedule", "zb-h2"], "pp")]
+MODEL = {"model_type": "llama", "vocab_size": 512, "num_hidden_layers": 8,
+         "hidden_size": 512, "num_attention_heads": 8,
+         "num_key_value_heads": 8, "intermediate_size": 1536,
+         "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
+         "tie_word_embeddings": False}
+BATCH, SEQ = 8, 128
+SHAPE = ["--seq-len", str(SEQ), "--global-batch", str(BATCH)]
+
+
+class Bench:
+    def __init__(self, cleave, folder, steps, traces):
+        self.cleave, self.folder = os.path.abspath(cleave), folder
+        self.steps, self.traces = steps, traces
+        with open(self.path("config.json"), "w") as file:
+            json.dump(MODEL, file)
+        with open(self.path("text"), "w") as file:
+            file.write("how vexingly quick daft zebras jump " * 2000)
+        subprocess.run([self.cleave, "calibrate", "-q", "-o",
+                        self.path("local.json")], check=True,
+                       stdout=subprocess.DEVNULL)
+        with open(self.path("local.json")) as file:
+            self.device = json.load(file)["device"]
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def compile(self, layout, bandwidth):
+        link = {"base": "shared-memory", "name": "emulated",
+                "bandwidth": {"value": bandwidth, "unit": "byte/s",
+                              "source": "emulated"}}
+        with open(self.path("cluster.json"), "w") as file:
+            json.dump({"version": 1, "device": self.device, "nodes": 1,
+                       "devices_per_node": 2, "threads_per_device": 1,
+                       "levels": [{"size": 0, "link": link}]}, file)
+        subprocess.run([self.cleave, "compile", "config.json", *SHAPE, *layout,
+                        "--cluster", "cluster.json", "--overlap", "always",
+                        "-q", "-o", "train"], check=True, cwd=self.folder)
+
+    def measure(self, *flags):
+        """Seconds of a step."""
+        subprocess.run(["./train", "--data", "text", "--steps",
+                        str(self.steps), "--metrics", "metrics",
+                        "--log-every", "0", "--peak-gflops", "1", *flags],
+                       check=True, cwd=self.folder, stdout=subprocess.DEVNULL)
+        with open(self.path("metrics")) as file:
+            rows = [json.loads(line) for line in file]
+        return statistics.median(row["seconds"] for row in rows[1:])
+
+    def run(self, name, layout, axis):
+        # Bytes of a step, from what a slow link adds to it; then the link that
+        # takes as long as compute.
+        bandwidth = 2e8
+        self.compile(layout, bandwidth)
+        compute = self.measure("--serial")
+        if axis == "pp":
+            sent = BATCH * SEQ * MODEL["hidden_size"] * 4
+            bandwidth = sent / compute
+        else:
+            slow = self.measure("--serial", "--emulate-link",
+                                f"{axis}={bandwidth},0")
+            bandwidth *= (slow - compute) / compute
+        self.compile(layout, bandwidth)
+        link = ["--emulate-link", f"{axis}={bandwidth},0"]
+        compute = self.measure("--serial")
+        serial = self.measure("--serial", *link)
+        trace = []
+        if self.traces:
+            trace = ["--trace", os.path.join(os.path.abspath(self.traces),
+                                             name.replace(" ", "-") + ".json"),
+                     "--trace-steps", "2"]
+        aside = self.measure(*link, *trace)
+        communication = (sent / bandwidth if axis == "pp"
+                         else serial - compute)
+        ratio = aside / max(compute, communication)
+        print(f"{name:<12}{bandwidth / 1e6:>9.1f}{compute:>10.3f}"
+              f"{communication:>10.3f}{serial:>10.3f}{aside:>10.3f}"
+              f"{ratio:>8.3f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cleave")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--trace", help="folder for traces of the overlapped "
+                        "runs")
+    parser.add_argument("--only", help="layouts whose names begin so")
+    arguments = parser.parse_args()
+    print(f"{'layout':<12}{'MB/s':>9}{'compute':>10}{'communic.':>10}"
+          f"{'serial':>10}{'overlap':>10}{'ratio':>8}")
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(arguments.cleave, folder, arguments.steps,
+                      arguments.trace)
+        for name, layout, axis in LAYOUTS:
+            if name.startswith(arguments.only or ""):
+                bench.run(name, layout, axis)
+
+
+if __name__ == "__main__":
+    main()
