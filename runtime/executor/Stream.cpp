@@ -64,8 +64,8 @@ Status Stream::execute(const BoundInstruction &bound,
   current = context;
   if (bound.linkSeconds == 0)
     return dispatch(bound);
-  // A message is there once the link has moved it; of a collective the time that
-  // it takes here is a part of the link's.
+  // A message is there once the link has moved it; of a collective the time
+  // that it takes here is a part of the link's.
   auto end = std::chrono::steady_clock::now() +
              std::chrono::duration_cast<std::chrono::nanoseconds>(
                  std::chrono::duration<double>(bound.linkSeconds));
