@@ -152,9 +152,9 @@ public:
 private:
   Status verifyRun(size_t index);
   Status verifyInstruction(uint32_t index, const fb::Run &run);
-  Status access(const fb::Operand &operand, const fb::Run &run, bool writes,
-                uint32_t index);
-  void countRun(const fb::Run &run);
+  Status verifyAccesses(uint32_t index, const fb::Run &run, const Clock &clock,
+                        bool onlyWhole);
+  Status verifyLeftOut(const fb::Run &run, std::span<const Clock> clocks);
   void joinAll();
 
   const Stage &stage;
@@ -163,28 +163,38 @@ private:
   Clock issued = {};                             ///< of each stream, so far
   std::array<Clock, limits::streams> known = {}; ///< to the last of a stream
   std::vector<Clock> events; ///< what is known to who waits for one
+  std::vector<Clock> clocks; ///< of the instructions of a period, in its order
   Accesses accesses;
 };
 
-Status OrderVerifier::access(const fb::Operand &operand, const fb::Run &run,
-                             bool writes, uint32_t index) {
-  size_t stream = stage.getInstruction(index).stream();
-  uint64_t place = getPlace(operand, run.micro_batch());
-  std::optional<Accesses::Conflict> conflict = accesses.add(
-      {place, place + operand.bytes()}, writes, {issued[stream], index}, stream,
-      known[stream], hasAllPlaces(program, operand));
-  if (!conflict)
-    return {};
-  auto name = [&](uint32_t instruction, size_t in) {
-    return describeInstruction(stage, instruction) + " of stream " +
+/// `onlyWhole`: to bytes that no other micro-batch has.
+Status OrderVerifier::verifyAccesses(uint32_t index, const fb::Run &run,
+                                     const Clock &clock, bool onlyWhole) {
+  const fb::Instruction &instruction = stage.getInstruction(index);
+  size_t stream = instruction.stream();
+  std::span<const fb::Operand> operands = toSpan(instruction.operands());
+  size_t inputs = getRoles(program, instruction).inputs;
+  auto name = [&](uint32_t other, size_t in) {
+    return describeInstruction(stage, other) + " of stream " +
            std::to_string(in);
   };
-  return Status::error(
-      name(index, stream) + (writes ? " writes" : " reads") + " byte " +
-      std::to_string(conflict->byte) + " of the arena for micro-batch " +
-      std::to_string(run.micro_batch()) + " and does not wait for " +
-      name(conflict->other.instruction, conflict->stream) + ", which " +
-      (conflict->wrote ? "writes" : "reads") + " it before");
+  for (size_t i = 0; i < operands.size(); ++i) {
+    bool isWhole = hasAllPlaces(program, operands[i]), writes = i >= inputs;
+    if (onlyWhole && !isWhole)
+      continue;
+    uint64_t place = getPlace(operands[i], run.micro_batch());
+    std::optional<Accesses::Conflict> conflict =
+        accesses.add({place, place + operands[i].bytes()}, writes,
+                     {clock[stream], index}, stream, clock, isWhole);
+    if (conflict)
+      return Status::error(
+          name(index, stream) + (writes ? " writes" : " reads") + " byte " +
+          std::to_string(conflict->byte) + " of the arena for micro-batch " +
+          std::to_string(run.micro_batch()) + " and does not wait for " +
+          name(conflict->other.instruction, conflict->stream) + ", which " +
+          (conflict->wrote ? "writes" : "reads") + " it before");
+  }
+  return {};
 }
 
 Status OrderVerifier::verifyInstruction(uint32_t index, const fb::Run &run) {
@@ -194,11 +204,8 @@ Status OrderVerifier::verifyInstruction(uint32_t index, const fb::Run &run) {
   for (uint32_t event : toSpan(instruction.waits()))
     join(clock, events[event]);
   clock[stream] = ++issued[stream];
-
-  std::span<const fb::Operand> operands = toSpan(instruction.operands());
-  OperandRoles roles = getRoles(program, instruction);
-  for (size_t i = 0; i < operands.size(); ++i)
-    CLEAVE_RETURN_IF_ERROR(access(operands[i], run, i >= roles.inputs, index));
+  clocks.push_back(clock);
+  CLEAVE_RETURN_IF_ERROR(verifyAccesses(index, run, clock, false));
   if (instruction.event() > 0)
     events[instruction.event()] = clock;
   return {};
@@ -218,24 +225,15 @@ void OrderVerifier::joinAll() {
     clock = issued;
 }
 
-/// Counts a run that is left out, and notes its accesses to bytes that no other
-/// micro-batch has.
-void OrderVerifier::countRun(const fb::Run &run) {
+/// Of a run that is left out the accesses to bytes that no other micro-batch
+/// has, by instructions that know `clocks`.
+Status OrderVerifier::verifyLeftOut(const fb::Run &run,
+                                    std::span<const Clock> clocks) {
   const fb::Segment &segment = stage.getSegment(run.segment());
-  for (uint64_t i = segment.begin(); i < segment.end(); ++i) {
-    const fb::Instruction &instruction = stage.getInstruction(i);
-    size_t stream = instruction.stream();
-    ++issued[stream];
-    std::span<const fb::Operand> operands = toSpan(instruction.operands());
-    size_t inputs = getRoles(program, instruction).inputs;
-    for (size_t o = 0; o < operands.size(); ++o)
-      if (hasAllPlaces(program, operands[o])) {
-        uint64_t place = getPlace(operands[o], run.micro_batch());
-        accesses.add({place, place + operands[o].bytes()}, o >= inputs,
-                     {issued[stream], uint32_t(i)}, stream, issued,
-                     /*isWhole=*/true);
-      }
-  }
+  for (uint64_t i = segment.begin(); i < segment.end(); ++i)
+    CLEAVE_RETURN_IF_ERROR(verifyAccesses(
+        uint32_t(i), run, clocks[i - segment.begin()], /*onlyWhole=*/true));
+  return {};
 }
 
 Status OrderVerifier::verify() {
@@ -247,31 +245,46 @@ Status OrderVerifier::verify() {
         stage->update_run() < i + repetition.length * repetition.count;
     if (repetition.count <= exactPeriods || hasUpdate) {
       CLEAVE_RETURN_IF_ERROR(verifyRun(i++));
+      clocks.clear();
       continue;
     }
     Clock first = {}, last = {};
     for (size_t period = 0; period < exactPeriods; ++period) {
       if (period == 1)
         first = issued;
-      if (period + 1 == exactPeriods)
-        last = issued;
+      last = issued;
+      clocks.clear();
       for (size_t k = 0; k < repetition.length; ++k)
         CLEAVE_RETURN_IF_ERROR(verifyRun(i++));
     }
+    // What was in step with the periods goes on with them.
+    auto advance = [&](Clock &clock, uint64_t periods) {
+      for (size_t s = 0; s < clock.size(); ++s)
+        if (clock[s] > first[s])
+          clock[s] += (issued[s] - last[s]) * periods;
+    };
     uint64_t skipped = repetition.count - exactPeriods;
+    for (uint64_t period = 0; period < skipped; ++period) {
+      for (Clock &clock : clocks)
+        advance(clock, 1);
+      size_t done = 0;
+      for (size_t k = 0; k < repetition.length; ++k) {
+        const fb::Segment &segment = stage.getSegment(runs[i].segment());
+        CLEAVE_RETURN_IF_ERROR(verifyLeftOut(
+            runs[i++], std::span<const Clock>(clocks).subspan(done)));
+        done += segment.end() - segment.begin();
+      }
+    }
     Clock by = {};
     for (size_t s = 0; s < by.size(); ++s)
       by[s] = (issued[s] - last[s]) * skipped;
-    auto advance = [&](Clock &clock) {
-      for (size_t s = 0; s < by.size(); ++s)
-        if (clock[s] > first[s])
-          clock[s] += by[s];
-    };
     accesses.advance(first, by);
-    std::ranges::for_each(known, advance);
-    std::ranges::for_each(events, advance);
-    for (uint64_t k = 0; k < skipped * repetition.length; ++k)
-      countRun(runs[i++]);
+    for (Clock &clock : known)
+      advance(clock, skipped);
+    for (Clock &clock : events)
+      advance(clock, skipped);
+    for (size_t s = 0; s < by.size(); ++s)
+      issued[s] += by[s];
   }
   return {};
 }

@@ -228,6 +228,55 @@ TEST(Order, AddedWaitsOrderAll) {
   }
 }
 
+/// A program whose waits are enough, with one wait dropped, one instruction in
+/// another stream, one event recorded elsewhere or one run moved, is refused
+/// exactly where two accesses race then.
+TEST(Order, MutatedOrdersAreRefused) {
+  std::mt19937_64 random(1);
+  auto pick = [&](size_t count) { return size_t(random() % count); };
+  int mutants = 0, refused = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    Case one = RandomPrograms(seed).make();
+    if (hasRace(one.builder)) {
+      cleave::addWaits(one.model);
+      for (size_t i = 0; i < one.model.ops.size(); ++i)
+        one.builder.stage->instructions[i]->waits.assign(
+            one.model.ops[i].waits.begin(), one.model.ops[i].waits.end());
+    }
+    auto check = [&] {
+      ++mutants;
+      bool races = hasRace(one.builder);
+      refused += races;
+      EXPECT_EQ(!one.verify().ok(), races) << "seed " << seed;
+    };
+    auto &instructions = one.builder.stage->instructions;
+    for (auto &instruction : instructions)
+      for (size_t i = 0; i < instruction->waits.size(); ++i) {
+        std::vector<uint32_t> old = instruction->waits;
+        instruction->waits.erase(instruction->waits.begin() + long(i));
+        check();
+        instruction->waits = old;
+      }
+    for (int i = 0; i < 3; ++i) {
+      auto &instruction = instructions[pick(instructions.size())];
+      std::swap(instruction->event, instructions[0]->event);
+      check();
+      std::swap(instruction->event, instructions[0]->event);
+      uint8_t old = std::exchange(instruction->stream, uint8_t(pick(3)));
+      check();
+      instruction->stream = old;
+      auto &runs = one.builder.stage->runs;
+      size_t a = pick(runs.size()), b = pick(runs.size());
+      std::swap(runs[a], runs[b]);
+      check();
+      std::swap(runs[a], runs[b]);
+    }
+  }
+  std::printf("%d mutants, %d of them race and are refused\n", mutants,
+              refused);
+  EXPECT_GT(refused, 1000);
+}
+
 /// a = x in stream 1; y = a in stream 0, which waits.
 ProgramBuilder makeHandOver() {
   ProgramBuilder b({}, 2);
