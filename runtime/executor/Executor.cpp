@@ -1,5 +1,6 @@
 //===- Executor.cpp -------------------------------------------------------===//
 #include "runtime/executor/Executor.h"
+#include "runtime/base/Catch.h"
 #include "runtime/base/Quote.h"
 #include "runtime/cpu/Features.h"
 #include "runtime/program/Print.h"
@@ -209,9 +210,18 @@ void Executor::skipUpdate() {
 /// Where it ends, all streams have done what they were given.
 Status Executor::runRange(size_t begin, size_t end) {
   std::ranges::fill(recorded, StreamPoint());
-  for (size_t run = begin; run < end; ++run)
-    CLEAVE_RETURN_IF_ERROR(runSegment(run));
-  return joinStreams();
+  Status status = catchExceptions([&]() -> Status {
+    for (size_t run = begin; run < end; ++run)
+      CLEAVE_RETURN_IF_ERROR(runSegment(run));
+    return joinStreams();
+  });
+  // Streams may be in collectives with ranks that wait for this one, and this
+  // ends once they have.
+  if (!status.ok() && !threads.empty()) {
+    progress.fail(status);
+    communicator.abort(status);
+  }
+  return status;
 }
 
 Status Executor::runSegment(size_t run) {

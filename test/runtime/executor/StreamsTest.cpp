@@ -146,6 +146,34 @@ TEST(Streams, AFailureInAStreamEndsAllRanks) {
       << status.message();
 }
 
+/// A rank whose own thread fails in a step ends, though a stream of it waits
+/// for a rank that does not come.
+TEST(Streams, AFailureBesideAStreamEndsTheRank) {
+  ProgramBuilder b({{"dp", 2}});
+  fb::Operand x = b.allocate(64), y = b.allocate(64), z = b.allocate(64);
+  b.state("x", {16}, {{}}, x);
+  b.add(Opcode::AllReduce, {x, y}, {16, 0, 0}, {}, {0}).stream = 1;
+  b.launch("twice", 1, {x, z});
+  const CleaveKernelEntry failing[] = {
+      {"twice", [](void *const *, const int64_t *, int64_t, int64_t) {
+         throw std::runtime_error("no memory");
+       }}};
+  std::atomic<int> arrived{0};
+  Status status = runProgram(b,
+                             [&](Executor &executor) -> Status {
+                               // The second comes once the first has failed.
+                               if (executor.getCommunicator().getRank() == 1)
+                                 while (!executor.getCommunicator().isAborted())
+                                   std::this_thread::yield();
+                               ++arrived;
+                               return executor.runStep(0);
+                             },
+                             {failing, 1});
+  EXPECT_EQ(arrived, 2);
+  EXPECT_NE(status.message().find("no memory"), std::string::npos)
+      << status.message();
+}
+
 TEST(Streams, UnknownLinksAreNamed) {
   ProgramBuilder b = makeProgram(2, 1);
   ExecutorOptions options;
