@@ -129,7 +129,7 @@ void Scheduler::findLatest() {
     size_t stream = size_t(ops[op].stream);
     double deadline = getDeadline(op);
     if (!ops[op].grows) {
-      states[op].latest = std::min(deadline, never) - ops[op].seconds;
+      states[op].latest = deadline - ops[op].seconds;
       continue;
     }
     double share = 1 + other[stream] / std::max(growing[stream], 1e-30);
@@ -159,12 +159,12 @@ void Scheduler::issueAside(int64_t op) {
   result.communication += ops[op].seconds;
 }
 
-/// Issues the communication that can begin, and is due before compute would be
-/// at `until`.
+/// Issues the communication that can begin, and is due once compute is, were
+/// none to wait, at `until`.
 void Scheduler::issueDue(double until) {
   for (int64_t op : aside)
     if (!states[op].isIssued && isFree(op) &&
-        (!ops[op].grows || states[op].latest < until))
+        (!ops[op].grows || states[op].latest <= until))
       issueAside(op);
 }
 

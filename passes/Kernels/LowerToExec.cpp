@@ -314,18 +314,24 @@ void Lowering::declareStates() {
   }
 }
 
-/// Whether the update reads each element of the state just before it writes the
-/// new one there: the state is the operand that the result is the new value of,
-/// and no other.
+/// Whether a new value of the state can be written over the old one. An update
+/// must read each element just before it writes the new one there: the state is
+/// the operand that the result is the new value of, and no other. A collective
+/// must not read it.
 static bool canUpdateInPlace(OpResult value, FlatSymbolRefAttr state) {
+  auto reads = [&](Value operand) {
+    auto get = operand.getDefiningOp<xf::GetOp>();
+    return get && get.getStateAttr() == state;
+  };
+  if (isa<dist::CollectiveOpInterface>(value.getOwner()))
+    return value.hasOneUse() &&
+           llvm::none_of(value.getOwner()->getOperands(), reads);
   auto update = dyn_cast<xf::OptimizerOpInterface>(value.getOwner());
   if (!update)
     return false;
   OpOperand &old = update.getOldValue(value);
   return llvm::all_of(update->getOpOperands(), [&](OpOperand &operand) {
-    auto get = operand.get().getDefiningOp<xf::GetOp>();
-    bool reads = get && get.getStateAttr() == state;
-    return reads == (&operand == &old);
+    return reads(operand.get()) == (&operand == &old);
   });
 }
 
