@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Kernels/FuseKernels.h"
 #include "passes/Kernels/KernelTable.h"
+#include "passes/Kernels/MicroBatches.h"
 #include "passes/Kernels/Passes.h"
 #include "passes/Kernels/Tensors.h"
 
@@ -602,6 +603,8 @@ LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
   if (failed(lowerSegments(op)))
     return failure();
   count = 0;
+  if (!isRepeated(op))
+    return success();
   startSegment("after");
   runs.push_back({segment, 0});
   return success();
@@ -612,7 +615,10 @@ LogicalResult Lowering::lowerSegments(xf::AccumulateOp op) {
   Block &body = op.getBody().front();
   SmallVector<exec::SegmentOp> segments;
   auto start = [&](StringRef name) {
-    startSegment(name);
+    if (isRepeated(op))
+      startSegment(name);
+    else
+      segment.setSymName(name);
     segments.push_back(segment);
     for (auto [argument, input] :
          llvm::zip(body.getArguments(), op.getInputs()))
@@ -621,11 +627,11 @@ LogicalResult Lowering::lowerSegments(xf::AccumulateOp op) {
                                getBytes(argument.getType()), count);
   };
   if (!op.getSegments()) {
-    start("micro_batch");
+    start(isRepeated(op) ? "micro_batch" : "step");
     if (failed(lowerBlock(body)))
       return failure();
     addToSums(op, std::nullopt);
-    for (int64_t i = 0; i < count; ++i)
+    for (int64_t i = 0; isRepeated(op) && i < count; ++i)
       runs.push_back({segment, i});
     return success();
   }
@@ -643,25 +649,6 @@ LogicalResult Lowering::lowerSegments(xf::AccumulateOp op) {
   for (size_t i = 0; i < order.size(); i += 2)
     runs.push_back({segments[size_t(order[i])], order[i + 1]});
   return success();
-}
-
-/// The most micro-batches for which segment `from` has run and one of `to` has
-/// not: those between the newest and the oldest of them.
-static int64_t countInFlight(ArrayRef<int64_t> order, int64_t from,
-                             const llvm::SmallDenseSet<int64_t> &to,
-                             int64_t count) {
-  SmallVector<int64_t> left(size_t(count), int64_t(to.size()));
-  int64_t oldest = 0, most = 1;
-  for (size_t i = 0; i < order.size(); i += 2) {
-    int64_t segment = order[i], microBatch = order[i + 1];
-    if (segment == from)
-      most = std::max(most, microBatch - oldest + 1);
-    if (to.contains(segment))
-      --left[size_t(microBatch)];
-    while (oldest < count && left[size_t(oldest)] == 0)
-      ++oldest;
-  }
-  return most;
 }
 
 /// What one segment computes and another one uses is kept for as many

@@ -108,24 +108,28 @@ private:
         }
       each.grows = out > in;
     }
+    if (llvm::none_of(ops, [](const OverlapOp &op) { return op.stream > 0; }))
+      return;
     OverlapResult result = overlap(ops);
-    int64_t aside = 0;
+    int64_t aside = llvm::count_if(result.streams,
+                                   [](int64_t stream) { return stream > 0; });
+    numAside += aside;
+    // With nothing beside it, every order takes as long.
     for (int64_t i : result.order) {
+      if (aside == 0)
+        break;
       exec::InstructionOpInterface op = instructions[size_t(i)];
       op->moveBefore(&block, block.end());
       exec::setOrder(op, exec::OrderAttr::get(
                              &getContext(), result.streams[size_t(i)], 0, {}));
-      aside += result.streams[size_t(i)] != 0;
     }
-    numAside += aside;
-    if (result.communication > 0)
-      segment.emitRemark(
-          llvm::formatv("{0:F3} ms of communication beside {1:F3} ms of "
-                        "compute, {2:F3} ms of it waited for; {3} of {4} "
-                        "instructions in other streams",
-                        result.communication * 1e3, result.compute * 1e3,
-                        result.exposed * 1e3, aside, instructions.size())
-              .str());
+    segment.emitRemark(
+        llvm::formatv("{0:F3} ms of communication beside {1:F3} ms of "
+                      "compute, {2:F3} ms of it waited for; {3} of {4} "
+                      "instructions in other streams",
+                      result.communication * 1e3, result.compute * 1e3,
+                      result.exposed * 1e3, aside, instructions.size())
+            .str());
   }
 
   llvm::MapVector<ArrayAttr, int64_t> streams;
