@@ -41,7 +41,8 @@ Executor::Executor(const Program &program, Communicator &communicator,
       delays(options.delaySeed, uint64_t(communicator.getRank()), 0),
       issued(program.countStreams()), recorded(stage.getInstructionCount() + 1),
       progress(program.countStreams()),
-      ownStream(arena.getData(), communicator, pool, countBuffers(stage)) {}
+      ownStream(arena.getData(), communicator, pool, links,
+                countBuffers(stage)) {}
 
 static Status allocate(const Program &program, Communicator &communicator,
                        Arena &arena) {
@@ -98,7 +99,7 @@ Status Executor::startStreams(const ExecutorOptions &options) {
       return execute(stream, *task.bound, task.context);
     };
     threads[number] = std::make_unique<StreamThread>(
-        number, arena.getData(), std::move(forked), countBuffers(stage),
+        number, arena.getData(), std::move(forked), links, countBuffers(stage),
         progress, delays, body);
   }
   return {};
@@ -171,7 +172,8 @@ Status Executor::prepare(KernelTable kernels, const ExecutorOptions &options) {
     if (bound.opcode == fb::Opcode::Schedule)
       CLEAVE_RETURN_IF_ERROR(
           resolveSchedule(instruction, options.schedule, bound.schedule));
-    bound.linkSeconds = getLinkSeconds(program, instruction, options.links);
+    bound.linkSeconds =
+        getLinkSeconds(program, instruction, options.links, bound.linkAxis);
     instructions.push_back(bound);
   }
   return {};

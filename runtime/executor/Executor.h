@@ -146,6 +146,7 @@ private:
   std::vector<uint64_t> issued;
   std::vector<StreamPoint> recorded;
   Progress progress;
+  LinkClock links;
   Stream ownStream;
   /// By their number; none of 0, and none where all run on the rank's thread.
   /// Last: their threads use all of the above.

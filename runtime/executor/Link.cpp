@@ -69,7 +69,8 @@ Status cleave::runtime::verifyLinks(const Program &program,
 
 double cleave::runtime::getLinkSeconds(const Program &program,
                                        const fb::Instruction &instruction,
-                                       const std::vector<EmulatedLink> &links) {
+                                       const std::vector<EmulatedLink> &links,
+                                       size_t &slowest) {
   fb::Opcode opcode = instruction.opcode();
   std::span<const fb::Operand> operands = toSpan(instruction.operands());
   auto axes = toSpan(instruction.group());
@@ -98,6 +99,19 @@ double cleave::runtime::getLinkSeconds(const Program &program,
   for (size_t axis : crossed)
     for (const EmulatedLink &link : links)
       if (link.axis == getAxisName(program.get(), axis) && bytes > 0)
-        seconds = std::max(seconds, link.latency + bytes / link.bytesPerSecond);
+        if (double taken = link.latency + bytes / link.bytesPerSecond;
+            taken > seconds) {
+          seconds = taken;
+          slowest = axis;
+        }
   return seconds;
+}
+
+LinkClock::Time LinkClock::reserve(size_t axis, double seconds) {
+  std::lock_guard<std::mutex> lock(mutex);
+  Time &end = free[axis];
+  end = std::max(end, std::chrono::steady_clock::now()) +
+        std::chrono::duration_cast<Time::duration>(
+            std::chrono::duration<double>(seconds));
+  return end;
 }

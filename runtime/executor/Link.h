@@ -11,6 +11,9 @@
 
 #include "runtime/base/Status.h"
 #include "runtime/program/Program.h"
+#include <chrono>
+#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,6 +34,21 @@ Status parseLink(std::string_view text, EmulatedLink &link);
 /// What parseLink reads.
 std::string toString(const EmulatedLink &link);
 
+/// When a rank's emulated links are free again: what moves along an axis moves
+/// one after the other, whichever streams it is of.
+class LinkClock {
+public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// The link of `axis` is the caller's for so many seconds, as soon as it is
+  /// free; when that is over.
+  Time reserve(size_t axis, double seconds);
+
+private:
+  std::mutex mutex;
+  std::map<size_t, Time> free; ///< by axis
+};
+
 /// Success where the program has the axes that the links name, each once.
 Status verifyLinks(const Program &program,
                    const std::vector<EmulatedLink> &links);
@@ -41,9 +59,11 @@ Status verifyLinks(const Program &program,
 /// where bytes are those that each rank sends by a ring: of a group of n,
 /// (n-1)/n of what a gather or a scatter has as a whole, and twice that for an
 /// all-reduce; of a message those of the sender. 0 for all else.
+///
+/// `axis`: that link's; as it was where it takes no time.
 double getLinkSeconds(const Program &program,
                       const program::Instruction &instruction,
-                      const std::vector<EmulatedLink> &links);
+                      const std::vector<EmulatedLink> &links, size_t &axis);
 
 } // namespace cleave::runtime
 

@@ -66,9 +66,7 @@ Status Stream::execute(const BoundInstruction &bound,
     return dispatch(bound);
   // A message is there once the link has moved it; of a collective the time
   // that it takes here is a part of the link's.
-  auto end = std::chrono::steady_clock::now() +
-             std::chrono::duration_cast<std::chrono::nanoseconds>(
-                 std::chrono::duration<double>(bound.linkSeconds));
+  LinkClock::Time end = links.reserve(bound.linkAxis, bound.linkSeconds);
   if (isMessage(bound.opcode))
     std::this_thread::sleep_until(end);
   CLEAVE_RETURN_IF_ERROR(dispatch(bound));
@@ -97,10 +95,11 @@ void RandomDelays::sleep() {
 //===----------------------------------------------------------------------===//
 
 StreamThread::StreamThread(size_t number, std::byte *arena,
-                           std::unique_ptr<Communicator> forked, size_t buffers,
-                           Progress &progress, RandomDelays delays, Body body)
+                           std::unique_ptr<Communicator> forked,
+                           LinkClock &links, size_t buffers, Progress &progress,
+                           RandomDelays delays, Body body)
     : number(number), communicator(std::move(forked)),
-      stream(arena, *communicator, pool, buffers), progress(progress),
+      stream(arena, *communicator, pool, links, buffers), progress(progress),
       delays(delays), body(std::move(body)) {
   communicator->setPosition(&position);
   thread = std::thread([this] { work(); });

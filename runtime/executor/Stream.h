@@ -43,6 +43,7 @@ struct BoundInstruction {
   int64_t shardIndex = 0;       ///< on the group's axes
   uint64_t shardCount = 1;
   double linkSeconds = 0; ///< that its link takes at least; see Link.h
+  size_t linkAxis = 0;
   CleaveKernelFn kernel = nullptr;
   int64_t rows = 0, grain = 0;
   Schedule schedule;
@@ -90,9 +91,9 @@ private:
 class Stream {
 public:
   Stream(std::byte *arena, Communicator &communicator, cpu::ThreadPool &pool,
-         size_t buffers)
-      : arena(arena), communicator(communicator), pool(pool), buffers(buffers) {
-  }
+         LinkClock &links, size_t buffers)
+      : arena(arena), communicator(communicator), pool(pool), links(links),
+        buffers(buffers) {}
 
   Status execute(const BoundInstruction &bound, const RunContext &context);
 
@@ -126,6 +127,7 @@ private:
   std::byte *arena;
   Communicator &communicator;
   cpu::ThreadPool &pool;
+  LinkClock &links;            ///< of the rank
   std::vector<void *> buffers; ///< of the current launch
   uint64_t highWater = 0;
   RunContext current;
@@ -157,8 +159,9 @@ public:
   using Body = std::function<Status(Stream &, const Task &)>;
 
   StreamThread(size_t number, std::byte *arena,
-               std::unique_ptr<Communicator> forked, size_t buffers,
-               Progress &progress, RandomDelays delays, Body body);
+               std::unique_ptr<Communicator> forked, LinkClock &links,
+               size_t buffers, Progress &progress, RandomDelays delays,
+               Body body);
   ~StreamThread();
 
   void push(Task task);

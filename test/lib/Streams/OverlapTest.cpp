@@ -1,0 +1,166 @@
+//===- OverlapTest.cpp - Orders that hide communication -------------------===//
+//
+// Waits and races are tested beside the runtime's own check, in
+// test/runtime/program/OrderTest.cpp.
+//
+//===----------------------------------------------------------------------===//
+#include "cleave/Streams/Overlap.h"
+#include "gtest/gtest.h"
+#include <algorithm>
+#include <random>
+#include <set>
+
+using namespace cleave;
+
+namespace {
+
+OverlapOp compute(double seconds, std::vector<int64_t> reads,
+                  std::vector<int64_t> writes) {
+  OverlapOp op;
+  op.seconds = seconds;
+  op.reads.assign(reads.begin(), reads.end());
+  op.writes.assign(writes.begin(), writes.end());
+  return op;
+}
+
+OverlapOp move(double seconds, int64_t from, int64_t to, bool grows) {
+  OverlapOp op = compute(seconds, {from}, {to});
+  op.stream = 1;
+  op.grows = grows;
+  return op;
+}
+
+bool meet(const OverlapOp &a, const OverlapOp &b) {
+  auto shares = [](const auto &x, const auto &y) {
+    return std::any_of(x.begin(), x.end(), [&](int64_t each) {
+      return std::find(y.begin(), y.end(), each) != y.end();
+    });
+  };
+  return shares(a.writes, b.reads) || shares(a.reads, b.writes) ||
+         shares(a.writes, b.writes);
+}
+
+/// All that an order promises, by looking at every pair.
+void expectValid(const std::vector<OverlapOp> &ops,
+                 const OverlapResult &result) {
+  ASSERT_EQ(std::set<int64_t>(result.order.begin(), result.order.end()).size(),
+            ops.size());
+  std::vector<size_t> places(ops.size());
+  for (size_t i = 0; i < ops.size(); ++i)
+    places[size_t(result.order[i])] = i;
+  for (size_t a = 0; a < ops.size(); ++a)
+    for (size_t b = a + 1; b < ops.size(); ++b) {
+      bool isFenced = ops[a].stream == 0 && ops[b].stream == 0 &&
+                      (ops[a].isFence || ops[b].isFence);
+      if (meet(ops[a], ops[b]) || isFenced)
+        EXPECT_LT(places[a], places[b]) << a << " and " << b;
+    }
+  for (size_t i = 0; i < ops.size(); ++i)
+    EXPECT_TRUE(result.streams[i] == 0 || result.streams[i] == ops[i].stream);
+}
+
+/// Seconds of the order, each stream going on as soon as it can.
+double play(const std::vector<OverlapOp> &ops, const OverlapResult &result) {
+  std::vector<double> ends(ops.size()), free(8);
+  for (size_t i = 0; i < ops.size(); ++i) {
+    size_t op = size_t(result.order[i]);
+    double start = free[size_t(result.streams[op])];
+    for (size_t k = 0; k < i; ++k)
+      if (meet(ops[size_t(result.order[k])], ops[op]))
+        start = std::max(start, ends[size_t(result.order[k])]);
+    ends[op] = free[size_t(result.streams[op])] = start + ops[op].seconds;
+  }
+  return *std::max_element(ends.begin(), ends.end());
+}
+
+/// Layers with parameters that are gathered, in the order that lowering has.
+std::vector<OverlapOp> makeGathers(int64_t layers, double seconds) {
+  std::vector<OverlapOp> ops;
+  for (int64_t i = 0; i < layers; ++i) {
+    ops.push_back(move(seconds, 1000 + i, 2000 + i, /*grows=*/true));
+    ops.push_back(compute(1, {i, 2000 + i}, {i + 1}));
+  }
+  return ops;
+}
+
+TEST(Overlap, GathersRunAheadOfTheirLayers) {
+  std::vector<OverlapOp> ops = makeGathers(10, 0.9);
+  OverlapResult result = overlap(ops);
+  expectValid(ops, result);
+  // All but the first is hidden.
+  EXPECT_NEAR(result.exposed, 0.9, 1e-9);
+  EXPECT_NEAR(play(ops, result), 10 + 0.9, 1e-9);
+  // And none begins more than a few layers ahead.
+  for (size_t i = 0; i < ops.size(); ++i)
+    EXPECT_LE(result.order[i], int64_t(i) + 8);
+}
+
+TEST(Overlap, WhereTheLinkIsSlowerItIsNeverIdle) {
+  std::vector<OverlapOp> ops = makeGathers(10, 2);
+  OverlapResult result = overlap(ops);
+  expectValid(ops, result);
+  // What the rank's own stream waits for in any case is in that one.
+  EXPECT_LE(play(ops, result), 10 * 2 + 1);
+  EXPECT_NEAR(result.exposed + result.compute, 10 * 2 + 1, 1e-9);
+}
+
+/// Of each layer a gradient, which is scattered and then added up.
+TEST(Overlap, WhatAddsUpGradientsLetsLayersGoAhead) {
+  std::vector<OverlapOp> ops;
+  for (int64_t i = 0; i < 10; ++i) {
+    ops.push_back(compute(1, {i}, {i + 1, 1000 + i}));
+    ops.push_back(move(0.9, 1000 + i, 2000 + i, /*grows=*/false));
+    ops.push_back(compute(0.01, {2000 + i}, {3000 + i}));
+  }
+  OverlapResult result = overlap(ops);
+  expectValid(ops, result);
+  EXPECT_LT(play(ops, result), 10 + 0.9 + 0.2);
+}
+
+TEST(Overlap, WithNothingBesideItNothingIsAside) {
+  std::vector<OverlapOp> ops;
+  for (int64_t i = 0; i < 5; ++i) {
+    ops.push_back(compute(1, {2 * i}, {2 * i + 1}));
+    ops.push_back(move(1, 2 * i + 1, 2 * i + 2, /*grows=*/false));
+  }
+  ops.push_back(compute(1, {10}, {11}));
+  OverlapResult result = overlap(ops);
+  expectValid(ops, result);
+  for (int64_t stream : result.streams)
+    EXPECT_EQ(stream, 0);
+}
+
+TEST(Overlap, RandomOrdersKeepTheirAccesses) {
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    std::mt19937_64 random(seed);
+    auto pick = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(random);
+    };
+    std::vector<OverlapOp> ops;
+    int64_t buffers = pick(2, 12);
+    for (int64_t i = pick(1, 40); i > 0; --i) {
+      OverlapOp &op = ops.emplace_back();
+      // Some take no time at all.
+      op.seconds = double(pick(0, 3)) * 0.25;
+      op.stream = pick(0, 2) ? 0 : pick(1, 7);
+      op.grows = pick(0, 1);
+      op.isFence = op.stream == 0 && pick(0, 9) == 0;
+      for (int64_t k = pick(0, 2); k > 0; --k)
+        op.reads.push_back(pick(0, buffers - 1));
+      for (int64_t k = pick(0, 2); k > 0; --k)
+        op.writes.push_back(pick(0, buffers - 1));
+    }
+    OverlapResult result = overlap(ops);
+    expectValid(ops, result);
+    OverlapResult again = overlap(ops);
+    EXPECT_EQ(result.order, again.order);
+    EXPECT_EQ(result.streams, again.streams);
+    // Never slower than one after the other.
+    double sum = 0;
+    for (const OverlapOp &op : ops)
+      sum += op.seconds;
+    EXPECT_LE(play(ops, result), sum + 1e-9) << "seed " << seed;
+  }
+}
+
+} // namespace
