@@ -44,10 +44,11 @@ def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
 def AddWaitsPass : Pass<"cleave-add-waits", "::mlir::ModuleOp"> {
   let summary = "Let instructions of different streams wait where they must";
   let description = [{
-    Two instructions that access the same byte, one of them to write it, must keep
-    the order that they are run and listed in. Where their streams and events do
-    not say so yet, the earlier one records an event, and the later one waits for
-    it. Buffers without offsets share no bytes; once they have them, they may.
+    Before: an `exec.program` whose instructions are in streams. After: of two that
+    access the same byte, one of them to write it, the later one in the order of
+    runs and list knows the earlier one done. Where their streams and events do not
+    say so yet, the earlier one records an event, and the later one waits for it.
+    Buffers without offsets share no bytes; once they have them, they may.
 
     ```mlir
     exec.all_gather(%s) -> (%w) {..., exec.order = #exec.order<1, event = 0>}
