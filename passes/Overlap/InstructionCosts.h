@@ -28,7 +28,7 @@ public:
   /// be waited for where it stands: collectives inside a stage, and messages
   /// that are sent.
   bool mayRunAside(exec::InstructionOpInterface op) const;
-  /// Whether other stages count on its place: what they meet in, or send.
+  /// Whether other stages count on its place: what they meet in, or have sent.
   bool tiesStages(exec::InstructionOpInterface op) const;
 
 private:

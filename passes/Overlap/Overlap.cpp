@@ -115,9 +115,9 @@ private:
                                    [](int64_t stream) { return stream > 0; });
     numAside += aside;
     // With nothing beside it, every order takes as long.
+    if (aside == 0)
+      result.order.clear();
     for (int64_t i : result.order) {
-      if (aside == 0)
-        break;
       exec::InstructionOpInterface op = instructions[size_t(i)];
       op->moveBefore(&block, block.end());
       exec::setOrder(op, exec::OrderAttr::get(

@@ -31,8 +31,8 @@ def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cleave::exec::ExecDialect"];
   let options = [
     Option<"mode", "mode", "std::string", "\"auto\"",
-           "auto: where the cluster's devices have links that move data without "
-           "them, as GPUs have; always; never">,
+           "auto: not inside a node of CPUs, whose cores move what their ranks "
+           "send; always; never">,
     Option<"cluster", "cluster", "std::string", "\"\"",
            "where instructions are priced: what --cluster of cleave compile takes">,
   ];

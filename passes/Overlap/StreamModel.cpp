@@ -1,9 +1,13 @@
 //===- StreamModel.cpp ----------------------------------------------------===//
 #include "passes/Overlap/StreamModel.h"
+#include "runtime/program/Limits.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace cleave;
+
+static_assert(maxStreams == runtime::limits::streams,
+              "programs have as many streams as their order is found for");
 
 exec::BufferOp cleave::getBuffer(Value value) {
   if (auto view = value.getDefiningOp<exec::ViewOp>())

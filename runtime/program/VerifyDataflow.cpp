@@ -35,6 +35,7 @@
 #include "runtime/base/CheckedMath.h"
 #include "runtime/base/Quote.h"
 #include "runtime/program/Dataflow.h"
+#include "runtime/program/Stretches.h"
 #include "runtime/program/Verify.h"
 #include <algorithm>
 #include <map>
@@ -67,11 +68,7 @@ struct Value {
 class Values {
 public:
   void write(ByteRange range, const Value &value) {
-    split(range.begin);
-    split(range.end);
-    stretches.erase(stretches.lower_bound(range.begin),
-                    stretches.lower_bound(range.end));
-    stretches[range.begin] = {range.end, value};
+    stretches.write(range, value);
   }
 
   /// The first byte of the range that cannot be read as `value`; the end if all
@@ -113,21 +110,7 @@ public:
   }
 
 private:
-  struct Stretch {
-    uint64_t end;
-    Value value;
-  };
-
-  /// Makes `at` a border of stretches.
-  void split(uint64_t at) {
-    auto stretch = stretches.lower_bound(at);
-    if (stretch == stretches.begin() || (--stretch)->second.end <= at)
-      return;
-    stretches[at] = stretch->second;
-    stretch->second.end = at;
-  }
-
-  std::map<uint64_t, Stretch> stretches;
+  Stretches<Value> stretches;
 };
 
 bool isSame(const fb::Operand &a, const fb::Operand &b) {

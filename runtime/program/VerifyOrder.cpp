@@ -25,10 +25,10 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/program/Dataflow.h"
 #include "runtime/program/Print.h"
+#include "runtime/program/Stretches.h"
 #include "runtime/program/Verify.h"
 #include <algorithm>
 #include <array>
-#include <map>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
@@ -80,42 +80,28 @@ public:
         access.ordinal += by[stream];
     };
     for (auto &[begin, stretch] : stretches) {
-      if (stretch.history.isWhole)
+      if (stretch.value.isWhole)
         continue;
-      move(stretch.history.write, stretch.history.writer);
+      move(stretch.value.write, stretch.value.writer);
       for (size_t i = 0; i < since.size(); ++i)
-        move(stretch.history.reads[i], i);
+        move(stretch.value.reads[i], i);
     }
   }
 
 private:
-  struct Stretch {
-    uint64_t end;
-    History history;
-  };
-
-  /// Makes `at` a border of stretches.
-  void split(uint64_t at) {
-    auto stretch = stretches.lower_bound(at);
-    if (stretch == stretches.begin() || (--stretch)->second.end <= at)
-      return;
-    stretches[at] = stretch->second;
-    stretch->second.end = at;
-  }
-
-  std::map<uint64_t, Stretch> stretches;
+  Stretches<History> stretches;
 };
 
 std::optional<Accesses::Conflict> Accesses::add(ByteRange range, bool writes,
                                                 Access mine, size_t stream,
                                                 const Clock &clock,
                                                 bool isWhole) {
-  split(range.begin);
-  split(range.end);
+  stretches.split(range.begin);
+  stretches.split(range.end);
   auto first = stretches.lower_bound(range.begin),
        last = stretches.lower_bound(range.end);
   for (auto it = first; it != last; ++it) {
-    const History &history = it->second.history;
+    const History &history = it->second.value;
     if (history.write.ordinal > clock[history.writer])
       return Conflict{it->first, history.write, history.writer, true};
     for (size_t i = 0; writes && i < clock.size(); ++i)
@@ -123,18 +109,17 @@ std::optional<Accesses::Conflict> Accesses::add(ByteRange range, bool writes,
         return Conflict{it->first, history.reads[i], i, false};
   }
   if (writes) {
-    stretches.erase(first, last);
-    stretches[range.begin] = {range.end, {mine, stream, {}, isWhole}};
+    stretches.write(range, {mine, stream, {}, isWhole});
     return std::nullopt;
   }
   uint64_t at = range.begin;
   for (auto it = first; at < range.end;) {
     if (it == last || it->first > at) {
       uint64_t end = it == last ? range.end : it->first;
-      it = stretches.emplace_hint(it, at, Stretch{end, {}});
+      it = stretches.emplace_hint(it, at, Stretch<History>{end, {}});
     }
-    it->second.history.reads[stream] = mine;
-    it->second.history.isWhole |= isWhole;
+    it->second.value.reads[stream] = mine;
+    it->second.value.isWhole |= isWhole;
     at = it->second.end;
     ++it;
   }

@@ -1,5 +1,6 @@
 //===- DataflowTest.cpp - No instruction reads what nothing wrote ---------===//
 #include "runtime/program/Verify.h"
+#include "test/runtime/program/Load.h"
 #include "test/runtime/program/SamplePrograms.h"
 #include <chrono>
 #include <gtest/gtest.h>
@@ -9,17 +10,6 @@ using cleave::runtime::Program;
 using cleave::runtime::Status;
 
 namespace {
-
-Status load(const ProgramBuilder &builder) {
-  Program program;
-  return builder.load(program);
-}
-
-#define EXPECT_REFUSED(builder, words)                                         \
-  EXPECT_NE(load(builder).message().find(words), std::string::npos)            \
-      << load(builder).message()
-#define EXPECT_ACCEPTED(builder)                                               \
-  EXPECT_TRUE(load(builder).ok()) << load(builder).message()
 
 /// Without an instruction that writes what a later one reads, the sample is
 /// refused.

@@ -8,13 +8,13 @@
 //===----------------------------------------------------------------------===//
 #include "cleave/Streams/Order.h"
 #include "runtime/program/Verify.h"
+#include "test/runtime/program/Load.h"
 #include "test/runtime/program/ProgramBuilder.h"
 #include <gtest/gtest.h>
 #include <random>
 #include <set>
 
 using namespace cleave::test;
-using cleave::runtime::Program;
 using cleave::runtime::Stage;
 using cleave::runtime::Status;
 
@@ -292,15 +292,6 @@ ProgramBuilder makeHandOver() {
   second.waits = {1};
   return b;
 }
-
-Status load(const ProgramBuilder &builder) {
-  Program program;
-  return builder.load(program);
-}
-
-#define EXPECT_REFUSED(builder, words)                                         \
-  EXPECT_NE(load(builder).message().find(words), std::string::npos)            \
-      << load(builder).message()
 
 TEST(Order, ADroppedWaitIsRefused) {
   EXPECT_TRUE(load(makeHandOver()).ok()) << load(makeHandOver()).message();

@@ -1,4 +1,5 @@
 //===- StagesTest.cpp - Whether stages fit each other ---------------------===//
+#include "test/runtime/program/Load.h"
 #include "test/runtime/program/StagePrograms.h"
 #include <functional>
 #include <gtest/gtest.h>
@@ -7,11 +8,6 @@ using namespace cleave::test;
 using namespace cleave::runtime;
 
 namespace {
-
-Status load(const ProgramBuilder &builder) {
-  Program program;
-  return builder.load(program);
-}
 
 TEST(Stages, FitForEveryNumberOfMicroBatches) {
   for (uint64_t stages : {1, 2, 4})
