@@ -61,12 +61,13 @@ LogicalResult OrderAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (stream < 0 || stream >= most)
     return emitError() << "expects a stream of 0 to " << most - 1 << ", got "
                        << stream;
-  if (event < 0)
-    return emitError() << "expects an event of at least 0, got " << event;
+  if (event < 0 || event > maxEvent)
+    return emitError() << "expects an event of 0 to " << maxEvent << ", got "
+                       << event;
   for (int64_t wait : waits)
-    if (wait < 1)
-      return emitError() << "expects to wait for events of at least 1, got "
-                         << wait;
+    if (wait < 1 || wait > maxEvent)
+      return emitError() << "expects to wait for events of 1 to " << maxEvent
+                         << ", got " << wait;
   return success();
 }
 
@@ -332,11 +333,14 @@ LogicalResult ProgramOp::verifyRegions() {
 }
 
 LogicalResult BufferOp::verify() {
-  if (int64_t(getBytes()) < 1)
-    return emitOpError("expects at least one byte, got ") << getBytes();
-  if (getOffset() && (int64_t(*getOffset()) < 0 || *getOffset() % 64 != 0))
-    return emitOpError("expects an offset that is a multiple of 64, got ")
-           << *getOffset();
+  constexpr uint64_t most = runtime::limits::arenaBytes;
+  if (getBytes() < 1 || getBytes() > most)
+    return emitOpError("expects 1 to ")
+           << most << " bytes, got " << int64_t(getBytes());
+  if (getOffset() && (*getOffset() > most || *getOffset() % 64 != 0))
+    return emitOpError("expects an offset that is a multiple of 64, and at "
+                       "most ")
+           << most << ", got " << int64_t(*getOffset());
   return success();
 }
 

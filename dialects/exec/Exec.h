@@ -25,6 +25,8 @@
 namespace cleave::exec {
 /// The discardable attribute of an instruction that holds its OrderAttr.
 constexpr llvm::StringLiteral orderName = "exec.order";
+/// Events are numbered from 1 up to this.
+constexpr int64_t maxEvent = 0xffffff;
 /// Stream 0 and no waits where it has none.
 OrderAttr getOrder(mlir::Operation *op);
 /// Takes the attribute away where it says nothing.

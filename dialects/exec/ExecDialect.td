@@ -28,10 +28,10 @@ def Exec_OrderAttr : AttrDef<Exec_Dialect, "Order"> {
   let description = [{
     The attribute `exec.order` of an instruction. Instructions of one `stream` run
     one after the other, as they are listed; those of different streams at the
-    same time. One that records an `event` (a number above 0, which no other
-    records; 0 for none) lets others wait for it: before an instruction begins, of
-    each event in `waits` the latest record before it is done, in the order of runs
-    and of the list. Without the attribute: stream 0, and no waits.
+    same time. One that records an `event` (a number from 1 to 2^24 - 1, which no
+    other records; 0 for none) lets others wait for it: before an instruction
+    begins, of each event in `waits` the latest record before it is done, in the
+    order of runs and of the list. Without the attribute: stream 0, and no waits.
 
     ```mlir
     exec.all_gather(%w) -> (%g) {..., exec.order = #exec.order<1, event = 3>}

@@ -19,7 +19,8 @@ def Exec_BufferOp : Exec_Op<"buffer", [Pure]> {
     ```
 
     Constraints:
-    1. At least one byte; the offset, if assigned, is a multiple of 64.
+    1. At least one byte; the offset, if assigned, is a multiple of 64. Both are
+       at most 2^46.
   }];
   let arguments = (ins StrAttr:$category, I64Attr:$bytes,
                        OptionalAttr<I64Attr>:$offset, UnitAttr:$pinned,

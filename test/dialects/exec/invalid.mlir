@@ -183,17 +183,22 @@ func.func @yield_outside(%x: f32) {
 // Buffers
 //===----------------------------------------------------------------------===//
 
-// expected-error @+1 {{expects at least one byte, got 0}}
+// expected-error @+1 {{expects 1 to 70368744177664 bytes, got 0}}
 %b = exec.buffer "activations" 0 : !exec.buffer
 
 // -----
 
-// expected-error @+1 {{expects an offset that is a multiple of 64, got 32}}
+// expected-error @+1 {{expects 1 to 70368744177664 bytes, got 9223372036854775807}}
+%b = exec.buffer "activations" 9223372036854775807 : !exec.buffer
+
+// -----
+
+// expected-error @+1 {{expects an offset that is a multiple of 64, and at most 70368744177664, got 32}}
 %b = exec.buffer "activations" 4096 at 32 : !exec.buffer
 
 // -----
 
-// expected-error @+1 {{expects an offset that is a multiple of 64, got }}
+// expected-error @+1 {{expects an offset that is a multiple of 64, and at most 70368744177664, got }}
 %b = exec.buffer "activations" 4096 at -64 : !exec.buffer
 
 // -----
@@ -506,8 +511,19 @@ exec.program @no_stream threads 1 {
 exec.program @no_event threads 1 {
   %b = exec.buffer "activations" 64 : !exec.buffer
   exec.segment @all {
-    // expected-error @+1 {{expects an event of at least 0, got -1}}
+    // expected-error @+1 {{expects an event of 0 to 16777215, got -1}}
     exec.fill() -> (%b) {exec.order = #exec.order<1, event = -1>}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+exec.program @high_event threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{expects an event of 0 to 16777215, got 9223372036854775807}}
+    exec.fill() -> (%b) {exec.order = #exec.order<1, event = 9223372036854775807>}
   }
   exec.run @all 0 first
 }
@@ -517,7 +533,7 @@ exec.program @no_event threads 1 {
 exec.program @wait_for_no_event threads 1 {
   %b = exec.buffer "activations" 64 : !exec.buffer
   exec.segment @all {
-    // expected-error @+1 {{expects to wait for events of at least 1, got 0}}
+    // expected-error @+1 {{expects to wait for events of 1 to 16777215, got 0}}
     exec.fill() -> (%b) {exec.order = #exec.order<1, event = 1, waits = [0]>}
   }
   exec.run @all 0 first
