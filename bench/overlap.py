@@ -9,7 +9,9 @@ usage: overlap.py CLEAVE [--steps N] [--trace DIR]
 Of each layout: seconds of compute (a step without the link), of communication
 (what the link adds to a serial step; of a pipeline, where some of it waits beside
 the other stage's compute, the messages that a stage sends), of the serial step and
-of the overlapped one, and of the last the ratio to the longer of the first two.
+of the overlapped one, and of the last the ratio to the longer of the first two; then
+what `cleave estimate` predicts of the overlapped step, relative to it: with the
+kernels' seconds of a serial run's trace, and with priced ones.
 The median of the steps but the first. Programs are compiled for this machine, as
 `cleave calibrate` measures it first, with the emulated link in it.
 """
@@ -36,7 +38,7 @@ SHAPE = ["--seq-len", str(SEQ), "--global-batch", str(BATCH)]
 
 
 class Bench:
-    def __init__(self, cleave, folder, steps, traces):
+    def __init__(self, cleave, folder, steps, traces=None):
         self.cleave, self.folder = os.path.abspath(cleave), folder
         self.steps, self.traces = steps, traces
         with open(self.path("config.json"), "w") as file:
@@ -74,6 +76,18 @@ class Bench:
             rows = [json.loads(line) for line in file]
         return statistics.median(row["seconds"] for row in rows[1:])
 
+    @staticmethod
+    def get_sent():
+        """Bytes of the messages that a stage sends to the next in a step."""
+        return BATCH * SEQ * MODEL["hidden_size"] * 4
+
+    def predict(self, *flags):
+        """Seconds of a step, as estimate has them."""
+        return json.loads(subprocess.run(
+            [self.cleave, "estimate", "train", "--cluster", "cluster.json",
+             "--json", *flags], check=True, cwd=self.folder,
+            stdout=subprocess.PIPE).stdout)["step_time_s"]
+
     def run(self, name, layout, axis):
         # Bytes of a step, from what a slow link adds to it; then the link that
         # takes as long as compute.
@@ -81,15 +95,15 @@ class Bench:
         self.compile(layout, bandwidth)
         compute = self.measure("--serial")
         if axis == "pp":
-            sent = BATCH * SEQ * MODEL["hidden_size"] * 4
-            bandwidth = sent / compute
+            bandwidth = self.get_sent() / compute
         else:
             slow = self.measure("--serial", "--emulate-link",
                                 f"{axis}={bandwidth},0")
             bandwidth *= (slow - compute) / compute
         self.compile(layout, bandwidth)
         link = ["--emulate-link", f"{axis}={bandwidth},0"]
-        compute = self.measure("--serial")
+        compute = self.measure("--serial", "--trace", "serial.json",
+                               "--trace-steps", str(self.steps))
         serial = self.measure("--serial", *link)
         trace = []
         if self.traces:
@@ -97,12 +111,14 @@ class Bench:
                                              name.replace(" ", "-") + ".json"),
                      "--trace-steps", "2"]
         aside = self.measure(*link, *trace)
-        communication = (sent / bandwidth if axis == "pp"
+        communication = (self.get_sent() / bandwidth if axis == "pp"
                          else serial - compute)
         ratio = aside / max(compute, communication)
+        replayed = self.predict(*link, "--kernels-from", "serial.json") / aside
+        priced = self.predict(*link) / aside
         print(f"{name:<12}{bandwidth / 1e6:>9.1f}{compute:>10.3f}"
               f"{communication:>10.3f}{serial:>10.3f}{aside:>10.3f}"
-              f"{ratio:>8.3f}", flush=True)
+              f"{ratio:>8.3f}{replayed:>10.3f}{priced:>8.3f}", flush=True)
 
 
 def main():
@@ -114,7 +130,8 @@ def main():
     parser.add_argument("--only", help="layouts whose names begin so")
     arguments = parser.parse_args()
     print(f"{'layout':<12}{'MB/s':>9}{'compute':>10}{'communic.':>10}"
-          f"{'serial':>10}{'overlap':>10}{'ratio':>8}")
+          f"{'serial':>10}{'overlap':>10}{'ratio':>8}{'replayed':>10}"
+          f"{'priced':>8}")
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(arguments.cleave, folder, arguments.steps,
                       arguments.trace)

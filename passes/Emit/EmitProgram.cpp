@@ -1,5 +1,6 @@
 //===- EmitProgram.cpp - The instructions as a program file ---------------===//
 #include "passes/Emit/EmitProgram.h"
+#include "cleave/Tasks/Tasks.h"
 #include "dialects/dist/Placements.h"
 #include "dialects/exec/Exec.h"
 #include "dialects/xf/Provenance.h"
@@ -308,14 +309,6 @@ static std::string getLocName(Location loc) {
   if (auto name = dyn_cast<NameLoc>(loc))
     return name.getName().str();
   return "";
-}
-
-/// The opcode that the program format calls so.
-static std::optional<fb::Opcode> findOpcode(StringRef name) {
-  for (int i = 0, e = int(fb::Opcode::MAX); i <= e; ++i)
-    if (name == fb::EnumNameOpcode(fb::Opcode(i)))
-      return fb::Opcode(i);
-  return std::nullopt;
 }
 
 /// Events are numbered from 1 as they are met.

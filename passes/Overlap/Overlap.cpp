@@ -1,7 +1,8 @@
 //===- Overlap.cpp - What runs beside compute, and in which order ---------===//
 #include "cleave/Streams/Overlap.h"
+#include "cleave/Hardware/Cluster.h"
+#include "cleave/Tasks/Price.h"
 #include "dialects/dist/Placements.h"
-#include "passes/Overlap/InstructionCosts.h"
 #include "passes/Overlap/Passes.h"
 #include "passes/Overlap/StreamModel.h"
 #include "llvm/ADT/MapVector.h"
@@ -37,7 +38,7 @@ private:
     }
     // Inside a node of CPUs it is their cores that move data.
     bool isCpu = !*device || (*device)->cores > 0;
-    bool onlyBetweenNodes = mode == "auto" && isCpu;
+    onlyBetweenNodes = mode == "auto" && isCpu;
     Mesh mesh = meshOp.getMesh();
     llvm::Expected<Network> network = getNetwork(cluster, mesh.getNumRanks());
     if (!network) {
@@ -47,11 +48,10 @@ private:
     std::optional<Axis> stages;
     if (meshOp.getStageAxis())
       stages = mesh.getAxisIndex(*meshOp.getStageAxis());
-    InstructionCosts costs(mesh, stages, std::move(*network),
-                           std::move(*device), onlyBetweenNodes);
+    TaskPricer pricer(mesh, stages, std::move(*network), std::move(*device));
     for (auto program : getOperation().getOps<exec::ProgramOp>())
       for (auto segment : program.getBody().front().getOps<exec::SegmentOp>())
-        order(segment, costs);
+        order(segment, mesh, pricer);
   }
 
   /// What a rank computes on, where the cluster says so.
@@ -71,6 +71,15 @@ private:
     return machine->device;
   }
 
+  /// Whether the task moves data to other ranks by itself, and need not be
+  /// waited for where it stands: collectives inside a stage, and messages that
+  /// are sent.
+  bool mayRunAside(const TaskShape &shape, const TaskPricer &pricer) {
+    if (pricer.getCrossedAxes(shape).empty() || pricer.tiesStages(shape))
+      return false;
+    return !onlyBetweenNodes || pricer.leavesNode(shape);
+  }
+
   /// Of a group of axes, or of messages; the last is for all that are left.
   int64_t getStream(exec::InstructionOpInterface op) {
     auto [it, isNew] =
@@ -78,7 +87,8 @@ private:
     return std::min(it->second, maxStreams - 1);
   }
 
-  void order(exec::SegmentOp segment, const InstructionCosts &costs) {
+  void order(exec::SegmentOp segment, const Mesh &mesh,
+             const TaskPricer &pricer) {
     Block &block = segment.getBody().front();
     SmallVector<exec::InstructionOpInterface> instructions(
         block.getOps<exec::InstructionOpInterface>());
@@ -90,9 +100,10 @@ private:
     SmallVector<OverlapOp> ops;
     for (exec::InstructionOpInterface op : instructions) {
       OverlapOp &each = ops.emplace_back();
-      each.seconds = costs.getSeconds(op);
-      each.isFence = costs.tiesStages(op);
-      if (costs.mayRunAside(op))
+      TaskShape shape = cleave::getTaskShape(op, mesh);
+      each.seconds = pricer.getSeconds(shape);
+      each.isFence = pricer.tiesStages(shape);
+      if (mayRunAside(shape, pricer))
         each.stream = getStream(op);
       double in = 0, out = 0;
       for (Value value : op.getInputs()) {
@@ -132,6 +143,8 @@ private:
             .str());
   }
 
+  /// Whether what stays inside a node is moved by what computes there.
+  bool onlyBetweenNodes = false;
   llvm::MapVector<ArrayAttr, int64_t> streams;
 };
 } // namespace

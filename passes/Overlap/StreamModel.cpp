@@ -1,5 +1,6 @@
 //===- StreamModel.cpp ----------------------------------------------------===//
 #include "passes/Overlap/StreamModel.h"
+#include "dialects/dist/Placements.h"
 #include "runtime/program/Limits.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -13,6 +14,25 @@ exec::BufferOp cleave::getBuffer(Value value) {
   if (auto view = value.getDefiningOp<exec::ViewOp>())
     value = view.getBuffer();
   return value.getDefiningOp<exec::BufferOp>();
+}
+
+int64_t cleave::getBytes(Value value) {
+  if (auto view = value.getDefiningOp<exec::ViewOp>())
+    return int64_t(view.getBytes());
+  return int64_t(value.getDefiningOp<exec::BufferOp>().getBytes());
+}
+
+TaskShape cleave::getTaskShape(exec::InstructionOpInterface op,
+                               const Mesh &mesh) {
+  std::optional<program::Opcode> opcode = findOpcode(op.getOpcode());
+  assert(opcode && "exec has no instruction that the format lacks");
+  SmallVector<int64_t> bytes;
+  for (Value operand : op->getOperands())
+    bytes.push_back(getBytes(operand));
+  AxisList group;
+  if (ArrayAttr axes = op.getGroup())
+    group = dist::getAxes(axes, mesh);
+  return cleave::getTaskShape(*opcode, op.getInts(), bytes, std::move(group));
 }
 
 bool cleave::hasStreams(exec::ProgramOp program) {
@@ -43,12 +63,10 @@ StreamModel cleave::getStreamModel(exec::ProgramOp program) {
     ByteAccess access;
     exec::BufferOp buffer = getBuffer(value);
     access.begin = offsets.lookup(buffer);
-    access.bytes = int64_t(buffer.getBytes());
+    access.bytes = getBytes(value);
     access.writes = writes;
-    if (auto view = value.getDefiningOp<exec::ViewOp>()) {
-      access.bytes = int64_t(view.getBytes());
+    if (auto view = value.getDefiningOp<exec::ViewOp>())
       access.places = int64_t(view.getPlaces());
-    }
     return access;
   };
   llvm::StringMap<StreamRun> segments;

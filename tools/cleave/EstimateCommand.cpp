@@ -2,6 +2,7 @@
 #include "CommandLine.h"
 #include "Files.h"
 #include "PlanFlags.h"
+#include "ProgramTimes.h"
 #include "cleave/Json/Json.h"
 #include "cleave/Search/ReadPlan.h"
 #include "cleave/Simulate/Simulate.h"
@@ -16,6 +17,7 @@ namespace json = llvm::json;
 namespace {
 struct EstimateFlags {
   tool::PlanFlags common;
+  tool::ProgramFlags program; ///< where the model is an executable
   std::map<std::string, std::optional<std::string>> layout; ///< by field
   bool sequenceParallel = false;
   std::string plan, batch, trace;
@@ -172,6 +174,30 @@ static llvm::Error checkExcluded(const EstimateFlags &flags) {
   return llvm::Error::success();
 }
 
+/// A step of an executable.
+static int runProgram(EstimateFlags flags) {
+  flags.program.path = flags.common.model;
+  flags.program.cluster = flags.common.cluster;
+  tool::TimedProgram timed;
+  if (llvm::Error error = flags.program.load(timed))
+    return tool::failPlan(std::move(error));
+  TaskSimulation simulation =
+      simulate(timed.tasks, timed.times, /*keepSpans=*/!flags.trace.empty());
+  if (!flags.trace.empty()) {
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    printTrace(os, timed.tasks, simulation);
+    if (llvm::Error error = tool::writeFile(flags.trace, text))
+      return tool::fail(std::move(error));
+  }
+  if (flags.json)
+    llvm::outs() << llvm::formatv(
+        "{0:2}\n", json::Value(tool::toJSON(timed, simulation, nullptr)));
+  else
+    tool::printSimulation(llvm::outs(), timed, simulation);
+  return 0;
+}
+
 static int runEstimate(const EstimateFlags &flags) {
   if (llvm::Error error = checkExcluded(flags))
     return tool::failPlan(std::move(error));
@@ -203,8 +229,10 @@ static int runEstimate(const EstimateFlags &flags) {
 void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
   auto flags = std::make_shared<EstimateFlags>();
   CLI::App *command = app.add_subcommand(
-      "estimate", "Price one layout, or thousands: seconds, MFU, memory");
+      "estimate", "Price one layout, or thousands, or an executable's own "
+                  "instructions: seconds, MFU, memory");
   flags->common.add(*command);
+  flags->program.add(*command, {"--seq-len", "--global-batch"});
   auto *batch = command->add_option(
       "--batch", flags->batch,
       "a layout a line, as JSON with these keys; prints a line for each");
@@ -232,6 +260,11 @@ void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
                    "write the simulated step for ui.perfetto.dev")
       ->excludes(batch);
   command->add_flag("--json", flags->json, "print JSON (docs/planner.md)");
-  command->callback(
-      [flags, &run] { run = [flags] { return runEstimate(*flags); }; });
+  command->callback([flags, command, &run] {
+    bool isProgram = flags->program.check(*command, flags->common.model,
+                                          {"--cluster", "--trace", "--json"});
+    run = [flags, isProgram] {
+      return isProgram ? runProgram(*flags) : runEstimate(*flags);
+    };
+  });
 }

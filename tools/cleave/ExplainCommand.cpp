@@ -1,6 +1,7 @@
 //===- ExplainCommand.cpp - cleave explain --------------------------------===//
 #include "CommandLine.h"
 #include "PlanFlags.h"
+#include "ProgramTimes.h"
 #include "cleave/Search/Explain.h"
 #include "cleave/Search/ReadPlan.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -10,7 +11,8 @@ using namespace cleave;
 namespace {
 struct ExplainFlags {
   tool::PlanFlags common; ///< what of the plan's is empty or 0
-  std::string plan;
+  tool::ProgramFlags program;
+  std::string plan, trace;
   std::vector<std::string> whyNot;
   bool json = false;
 };
@@ -89,14 +91,37 @@ static int runExplain(const ExplainFlags &flags) {
   return 0;
 }
 
+/// Where what is predicted of an executable's step and a run of it part.
+static int runProgram(ExplainFlags flags) {
+  flags.program.path = flags.common.model;
+  flags.program.cluster = flags.common.cluster;
+  tool::TimedProgram timed;
+  if (llvm::Error error = flags.program.load(timed))
+    return tool::failPlan(std::move(error));
+  llvm::Expected<tool::MeasuredTasks> measured =
+      tool::readTrace(flags.trace, timed.program, timed.tasks);
+  if (!measured)
+    return tool::fail(measured.takeError());
+  TaskSimulation simulation = simulate(timed.tasks, timed.times);
+  if (flags.json)
+    llvm::outs() << llvm::formatv(
+        "{0:2}\n",
+        llvm::json::Value(tool::toJSON(timed, simulation, &*measured)));
+  else
+    tool::printComparison(llvm::outs(), timed, simulation, *measured);
+  return 0;
+}
+
 void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
   auto flags = std::make_shared<ExplainFlags>();
   CLI::App *command = app.add_subcommand(
       "explain", "Say what binds a plan, what a slower link does to it, and "
-                 "why another layout is not the best");
+                 "why another layout is not the best; or where a run and what "
+                 "is predicted of it part");
   command
       ->add_option("model", flags->common.model,
-                   "folder with a config.json, or that file")
+                   "folder with a config.json, or that file; or an executable, "
+                   "with --trace")
       ->required();
   addRecipeFlag(*command);
   command
@@ -107,7 +132,8 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
   command
       ->add_option("--cluster", flags->common.cluster,
                    "the plan's: hardware preset and number of devices "
-                   "(h100-sxm:512), local, local:N, or a cluster.json")
+                   "(h100-sxm:512), local, local:N, or a cluster.json; of an "
+                   "executable what it ran on (default: local)")
       ->required();
   command
       ->add_option("--seq-len", flags->common.seqLen,
@@ -131,6 +157,24 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
       ->type_name("FIELD=VALUE,...")
       ->allow_extra_args(false);
   command->add_flag("--json", flags->json, "print JSON (docs/planner.md)");
-  command->callback(
-      [flags, &run] { run = [flags] { return runExplain(*flags); }; });
+  flags->program.add(*command, {"--plan", "--cluster"});
+  CLI::Option *trace =
+      command
+          ->add_option("--trace", flags->trace,
+                       "what train --trace wrote of the executable's run")
+          ->type_name("TRACE")
+          ->group("Of an executable in place of a model");
+  command->callback([flags, command, trace, &run] {
+    bool isProgram = flags->program.check(*command, flags->common.model,
+                                          {"--cluster", "--trace", "--json"});
+    if (isProgram != (trace->count() > 0))
+      throw CLI::ValidationError(
+          "--trace", isProgram ? "is missing: explain compares an executable's "
+                                 "run with what is predicted of it"
+                               : "is of an executable, and " +
+                                     flags->common.model + " is none");
+    run = [flags, isProgram] {
+      return isProgram ? runProgram(*flags) : runExplain(*flags);
+    };
+  });
 }

@@ -1,0 +1,64 @@
+//===- Price.h - What a task takes on a cluster ---------------------------===//
+#ifndef CLEAVE_TASKS_PRICE_H
+#define CLEAVE_TASKS_PRICE_H
+
+#include "cleave/Reshard/Price.h"
+#include "cleave/Tasks/Tasks.h"
+
+namespace cleave {
+
+/// Seconds of tasks, by the planner's own figures (lib/Cost): products and
+/// attention on the device, and what else streams through its memory;
+/// collectives and messages on the network, rank i of the mesh being device i.
+class TaskPricer {
+public:
+  /// `device`: what a rank has; none where nothing is said of it. `stageAxis`:
+  /// along which messages go; none without pipeline stages.
+  TaskPricer(Mesh mesh, std::optional<Axis> stageAxis, Network network,
+             std::optional<Device> device)
+      : mesh(std::move(mesh)), stageAxis(stageAxis),
+        network(std::move(network)), device(std::move(device)) {}
+
+  double getSeconds(const TaskShape &shape) const;
+
+  /// Along which the ranks differ that the task is between; none of what does
+  /// not communicate.
+  AxisList getCrossedAxes(const TaskShape &shape) const;
+  /// Whether other stages count on its place: what they meet in.
+  bool tiesStages(const TaskShape &shape) const;
+  /// Whether ranks of more than one node are in it.
+  bool leavesNode(const TaskShape &shape) const;
+  /// The outermost level of the network between its ranks: what moves over one
+  /// level moves one after the other. None of what does not communicate, and
+  /// of what waits for others to send.
+  std::optional<int64_t> getLevel(const TaskShape &shape) const;
+
+private:
+  double getComputeSeconds(double flops, double bytes) const;
+
+  Mesh mesh;
+  std::optional<Axis> stageAxis;
+  Network network;
+  std::optional<Device> device;
+};
+
+/// A number for each task, by stage and place in its list.
+template <typename T>
+using PerTask = std::vector<std::vector<T>>;
+
+/// What a simulation is told of tasks.
+struct TaskTimes {
+  PerTask<double> seconds;
+  /// What a task has for itself while it runs: of tasks of a rank with the same
+  /// number one runs after the other, whatever their streams. -1: nothing.
+  PerTask<int64_t> links;
+  /// Seconds in which all ranks agree that the update may begin.
+  double agreement = 0;
+};
+
+/// What the cluster makes of them. Links are levels of the network.
+TaskTimes priceTasks(const TaskProgram &program, const TaskPricer &pricer);
+
+} // namespace cleave
+
+#endif // CLEAVE_TASKS_PRICE_H

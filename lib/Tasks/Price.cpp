@@ -1,0 +1,113 @@
+//===- Price.cpp - What a task takes on a cluster -------------------------===//
+#include "cleave/Tasks/Price.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace cleave;
+
+/// Of a device that nothing is said of: that of a CPU core, to the order of
+/// magnitude. Only how it compares with the links matters, and only for what is
+/// worth a stream.
+static constexpr double nominalFlops = 5e10, nominalBandwidth = 1e10;
+
+double TaskPricer::getComputeSeconds(double flops, double bytes) const {
+  if (!device)
+    return flops / nominalFlops + bytes / nominalBandwidth;
+  double seconds = getStreamTime(*device, bytes);
+  const MatrixUnit &unit = device->getMatrix(DType::BF16);
+  return unit.peak > 0 ? std::max(seconds, flops / unit.peak) : seconds;
+}
+
+double TaskPricer::getSeconds(const TaskShape &shape) const {
+  switch (shape.kind) {
+  case TaskShape::Kind::Memory:
+    return getComputeSeconds(0, shape.bytes);
+  case TaskShape::Kind::Matmul:
+    if (device && device->getMatrix(shape.dtype).peak > 0)
+      return getMatmulTime(*device, shape.dtype, shape.m, shape.n, shape.k);
+    return getComputeSeconds(2 * shape.m * shape.n * shape.k, shape.bytes);
+  case TaskShape::Kind::Attention:
+    if (device && !device->attention.empty())
+      return getAttentionTime(*device, device->attention.begin()->first,
+                              shape.dtype, shape.direction, shape.heads,
+                              shape.rows, shape.pairs, shape.headDim,
+                              shape.headDim);
+    return getComputeSeconds(getAttentionFlops(shape.direction,
+                                               shape.heads * shape.pairs,
+                                               shape.headDim, shape.headDim)
+                                 .executed,
+                             0);
+  case TaskShape::Kind::Collective: {
+    Group group = getGroup(mesh, shape.axes);
+    // That of a collective is the whole buffer.
+    double parts =
+        shape.collective == CollectiveKind::AllGather ? group.getSize() : 1;
+    return getCollectiveTime(network, shape.collective, group,
+                             shape.bytes * parts);
+  }
+  case TaskShape::Kind::Send:
+    return stageAxis
+               ? getSendTime(network, getGroup(mesh, {*stageAxis}), shape.bytes)
+               : 0;
+  case TaskShape::Kind::Recv:
+    return 0;
+  }
+  llvm_unreachable("unknown kind of task");
+}
+
+AxisList TaskPricer::getCrossedAxes(const TaskShape &shape) const {
+  switch (shape.kind) {
+  case TaskShape::Kind::Collective:
+    return shape.axes;
+  case TaskShape::Kind::Send:
+  case TaskShape::Kind::Recv:
+    return stageAxis ? AxisList{*stageAxis} : AxisList();
+  default:
+    return {};
+  }
+}
+
+bool TaskPricer::tiesStages(const TaskShape &shape) const {
+  return shape.kind != TaskShape::Kind::Send && stageAxis &&
+         llvm::is_contained(getCrossedAxes(shape), *stageAxis);
+}
+
+bool TaskPricer::leavesNode(const TaskShape &shape) const {
+  Group group = getGroup(mesh, getCrossedAxes(shape));
+  return getRanksInside(group, network.getDevicesPerNode()) < group.getSize();
+}
+
+std::optional<int64_t> TaskPricer::getLevel(const TaskShape &shape) const {
+  AxisList axes = getCrossedAxes(shape);
+  if (axes.empty() || shape.kind == TaskShape::Kind::Recv)
+    return std::nullopt;
+  Group group = getGroup(mesh, axes);
+  int64_t last = int64_t(network.levels.size()) - 1;
+  for (int64_t level = 0; level < last; ++level)
+    if (getRanksInside(group, network.levels[size_t(level)].size) ==
+        group.getSize())
+      return level;
+  return last;
+}
+
+/// What the runtime's agreement sends: a few numbers of each rank.
+static constexpr double agreementBytes = 64;
+
+TaskTimes cleave::priceTasks(const TaskProgram &program,
+                             const TaskPricer &pricer) {
+  TaskTimes times;
+  for (const StageTasks &stage : program.stages) {
+    std::vector<double> &seconds = times.seconds.emplace_back();
+    std::vector<int64_t> &links = times.links.emplace_back();
+    for (const Task &task : stage.tasks) {
+      seconds.push_back(pricer.getSeconds(task.shape));
+      links.push_back(pricer.getLevel(task.shape).value_or(-1));
+    }
+  }
+  TaskShape agreement;
+  agreement.kind = TaskShape::Kind::Collective;
+  agreement.bytes = agreementBytes;
+  for (Axis axis = 0; axis < program.mesh.getNumAxes(); ++axis)
+    agreement.axes.push_back(axis);
+  times.agreement = pricer.getSeconds(agreement);
+  return times;
+}

@@ -1,0 +1,200 @@
+//===- TasksTest.cpp - What instructions ask for, and what that takes -----===//
+//
+// Seconds are held to what lib/Cost says of the same work, which its own tests
+// hold to measurements; what a task is comes from the table of instructions.
+//
+//===----------------------------------------------------------------------===//
+#include "cleave/Tasks/Price.h"
+#include "gtest/gtest.h"
+
+using namespace cleave;
+using program::Opcode;
+
+namespace {
+
+using Kind = TaskShape::Kind;
+
+Machine getMachine() {
+  llvm::Expected<Machine> machine = cleave::getMachine("h100-sxm:16");
+  EXPECT_TRUE(bool(machine));
+  return *machine;
+}
+
+TaskPricer getPricer() {
+  Machine machine = getMachine();
+  return TaskPricer(Mesh({{"pp", 2}, {"dp", 4}, {"tp", 2}}), Axis(0), machine,
+                    machine.device);
+}
+
+TEST(Tasks, productsByTheirSizes) {
+  TaskShape shape =
+      getTaskShape(Opcode::Gemm, {64, 128, 256, 0, 1, 1, 1, 1, 0, 0},
+                   {64 * 256 * 2, 128 * 256 * 2, 64 * 128 * 2, 4096}, {});
+  EXPECT_EQ(shape.kind, Kind::Matmul);
+  EXPECT_EQ(shape.dtype, DType::BF16);
+  EXPECT_DOUBLE_EQ(
+      getPricer().getSeconds(shape),
+      getMatmulTime(getMachine().device, DType::BF16, 64, 128, 256));
+  EXPECT_FALSE(shape.communicates());
+}
+
+TEST(Tasks, attentionByWhatItsMaskLeaves) {
+  Machine machine = getMachine();
+  llvm::StringRef kernel = machine.device.attention.begin()->first;
+  for (auto [opcode, direction] :
+       {std::pair(Opcode::Attention, Direction::Forward),
+        {Opcode::AttentionGrad, Direction::Backward}})
+    for (int64_t window : {0, 100}) {
+      TaskShape shape =
+          getTaskShape(opcode, {2, 512, 8, 4, 64, window, 1}, {}, {});
+      double pairs = getCausalPairs(512, double(window));
+      EXPECT_DOUBLE_EQ(getPricer().getSeconds(shape),
+                       getAttentionTime(machine.device, kernel, DType::BF16,
+                                        direction, 16, 512, pairs, 64, 64));
+    }
+}
+
+TEST(Tasks, restByItsBytes) {
+  double rate = 1 / getStreamTime(getMachine().device, 1);
+  auto getBytes = [&](Opcode opcode, llvm::ArrayRef<int64_t> ints,
+                      llvm::ArrayRef<int64_t> operands) {
+    TaskShape shape = getTaskShape(opcode, ints, operands, {});
+    EXPECT_EQ(shape.kind, Kind::Memory);
+    return getPricer().getSeconds(shape) * rate;
+  };
+  EXPECT_NEAR(getBytes(Opcode::Launch, {}, {100, 20, 3}), 123, 1e-6);
+  EXPECT_NEAR(getBytes(Opcode::Fill, {}, {64}), 64, 1e-6);
+  // 10 rows of 8 from a large table, in bf16.
+  EXPECT_NEAR(getBytes(Opcode::Embedding, {10, 8, 1'000'000, 1, 1}, {40, 1, 1}),
+              10 * 8 * 4, 1e-6);
+  // bf16 rows, added to rows of an f32 table that is set to zero first.
+  EXPECT_NEAR(getBytes(Opcode::EmbeddingGrad, {10, 8, 50, 1, 0, 0}, {}),
+              10 * 8 * (2 + 8) + 50 * 8 * 4, 1e-6);
+  EXPECT_NEAR(getBytes(Opcode::EmbeddingGrad, {10, 8, 50, 1, 0, 1}, {}),
+              10 * 8 * (2 + 8), 1e-6);
+}
+
+TEST(Tasks, collectivesByTheirGroup) {
+  Machine machine = getMachine();
+  TaskPricer pricer = getPricer();
+  struct Case {
+    Opcode opcode;
+    CollectiveKind kind;
+    AxisList axes;
+    Group group;
+    double whole; ///< of the bytes that a rank puts in
+  };
+  for (const Case &each :
+       {Case{Opcode::AllReduce, CollectiveKind::AllReduce, {2}, {2, 1}, 1},
+        Case{Opcode::AllGather, CollectiveKind::AllGather, {1}, {4, 2}, 4},
+        Case{Opcode::ReduceScatter,
+             CollectiveKind::ReduceScatter,
+             {1, 2},
+             {8, 1},
+             1},
+        Case{Opcode::AllToAll, CollectiveKind::AllToAll, {0}, {2, 8}, 1}}) {
+    TaskShape shape =
+        getTaskShape(each.opcode, {}, {1 << 20, 1 << 20}, each.axes);
+    EXPECT_TRUE(shape.communicates());
+    EXPECT_DOUBLE_EQ(pricer.getSeconds(shape),
+                     getCollectiveTime(machine, each.kind, each.group,
+                                       each.whole * (1 << 20)));
+    EXPECT_EQ(pricer.getCrossedAxes(shape), each.axes);
+    // Eight to a node: only stages are apart.
+    bool isBetweenStages = each.axes.front() == 0;
+    EXPECT_EQ(pricer.tiesStages(shape), isBetweenStages);
+    EXPECT_EQ(pricer.leavesNode(shape), isBetweenStages);
+    EXPECT_EQ(pricer.getLevel(shape), isBetweenStages ? 1 : 0);
+  }
+}
+
+TEST(Tasks, messagesByTheirSize) {
+  TaskPricer pricer = getPricer();
+  TaskShape send = getTaskShape(Opcode::Send, {1, 3}, {4096}, {});
+  EXPECT_EQ(send.peer, 1);
+  EXPECT_EQ(send.channel, 3);
+  EXPECT_DOUBLE_EQ(pricer.getSeconds(send),
+                   getSendTime(getMachine(), {2, 8}, 4096));
+  EXPECT_FALSE(pricer.tiesStages(send));
+  EXPECT_EQ(pricer.getLevel(send), 1);
+  // Who receives waits; the link is the sender's to use.
+  TaskShape recv = getTaskShape(Opcode::Recv, {0, 3}, {4096}, {});
+  EXPECT_DOUBLE_EQ(pricer.getSeconds(recv), 0);
+  EXPECT_TRUE(pricer.tiesStages(recv));
+  EXPECT_EQ(pricer.getLevel(recv), std::nullopt);
+}
+
+TEST(Tasks, opcodesByName) {
+  EXPECT_EQ(findOpcode("ReduceScatter"), Opcode::ReduceScatter);
+  EXPECT_EQ(findOpcode("reduce_scatter"), std::nullopt);
+}
+
+TEST(Tasks, programsAsTheyAreWritten) {
+  program::ProgramT written;
+  for (auto [name, size] : {std::pair("pp", 2), {"dp", 4}}) {
+    auto axis = std::make_unique<program::AxisT>();
+    axis->name = name;
+    axis->size = uint64_t(size);
+    written.axes.push_back(std::move(axis));
+  }
+  written.stage_axis = 0;
+  written.global_batch = 6;
+  written.seq_len = 7;
+  written.flops_per_step = 1e9;
+  auto stage = std::make_unique<program::StageT>();
+  stage->arena_bytes = 4096;
+  for (int i = 0; i != 3; ++i) {
+    auto instruction = std::make_unique<program::InstructionT>();
+    instruction->opcode = i == 1 ? Opcode::AllReduce : Opcode::Copy;
+    instruction->name = i == 2 ? "" : "instruction " + std::to_string(i);
+    instruction->category = "forward";
+    instruction->operands = {{0, 64, 0, 0}, {64, 64, 0, 0}};
+    if (i == 1) {
+      instruction->group = {1};
+      instruction->stream = 2;
+      instruction->event = 5;
+    } else if (i == 2) {
+      instruction->waits = {5};
+    }
+    stage->instructions.push_back(std::move(instruction));
+  }
+  for (auto [begin, end] : {std::pair(0, 2), {2, 3}}) {
+    auto segment = std::make_unique<program::SegmentT>();
+    segment->begin = uint64_t(begin);
+    segment->end = uint64_t(end);
+    stage->segments.push_back(std::move(segment));
+  }
+  stage->runs = {{0, 0, true}, {0, 1, false}, {1, 0, true}};
+  stage->update_run = 2;
+  written.stages.push_back(std::move(stage));
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(program::Program::Pack(builder, &written));
+  TaskProgram read = readTasks(
+      *flatbuffers::GetRoot<program::Program>(builder.GetBufferPointer()));
+
+  EXPECT_EQ(read.mesh, Mesh({{"pp", 2}, {"dp", 4}}));
+  EXPECT_EQ(read.stageAxis, Axis(0));
+  EXPECT_DOUBLE_EQ(read.tokens, 42);
+  EXPECT_DOUBLE_EQ(read.modelFlops, 1e9);
+  ASSERT_EQ(read.stages.size(), 1u);
+  const StageTasks &tasks = read.stages[0];
+  EXPECT_DOUBLE_EQ(tasks.memory, 4096);
+  EXPECT_EQ(tasks.updateRun, 2);
+  EXPECT_EQ(tasks.countStreams(), 3);
+  ASSERT_EQ(tasks.tasks.size(), 3u);
+  EXPECT_EQ(tasks.tasks[0].name, "instruction 0");
+  EXPECT_EQ(tasks.tasks[0].phase, "forward");
+  EXPECT_EQ(tasks.tasks[1].shape.axes, AxisList({1}));
+  EXPECT_EQ(tasks.tasks[1].event, 5);
+  EXPECT_EQ(tasks.tasks[2].waits.front(), 5);
+  EXPECT_EQ(tasks.tasks[2].name, "Copy");
+  ASSERT_EQ(tasks.runs.size(), 3u);
+  EXPECT_EQ(tasks.runs[1].microBatch, 1);
+  EXPECT_EQ(tasks.runs[2].begin, 2);
+  EXPECT_EQ(tasks.runs[2].end, 3);
+  makeSerial(read);
+  EXPECT_EQ(read.stages[0].countStreams(), 1);
+  EXPECT_TRUE(read.stages[0].tasks[2].waits.empty());
+}
+
+} // namespace
