@@ -38,6 +38,8 @@ SHAPE = ["--seq-len", str(SEQ), "--global-batch", str(BATCH)]
 
 
 class Bench:
+    RANKS = {"nodes": 1, "devices_per_node": 2, "threads_per_device": 1}
+
     def __init__(self, cleave, folder, steps, traces=None):
         self.cleave, self.folder = os.path.abspath(cleave), folder
         self.steps, self.traces = steps, traces
@@ -49,7 +51,11 @@ class Bench:
                         self.path("local.json")], check=True,
                        stdout=subprocess.DEVNULL)
         with open(self.path("local.json")) as file:
-            self.device = json.load(file)["device"]
+            machine = json.load(file)
+        self.device = machine["device"]
+        # What its ranks are really joined by, for predictions of runs here.
+        with open(self.path("machine.json"), "w") as file:
+            json.dump({**machine, **self.RANKS}, file)
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -59,9 +65,9 @@ class Bench:
                 "bandwidth": {"value": bandwidth, "unit": "byte/s",
                               "source": "emulated"}}
         with open(self.path("cluster.json"), "w") as file:
-            json.dump({"version": 1, "device": self.device, "nodes": 1,
-                       "devices_per_node": 2, "threads_per_device": 1,
-                       "levels": [{"size": 0, "link": link}]}, file)
+            json.dump({"version": 1, "device": self.device,
+                       "levels": [{"size": 0, "link": link}], **self.RANKS},
+                      file)
         subprocess.run([self.cleave, "compile", "config.json", *SHAPE, *layout,
                         "--cluster", "cluster.json", "--overlap", "always",
                         "-q", "-o", "train"], check=True, cwd=self.folder)
@@ -84,7 +90,7 @@ class Bench:
     def predict(self, *flags):
         """Seconds of a step, as estimate has them."""
         return json.loads(subprocess.run(
-            [self.cleave, "estimate", "train", "--cluster", "cluster.json",
+            [self.cleave, "estimate", "train", "--cluster", "machine.json",
              "--json", *flags], check=True, cwd=self.folder,
             stdout=subprocess.PIPE).stdout)["step_time_s"]
 
