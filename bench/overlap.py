@@ -25,6 +25,8 @@ import tempfile
 LAYOUTS = [("ZeRO-3", ["--dp", "2", "--zero", "3", "--micro-batch", "2"], "dp"),
            ("ZeRO-2", ["--dp", "2", "--zero", "2", "--micro-batch", "2"], "dp"),
            ("ZeRO-1", ["--dp", "2", "--zero", "1", "--micro-batch", "4"], "dp"),
+           ("ZeRO-1 of 2", ["--dp", "2", "--zero", "1", "--micro-batch", "2"],
+            "dp"),
            ("pp=2 1f1b", ["--pp", "2", "--micro-batch", "1"], "pp"),
            ("pp=2 zb-h2", ["--pp", "2", "--micro-batch", "1",
                            "--pipeline-schedule", "zb-h2"], "pp")]

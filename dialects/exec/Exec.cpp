@@ -36,6 +36,13 @@ static void printKernelBody(OpAsmPrinter &printer, Operation *, Region &body) {
   printer.printRegion(body);
 }
 
+/// Whether the kernel of a launch adds to its outputs but in a first run.
+static bool isAfterFirst(exec::LaunchOp launch) {
+  auto kernel = SymbolTable::lookupNearestSymbolFrom<exec::KernelOp>(
+      launch, launch.getKernelAttr());
+  return kernel && kernel.getAccumulate() == "after_first";
+}
+
 #define GET_OP_CLASSES
 #include "dialects/exec/Exec.cpp.inc"
 

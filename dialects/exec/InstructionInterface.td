@@ -22,6 +22,9 @@ def InstructionOpInterface : OpInterface<"InstructionOpInterface"> {
       "::llvm::SmallVector<int64_t>", "getInts">,
     InterfaceMethod<"Static floats.",
       "::llvm::SmallVector<double>", "getFloats">,
+    InterfaceMethod<"Whether its outputs are overwritten in a run that is first, "
+                    "and added to in others.",
+      "bool", "addsAfterFirst">,
     InterfaceMethod<"Axes of the group, or by which the shard is told.",
       "::mlir::ArrayAttr", "getGroup">,
   ];

@@ -158,13 +158,15 @@ def Exec_RunOp : Exec_Op<"run", [HasParent<"ProgramOp">]> {
 
 // The ints and floats of an instruction are its attributes, in the order of
 // runtime/program/README.md; each is given as the getter that reads it.
+// `addsAfterFirst`: what says whether outputs are added to but in a first run.
 class Exec_Instruction<string mnemonic, string opcode, dag attributes,
                        list<string> ints = [], list<string> floats = [],
-                       string group = "{}">
+                       string group = "{}", string addsAfterFirst = "false">
     : Exec_Op<mnemonic, [AttrSizedOperandSegments,
                          DeclareOpInterfaceMethods<SymbolUserOpInterface>,
                          DeclareOpInterfaceMethods<InstructionOpInterface,
-                           ["getOpcode", "getInts", "getFloats", "getGroup"]>]> {
+                           ["getOpcode", "getInts", "getFloats", "addsAfterFirst",
+                            "getGroup"]>]> {
   let arguments = !con((ins Variadic<Exec_Buffer>:$inputs,
                             Variadic<Exec_Buffer>:$outputs,
                             Variadic<Exec_Buffer>:$workspace), attributes);
@@ -177,6 +179,7 @@ class Exec_Instruction<string mnemonic, string opcode, dag attributes,
       # !interleave(ints, ", ") # "}; }\n"
       "::llvm::SmallVector<double> $cppClass::getFloats() { return {"
       # !interleave(floats, ", ") # "}; }\n"
+      "bool $cppClass::addsAfterFirst() { return " # addsAfterFirst # "; }\n"
       "::mlir::ArrayAttr $cppClass::getGroup() { return " # group # "; }\n"
       "::mlir::LogicalResult $cppClass::verifySymbolUses("
       "::mlir::SymbolTableCollection &table) {"
@@ -187,7 +190,7 @@ defvar ownShard = "getShardAxes().value_or(::mlir::ArrayAttr())";
 
 def Exec_LaunchOp : Exec_Instruction<"launch", "Launch",
     (ins FlatSymbolRefAttr:$kernel, OptionalAttr<StrArrayAttr>:$shard_axes),
-    [], [], ownShard> {
+    [], [], ownShard, "isAfterFirst(*this)"> {
   let summary = "run a generated kernel";
 }
 
@@ -198,7 +201,7 @@ def Exec_GemmOp : Exec_Instruction<"gemm", "Gemm",
     ["int64_t(getM())", "int64_t(getN())", "int64_t(getK())",
      "int64_t(getTransA())", "int64_t(getTransB())", "int64_t(getTypeA())",
      "int64_t(getTypeB())", "int64_t(getTypeC())", "int64_t(getMode())",
-     "int64_t(getHasBias())"]> {
+     "int64_t(getHasBias())"], [], "{}", "getMode() == modeAfterFirst"> {
   let summary = "C (+)= op(A) op(B) + bias";
 }
 
@@ -236,7 +239,7 @@ def Exec_EmbeddingGradOp : Exec_Instruction<"embedding_grad", "EmbeddingGrad",
          OptionalAttr<StrArrayAttr>:$shard_axes),
     ["int64_t(getRows())", "int64_t(getWidth())", "int64_t(getTableRows())",
      "int64_t(getTypeDout())", "int64_t(getTypeDtable())",
-     "int64_t(getMode())"], [], ownShard> {
+     "int64_t(getMode())"], [], ownShard, "getMode() == modeAfterFirst"> {
   let summary = "sum rows into a table, by id";
 }
 

@@ -228,6 +228,7 @@ OverlapResult Scheduler::run() {
     issueOwn(chooseOwn());
   }
   issueDue(never);
+  result.seconds = std::max(now, *std::max_element(free.begin(), free.end()));
   for (int64_t op : aside)
     if (ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds)
       result.streams[op] = ops[op].stream;

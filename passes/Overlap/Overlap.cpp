@@ -3,6 +3,7 @@
 #include "cleave/Hardware/Cluster.h"
 #include "cleave/Tasks/Price.h"
 #include "dialects/dist/Placements.h"
+#include "passes/Overlap/JoinRuns.h"
 #include "passes/Overlap/Passes.h"
 #include "passes/Overlap/StreamModel.h"
 #include "llvm/ADT/MapVector.h"
@@ -39,7 +40,7 @@ private:
     // Inside a node of CPUs it is their cores that move data.
     bool isCpu = !*device || (*device)->cores > 0;
     onlyBetweenNodes = mode == "auto" && isCpu;
-    Mesh mesh = meshOp.getMesh();
+    mesh = meshOp.getMesh();
     llvm::Expected<Network> network = getNetwork(cluster, mesh.getNumRanks());
     if (!network) {
       meshOp.emitError(llvm::toString(network.takeError()));
@@ -48,10 +49,14 @@ private:
     std::optional<Axis> stages;
     if (meshOp.getStageAxis())
       stages = mesh.getAxisIndex(*meshOp.getStageAxis());
-    TaskPricer pricer(mesh, stages, std::move(*network), std::move(*device));
-    for (auto program : getOperation().getOps<exec::ProgramOp>())
+    pricer.emplace(mesh, stages, std::move(*network), std::move(*device));
+    for (auto program : getOperation().getOps<exec::ProgramOp>()) {
+      numJoined += joinRuns(
+          program, [&](auto instructions) { return getSeconds(instructions); });
       for (auto segment : program.getBody().front().getOps<exec::SegmentOp>())
-        order(segment, mesh, pricer);
+        order(segment);
+      alignChannels(program);
+    }
   }
 
   /// What a rank computes on, where the cluster says so.
@@ -74,10 +79,10 @@ private:
   /// Whether the task moves data to other ranks by itself, and need not be
   /// waited for where it stands: collectives inside a stage, and messages that
   /// are sent.
-  bool mayRunAside(const TaskShape &shape, const TaskPricer &pricer) {
-    if (pricer.getCrossedAxes(shape).empty() || pricer.tiesStages(shape))
+  bool mayRunAside(const TaskShape &shape) {
+    if (pricer->getCrossedAxes(shape).empty() || pricer->tiesStages(shape))
       return false;
-    return !onlyBetweenNodes || pricer.leavesNode(shape);
+    return !onlyBetweenNodes || pricer->leavesNode(shape);
   }
 
   /// Of a group of axes, or of messages; the last is for all that are left.
@@ -87,11 +92,9 @@ private:
     return std::min(it->second, maxStreams - 1);
   }
 
-  void order(exec::SegmentOp segment, const Mesh &mesh,
-             const TaskPricer &pricer) {
-    Block &block = segment.getBody().front();
-    SmallVector<exec::InstructionOpInterface> instructions(
-        block.getOps<exec::InstructionOpInterface>());
+  /// What the scheduler sees of instructions.
+  SmallVector<OverlapOp>
+  getOps(ArrayRef<exec::InstructionOpInterface> instructions) {
     llvm::DenseMap<Operation *, int64_t> numbers;
     auto getNumber = [&](Value value) {
       return numbers.try_emplace(getBuffer(value), int64_t(numbers.size()))
@@ -100,10 +103,10 @@ private:
     SmallVector<OverlapOp> ops;
     for (exec::InstructionOpInterface op : instructions) {
       OverlapOp &each = ops.emplace_back();
-      TaskShape shape = cleave::getTaskShape(op, mesh);
-      each.seconds = pricer.getSeconds(shape);
-      each.isFence = pricer.tiesStages(shape);
-      if (mayRunAside(shape, pricer))
+      TaskShape shape = getTaskShape(op, mesh);
+      each.seconds = pricer->getSeconds(shape);
+      each.isFence = pricer->tiesStages(shape);
+      if (mayRunAside(shape))
         each.stream = getStream(op);
       double in = 0, out = 0;
       for (Value value : op.getInputs()) {
@@ -119,6 +122,17 @@ private:
         }
       each.grows = out > in;
     }
+    return ops;
+  }
+
+  double getSeconds(ArrayRef<exec::InstructionOpInterface> instructions) {
+    return overlap(getOps(instructions)).seconds;
+  }
+
+  void order(exec::SegmentOp segment) {
+    Block &block = segment.getBody().front();
+    Instructions instructions = getInstructions(segment);
+    SmallVector<OverlapOp> ops = getOps(instructions);
     if (llvm::none_of(ops, [](const OverlapOp &op) { return op.stream > 0; }))
       return;
     OverlapResult result = overlap(ops);
@@ -143,8 +157,28 @@ private:
             .str());
   }
 
+  /// Messages of a channel keep their order in one stream: if it is not the
+  /// same in all segments, they stay in the rank's own.
+  void alignChannels(exec::ProgramOp program) {
+    llvm::DenseMap<int64_t, SmallVector<exec::SendOp>> channels;
+    program.walk([&](exec::SendOp send) {
+      channels[send.getChannel()].push_back(send);
+    });
+    for (auto &[channel, sends] : channels) {
+      exec::OrderAttr first = exec::getOrder(sends.front());
+      if (llvm::all_of(sends, [&](exec::SendOp send) {
+            return exec::getOrder(send).getStream() == first.getStream();
+          }))
+        continue;
+      for (exec::SendOp send : sends)
+        exec::setOrder(send, exec::OrderAttr::get(&getContext(), 0, 0, {}));
+    }
+  }
+
   /// Whether what stays inside a node is moved by what computes there.
   bool onlyBetweenNodes = false;
+  Mesh mesh;
+  std::optional<TaskPricer> pricer;
   llvm::MapVector<ArrayAttr, int64_t> streams;
 };
 } // namespace

@@ -11,8 +11,10 @@ def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
     of mesh axes and one for messages, and instructions of a segment are in the
     order that hides most of them: gathers so long before their use as they take,
     reductions as soon as their input is there, and what waits for them behind
-    other compute. Only order and streams change; who waits for whom is
-    `cleave-add-waits`' to say.
+    other compute. What is communicated once a step before the first micro-batch or
+    after the last one is in one segment with it, where that hides it: the runs
+    `before 0, m 0, m 1, m 2, after 0` become `before_m 0, m 1, m_after 2`. Else only
+    order and streams change; who waits for whom is `cleave-add-waits`' to say.
 
     What compute and communication take is priced on the cluster. Collectives
     between pipeline stages stay where they are. A remark for each segment says
@@ -38,6 +40,7 @@ def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
   ];
   let statistics = [
     Statistic<"numAside", "aside", "instructions put into other streams">,
+    Statistic<"numJoined", "joined", "runs joined with another">,
   ];
 }
 

@@ -130,6 +130,7 @@ struct Point {
   size_t stage, instruction;
 };
 
+/// The ends are the first instructions that send and receive on it.
 struct Channel {
   std::optional<Point> sender, receiver;
   std::deque<uint32_t> sent; ///< micro-batches whose messages are on their way
@@ -191,18 +192,31 @@ private:
   std::vector<Point> met;   ///< those that have come to the next meeting
 };
 
+/// Several instructions of a stage may send on a channel, or receive, if their
+/// messages are alike and keep their order.
 Status MeetingVerifier::connect(const Point &end) {
   const fb::Instruction &instruction = get(end);
   int64_t number = toSpan(instruction.ints())[messageChannel];
   Channel &channel = channels[number];
   bool sends = instruction.opcode() == fb::Opcode::Send;
-  std::optional<Point> &mine = sends ? channel.sender : channel.receiver;
-  if (mine)
-    return bad(end, std::string(sends ? "sends" : "receives") + " on channel " +
-                        std::to_string(number) + ", as does " +
-                        describe(*mine));
-  mine = end;
-  return {};
+  std::optional<Point> &first = sends ? channel.sender : channel.receiver;
+  if (!first) {
+    first = end;
+    return {};
+  }
+  const fb::Instruction &other = get(*first);
+  const char *differs = first->stage != end.stage                     ? "stage"
+                        : other.stream() != instruction.stream()      ? "stream"
+                        : !areEqual(other.ints(), instruction.ints()) ? "peer"
+                        : toSpan(other.operands())[0].bytes() !=
+                                toSpan(instruction.operands())[0].bytes()
+                            ? "size"
+                            : nullptr;
+  if (!differs)
+    return {};
+  return bad(end, std::string(sends ? "sends" : "receives") + " on channel " +
+                      std::to_string(number) + ", as does " + describe(*first) +
+                      " of another " + differs);
 }
 
 Status MeetingVerifier::findStops() {
@@ -260,7 +274,9 @@ Status MeetingVerifier::send(const Point &point, uint32_t microBatch) {
   Channel &channel = channels[toSpan(get(point).ints())[messageChannel]];
   channel.sent.push_back(microBatch);
   std::optional<Point> &waiting = walks[channel.receiver->stage].waitsIn;
-  if (waiting && waiting->instruction == channel.receiver->instruction) {
+  if (waiting && waiting->instruction != Point::update &&
+      get(*waiting).opcode() == fb::Opcode::Recv &&
+      &channels[toSpan(get(*waiting).ints())[messageChannel]] == &channel) {
     waiting.reset();
     ready.push_back(channel.receiver->stage);
   }

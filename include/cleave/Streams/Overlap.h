@@ -29,6 +29,7 @@ struct OverlapResult {
   std::vector<int64_t> order;
   /// By op: its stream; 0 of communication that is worth none.
   std::vector<int64_t> streams;
+  double seconds = 0;       ///< until all streams are done
   double compute = 0;       ///< seconds of the rank's own stream
   double communication = 0; ///< seconds of what may run in another
   double exposed = 0;       ///< of these, that the rank's own stream waits for

@@ -155,6 +155,12 @@ TEST(Overlap, RandomOrdersKeepTheirAccesses) {
     OverlapResult again = overlap(ops);
     EXPECT_EQ(result.order, again.order);
     EXPECT_EQ(result.streams, again.streams);
+    // Were all that may be aside aside: as played with streams of their own.
+    OverlapResult aside = result;
+    for (size_t i = 0; i < ops.size(); ++i)
+      aside.streams[i] = ops[i].stream;
+    EXPECT_GE(result.seconds, play(ops, aside) - 1e-9);
+    EXPECT_GE(result.seconds, result.compute + result.exposed - 1e-9);
     // Never slower than one after the other.
     double sum = 0;
     for (const OverlapOp &op : ops)

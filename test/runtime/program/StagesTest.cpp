@@ -238,10 +238,26 @@ TEST(Stages, ChannelsHaveTwoEnds) {
   expectRefused(makeChat({"", "<0"}),
                 "stage 1, instruction 0 (Recv \"test Recv\") receives on "
                 "channel 1, where nothing sends");
+  // An end may be several instructions that are alike.
+  EXPECT_TRUE(load(makeChat({">1>1", "<0<0"})).ok());
   expectRefused(makeChat({">1>1", "<0"}),
-                "stage 0, instruction 1 (Send \"test Send\") sends on channel "
-                "1, as does stage 0, instruction 0");
-  expectRefused(makeChat({">1", "<0<0"}), "receives on channel 1, as does");
+                "has not received when the update begins");
+  expectRefused(makeChat({">1", "<0<0"}), "the stages would wait for ever");
+  auto getSecond = [](ProgramBuilder &builder) -> fb::InstructionT & {
+    return *builder.program.stages[0]->instructions[1];
+  };
+  ProgramBuilder stream = makeChat({">1>1", "<0<0"});
+  getSecond(stream).stream = 1;
+  expectRefused(stream, "stage 0, instruction 1 (Send \"test Send\") sends on "
+                        "channel 1, as does stage 0, instruction 0 (Send "
+                        "\"test Send\") of another stream");
+  ProgramBuilder to = makeChat({">1>1", "<0<0", ""});
+  getSecond(to).ints[0] = 2;
+  expectRefused(to, "of another peer");
+  ProgramBuilder bytes = makeChat({">1>1", "<0<0"});
+  fb::Operand &sent = getSecond(bytes).operands[0];
+  sent = fb::Operand(sent.offset(), sent.bytes() / 2, 0, 0);
+  expectRefused(bytes, "of another size");
   ProgramBuilder peer = makeChat({">1", "<0", ""});
   peer.program.stages[0]->instructions[0]->ints[0] = 2;
   expectRefused(peer, "stage 0, instruction 0 (Send \"test Send\") has peer 2, "

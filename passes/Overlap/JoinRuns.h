@@ -1,0 +1,33 @@
+//===- JoinRuns.h - Two successive runs as one ----------------------------===//
+#ifndef CLEAVE_PASSES_OVERLAP_JOINRUNS_H
+#define CLEAVE_PASSES_OVERLAP_JOINRUNS_H
+
+#include "dialects/exec/Exec.h"
+
+namespace cleave {
+
+using Instructions = llvm::SmallVector<exec::InstructionOpInterface>;
+
+/// What instructions take, communication beside compute where it can be.
+using InstructionTimer =
+    llvm::function_ref<double(llvm::ArrayRef<exec::InstructionOpInterface>)>;
+
+/// The instructions of a segment, in their order.
+Instructions getInstructions(exec::SegmentOp segment);
+
+/// Lets what is done once a step run in one segment with the micro-batch next
+/// to it, where communication of one can hide behind compute of the other:
+/// gathers before the first micro-batch, reductions after the last. Such a
+/// micro-batch then has a segment of its own, so the list grows by one
+/// micro-batch's instructions; what only these use of the arena is doubled, and
+/// shares bytes as the two never run at once.
+///
+///   runs   before, m 0, m 1, m 2, after
+///   become before_m 0, m 1, m_after 2
+///
+/// Returns how many runs were joined with another.
+int64_t joinRuns(exec::ProgramOp program, InstructionTimer getSeconds);
+
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_OVERLAP_JOINRUNS_H
