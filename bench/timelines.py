@@ -25,7 +25,7 @@ PROGRAMS = [
     ("ZB-V, two stages with two virtual stages each",
      ["--pp", "2", "--micro-batch", "1", "--pipeline-schedule", "zb-v",
       "--virtual-stages", "2"], "pp", 4.0),
-    ("ZeRO-3, two ranks, four micro-batches, parameters gathered ahead",
+    ("ZeRO-3, two ranks, two micro-batches, parameters gathered ahead",
      ["--dp", "2", "--zero", "3", "--micro-batch", "2"], "dp", 1.0)]
 STEP = 2
 WIDTH, ROW, LEFT = 1040, 18, 150
@@ -65,7 +65,7 @@ def get_end(tracks):
 
 def get_label(process, track):
     return f"rank {process}, " + ("compute" if track == 0 else
-                                  "collectives, messages" if track == 1 else
+                                  "communication" if track == 1 else
                                   f"stream {track - 1}")
 
 
@@ -101,11 +101,13 @@ def draw(caption, tracks, end):
                 f'height="{ROW - 3}" fill="{color}"><title>'
                 f'{html.escape(name)} {finish - begin:.3f} ms</title></rect>')
     top = 20 + len(tracks) * ROW
-    for tick in range(0, 11):
-        at = LEFT + tick / 10 * end * scale
+    tick = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+                if end / step < 15)
+    for time in range(0, int(end) + 1, tick):
+        at = LEFT + time * scale
         parts.append(f'<path d="M{at:.1f} {top}v4" stroke="#444b54"/>'
                      f'<text x="{at:.1f}" y="{top + 17}" '
-                     f'text-anchor="middle">{tick / 10 * end:.0f}</text>')
+                     f'text-anchor="middle">{time}</text>')
     parts.append(f'<text x="0" y="{top + 17}">ms</text></svg>')
     return "\n".join(parts)
 

@@ -2,7 +2,8 @@
 """Compares the planner with this compiler's own runs on CPU ranks: calibrates
 this machine, trains twelve layouts of two models, and prints the measured and
 the predicted seconds of a step, their errors, and whether the order is right;
-and the error of a rank's memory.
+and the error of a rank's memory. Beside it what `cleave estimate` says of the
+executable itself, instruction by instruction.
 
 A measurement during which other processes used more than 3 % of the cores is
 repeated. Layouts are measured in turn, round after round, so that a machine that changes
@@ -139,10 +140,17 @@ class Run:
              f"local:{self.ranks}", *layout.split(), "--json"],
             check=True, capture_output=True, text=True, env=environment)
         self.estimated = json.loads(out.stdout)
+        out = subprocess.run(
+            [self.cleave, "estimate", self.program, "--cluster",
+             f"local:{self.ranks}", "--json"],
+            check=True, capture_output=True, text=True, env=environment)
+        self.simulated = json.loads(out.stdout)
 
     measured = property(lambda self: statistics.median(self.medians))
     predicted = property(lambda self: self.estimated["step_time_s"])
     error = property(lambda self: self.predicted / self.measured - 1)
+    program_error = property(lambda self: self.simulated["step_time_s"]
+                             / self.measured - 1)
     memory_error = property(lambda self: self.estimated["memory_bytes"]["total"]
                             / self.arena - 1)
     # Half of what the rounds differ by: what cannot be told from chance.
@@ -206,15 +214,19 @@ def main():
             run.estimate(environment)
 
     print("model\tlayout\tmeasured ms\t+- %\tpredicted ms\terror %"
-          "\tmemory error %")
+          "\tmemory error %\tprogram's error %")
     for run in runs:
         print(f"{run.name}\t{run.layout}\t{1e3 * run.measured:.1f}"
               f"\t{100 * run.noise:.1f}\t{1e3 * run.predicted:.1f}"
-              f"\t{100 * run.error:+.1f}\t{100 * run.memory_error:+.1f}")
+              f"\t{100 * run.error:+.1f}\t{100 * run.memory_error:+.1f}"
+              f"\t{100 * run.program_error:+.1f}")
     errors = [abs(run.error) for run in runs]
     pairs, right = count_pairs(runs)
     print(f"median error {100 * statistics.median(errors):.1f} % (target 10), "
           f"worst {100 * max(errors):.1f} %")
+    errors = [abs(run.program_error) for run in runs]
+    print(f"of the program: median error {100 * statistics.median(errors):.1f} "
+          f"% (target 5), worst {100 * max(errors):.1f} %")
     memory = statistics.median(abs(run.memory_error) for run in runs)
     print(f"memory of a rank: median error {100 * memory:.1f} %")
     for name in RUNS:
@@ -228,7 +240,8 @@ def main():
         with open(args.json, "w") as file:
             json.dump([{"model": run.name, "layout": run.layout,
                         "measured_s": run.medians, "arena_bytes": run.arena,
-                        "predicted": run.estimated} for run in runs], file,
+                        "predicted": run.estimated,
+                        "program": run.simulated} for run in runs], file,
                       indent=1)
 
 
