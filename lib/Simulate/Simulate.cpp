@@ -1,195 +1,185 @@
 //===- Simulate.cpp - One training step, event by event -------------------===//
 //
-// State: for each stage the position in its order, what its two streams do, and
-// the messages that wait to be sent. A heap holds the ends of what runs. When
-// something ends, its stage, and the stage that a message reaches, look for
-// what they can start. Ends at the same time are handled in the order of their
-// starts, so the simulation is the same each time.
+// A pipeline's step as tasks: for each kind of op of each virtual stage a
+// segment, which receives what the op needs of another stage, computes, and
+// sends what another one needs, in a stream of its own. The order of a stage is
+// its table of runs; behind it come the reductions and the optimizer.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Simulate/Simulate.h"
+#include "cleave/Simulate/SimulateTasks.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
-#include <cassert>
-#include <deque>
-#include <queue>
-#include <set>
+#include <map>
 
 using namespace cleave;
 
 namespace {
-class Simulator {
+constexpr int64_t sends = 1; ///< the stream of messages
+
+class PipelineTasks {
 public:
-  Simulator(const PipelineStep &step)
-      : step(step), orders(getOrders(step.shape)), stages(orders.size()) {
-    result.starts.assign(stages.size(), -1);
-    result.ends.assign(stages.size(), 0);
-    result.busy.assign(stages.size(), 0);
-    result.peaks.assign(stages.size(), 0);
+  explicit PipelineTasks(const PipelineStep &step)
+      : step(step), orders(getOrders(step.shape)) {
+    for (size_t stage = 0; stage != orders.size(); ++stage)
+      addStage(int64_t(stage));
   }
 
   Simulation run() {
-    for (size_t i = 0; i != stages.size(); ++i)
-      startCompute(i, 0);
-    while (!running.empty()) {
-      SimulatedEvent event = running.top().event;
-      running.pop();
+    TaskSimulation played = simulate(program, times, /*keepSpans=*/true);
+    Simulation result;
+    size_t count = orders.size();
+    result.starts.assign(count, -1);
+    result.ends.assign(count, 0);
+    result.busy.assign(count, 0);
+    result.peaks.assign(count, 0);
+    std::vector<double> live(count), last(count);
+    for (const TaskSpan &span : played.spans) {
+      size_t stage = size_t(span.stage);
+      const Task &task = program.stages[stage].tasks[size_t(span.task)];
+      if (task.shape.kind == TaskShape::Kind::Recv)
+        continue;
+      SimulatedEvent event = {kinds[stage][size_t(span.task)],
+                              {},
+                              span.stage,
+                              span.start,
+                              span.end};
+      last[stage] = std::max(last[stage], span.end);
+      if (size_t(span.run) < orders[stage].size())
+        event.op = orders[stage][size_t(span.run)];
+      if (event.kind == SimulatedEvent::Compute) {
+        if (result.starts[stage] < 0)
+          result.starts[stage] = span.start;
+        result.ends[stage] = span.end;
+        result.busy[stage] += span.end - span.start;
+        result.peaks[stage] =
+            std::max(result.peaks[stage], countKept(event, live[stage]));
+      }
       result.events.push_back(event);
-      finish(event);
     }
-    bool apart = step.shape.splitsBackward();
-    for (size_t i = 0; i != stages.size(); ++i) {
-      assert(stages[i].position == orders[i].size() && "no stage is stuck");
-      double from = apart ? result.starts[i] : 0;
-      result.step = std::max(result.step, stages[i].last - from);
+    llvm::sort(result.events,
+               [](const SimulatedEvent &a, const SimulatedEvent &b) {
+                 return std::tie(a.end, a.start, a.stage, a.kind) <
+                        std::tie(b.end, b.start, b.stage, b.kind);
+               });
+    for (size_t stage = 0; stage != count; ++stage) {
+      double from = step.shape.splitsBackward() ? result.starts[stage] : 0;
+      result.step = std::max(result.step, last[stage] - from);
     }
-    return std::move(result);
+    return result;
   }
 
 private:
-  using Message = std::tuple<PipelineOpKind, int64_t, int64_t>;
-  struct StageState {
-    size_t position = 0;
-    bool computes = false, sends = false;
-    std::deque<PipelineOp> outbox;
-    std::set<Message> inbox; ///< results of other virtual stages, by those
-    double live = 0, last = 0;
-  };
-  struct Running {
-    SimulatedEvent event;
-    int64_t number;
-    bool operator<(const Running &other) const {
-      return std::tie(event.end, number) >
-             std::tie(other.event.end, other.number);
-    }
-  };
-
-  void start(SimulatedEvent event, double seconds) {
-    event.end = event.start + seconds;
-    running.push({event, count++});
+  static bool isForward(PipelineOpKind kind) {
+    return kind == PipelineOpKind::Forward;
   }
 
-  static bool isForward(const PipelineOp &op) {
-    return op.kind == PipelineOpKind::Forward;
-  }
-  int64_t getVirtual(size_t stage, const PipelineOp &op) const {
-    return step.shape.getVirtualStage(int64_t(stage), op.chunk);
-  }
-  /// The virtual stage that an op's result goes to, or -1.
-  int64_t getTarget(size_t stage, const PipelineOp &op) const {
+  /// The virtual stage that the op's result goes to, or whose result it needs,
+  /// if that is of another stage.
+  std::optional<int64_t> findOther(int64_t stage, const PipelineOp &op,
+                                   bool isTarget) const {
     if (op.kind == PipelineOpKind::BackwardWeight)
-      return -1;
-    int64_t to = getVirtual(stage, op) + (isForward(op) ? 1 : -1);
-    return to < step.shape.getVirtualStages() ? to : -1;
+      return std::nullopt;
+    int64_t at = step.shape.getVirtualStage(stage, op.chunk);
+    int64_t other = at + (isForward(op.kind) == isTarget ? 1 : -1);
+    if (other < 0 || other >= step.shape.getVirtualStages() ||
+        step.shape.getStage(other) == stage)
+      return std::nullopt;
+    return other;
   }
 
-  void startCompute(size_t stage, double now) {
-    StageState &state = stages[stage];
-    if (state.computes || state.position == orders[stage].size())
-      return;
-    const PipelineOp &op = orders[stage][state.position];
-    int64_t virtualStage = getVirtual(stage, op);
-    int64_t source = virtualStage + (isForward(op) ? -1 : 1);
-    bool needsInput = op.kind != PipelineOpKind::BackwardWeight &&
-                      source >= 0 && source < step.shape.getVirtualStages();
-    PipelineOpKind kind =
-        isForward(op) ? PipelineOpKind::Forward : PipelineOpKind::Backward;
-    if (needsInput && !state.inbox.erase({kind, source, op.microBatch}))
-      return;
-    ++state.position;
-    state.computes = true;
-    if (result.starts[stage] < 0)
-      result.starts[stage] = now;
-    const StageTimes &times = step.times[size_t(virtualStage)];
-    double seconds = 0;
+  double getSeconds(int64_t stage, const PipelineOp &op) const {
+    const StageTimes &each =
+        step.times[size_t(step.shape.getVirtualStage(stage, op.chunk))];
     switch (op.kind) {
     case PipelineOpKind::Forward:
-      seconds = times.forward;
-      if (!step.activations.empty())
-        state.live += step.activations[size_t(virtualStage)];
-      result.peaks[stage] = std::max(result.peaks[stage], state.live);
-      break;
+      return each.forward;
     case PipelineOpKind::Backward:
-      seconds = times.getBackward();
-      break;
+      return each.getBackward();
     case PipelineOpKind::BackwardInput:
-      seconds = times.backwardInput;
-      break;
+      return each.backwardInput;
     case PipelineOpKind::BackwardWeight:
-      seconds = times.backwardWeight;
-      break;
+      return each.backwardWeight;
     }
-    start({SimulatedEvent::Compute, op, int64_t(stage), now, 0}, seconds);
+    llvm_unreachable("unknown kind of op");
   }
 
-  void startSend(size_t stage, double now) {
-    StageState &state = stages[stage];
-    if (state.sends || state.outbox.empty())
-      return;
-    PipelineOp op = state.outbox.front();
-    state.outbox.pop_front();
-    state.sends = true;
-    start({SimulatedEvent::Send, op, int64_t(stage), now, 0}, step.send);
+  void add(SimulatedEvent::Kind kind, double seconds, Task task = {}) {
+    program.stages.back().tasks.push_back(std::move(task));
+    times.seconds.back().push_back(seconds);
+    times.links.back().push_back(-1);
+    kinds.back().push_back(kind);
   }
 
-  void deliver(size_t from, const PipelineOp &op, double now) {
-    int64_t to = getTarget(from, op);
-    PipelineOpKind kind =
-        isForward(op) ? PipelineOpKind::Forward : PipelineOpKind::Backward;
-    size_t stage = size_t(step.shape.getStage(to));
-    stages[stage].inbox.insert({kind, getVirtual(from, op), op.microBatch});
-    startCompute(stage, now);
+  /// Of a channel for each virtual stage and direction.
+  Task makeMessage(TaskShape::Kind kind, int64_t peer, int64_t sender,
+                   PipelineOpKind op) const {
+    Task task;
+    task.shape.kind = kind;
+    task.shape.peer = step.shape.getStage(peer);
+    task.shape.channel = 2 * sender + isForward(op);
+    task.stream = kind == TaskShape::Kind::Send ? sends : 0;
+    return task;
   }
 
-  void finish(const SimulatedEvent &event) {
-    size_t stage = size_t(event.stage);
-    StageState &state = stages[stage];
-    state.last = std::max(state.last, event.end);
-    switch (event.kind) {
-    case SimulatedEvent::Compute: {
-      state.computes = false;
-      result.busy[stage] += event.end - event.start;
-      bool frees = event.op.kind == PipelineOpKind::Backward ||
-                   event.op.kind == PipelineOpKind::BackwardWeight;
-      if (frees && !step.activations.empty())
-        state.live -= step.activations[size_t(getVirtual(stage, event.op))];
-      int64_t to = getTarget(stage, event.op);
-      if (to >= 0 && step.shape.getStage(to) != event.stage) {
-        state.outbox.push_back(event.op);
-        startSend(stage, event.end);
-      } else if (to >= 0) {
-        deliver(stage, event.op, event.end);
+  /// The tasks of an op, whatever its micro-batch.
+  void addOp(int64_t stage, const PipelineOp &op) {
+    if (std::optional<int64_t> from = findOther(stage, op, false))
+      add(SimulatedEvent::Send, 0,
+          makeMessage(TaskShape::Kind::Recv, *from, *from, op.kind));
+    add(SimulatedEvent::Compute, getSeconds(stage, op));
+    if (std::optional<int64_t> to = findOther(stage, op, true))
+      add(SimulatedEvent::Send, step.send,
+          makeMessage(TaskShape::Kind::Send, *to,
+                      step.shape.getVirtualStage(stage, op.chunk), op.kind));
+  }
+
+  void addStage(int64_t number) {
+    StageTasks &stage = program.stages.emplace_back();
+    times.seconds.emplace_back();
+    times.links.emplace_back();
+    kinds.emplace_back();
+    std::map<std::pair<PipelineOpKind, int32_t>, TaskRun> segments;
+    for (const PipelineOp &op : orders[size_t(number)]) {
+      auto [it, isNew] = segments.try_emplace({op.kind, op.chunk});
+      if (isNew) {
+        it->second.begin = int64_t(stage.tasks.size());
+        addOp(number, op);
+        it->second.end = int64_t(stage.tasks.size());
       }
-      startCompute(stage, event.end);
-      if (state.position == orders[stage].size() && !state.computes) {
-        result.ends[stage] = event.end;
-        double data = step.data.empty() ? 0 : step.data[stage];
-        start({SimulatedEvent::Data, {}, event.stage, event.end, 0}, data);
-      }
-      break;
+      stage.runs.push_back(it->second);
+      stage.runs.back().microBatch = op.microBatch;
     }
-    case SimulatedEvent::Send:
-      state.sends = false;
-      deliver(stage, event.op, event.end);
-      startSend(stage, event.end);
-      break;
-    case SimulatedEvent::Data:
-      start({SimulatedEvent::Optimizer, {}, event.stage, event.end, 0},
-            step.optimizer);
-      break;
-    case SimulatedEvent::Optimizer:
-      break;
-    }
+    int64_t begin = int64_t(stage.tasks.size());
+    add(SimulatedEvent::Data,
+        step.data.empty() ? 0 : step.data[size_t(number)]);
+    add(SimulatedEvent::Optimizer, step.optimizer);
+    stage.runs.push_back({begin, begin + 2, 0});
+    stage.updateRun = int64_t(stage.runs.size());
+  }
+
+  /// Adds what the op keeps to `live`, or takes it away; the most of both.
+  double countKept(const SimulatedEvent &event, double &live) const {
+    if (step.activations.empty())
+      return 0;
+    double bytes = step.activations[size_t(
+        step.shape.getVirtualStage(event.stage, event.op.chunk))];
+    double before = live;
+    if (isForward(event.op.kind))
+      live += bytes;
+    else if (event.op.kind != PipelineOpKind::BackwardInput)
+      live -= bytes;
+    return std::max(before, live);
   }
 
   const PipelineStep &step;
   const std::vector<std::vector<PipelineOp>> orders;
-  std::vector<StageState> stages;
-  std::priority_queue<Running> running;
-  int64_t count = 0;
-  Simulation result;
+  TaskProgram program;
+  TaskTimes times;
+  PerTask<SimulatedEvent::Kind> kinds; ///< of a receive without meaning
 };
 } // namespace
 
 Simulation cleave::simulate(const PipelineStep &step) {
-  return Simulator(step).run();
+  return PipelineTasks(step).run();
 }
