@@ -17,9 +17,12 @@ Instructions cleave::getInstructions(exec::SegmentOp segment) {
 }
 
 /// Whether a segment does the same in a run of any micro-batch, first or not.
+/// Messages are matched by their micro-batch, which the other stage has too.
 static bool isOfNoMicroBatch(exec::SegmentOp segment) {
   return llvm::all_of(
       getInstructions(segment), [](exec::InstructionOpInterface op) {
+        if (isa<exec::SendOp, exec::RecvOp>(op))
+          return false;
         bool hasPlaces = llvm::any_of(op->getOperands(), [](Value value) {
           return value.getDefiningOp<exec::ViewOp>() != nullptr;
         });

@@ -147,6 +147,14 @@ class PipelineTest(ToolTest):
                 self.assertEqual(got, self.train(
                     flags=["--stream-delays", str(number)]))
 
+    def test_tied_gradients_meet_behind_the_last_micro_batch(self):
+        """What stages send each other then is for no micro-batch, though one of
+        them may run it beside its last."""
+        family, batch = "llama3-gqa-tied", 4
+        self.build(family, batch, ["--pp", "4", "--dp", "2", "--micro-batch",
+                                   "1", "--overlap", "always"])
+        self.check(self.train(), self.get_expected(family, batch))
+
     @unittest.skipUnless(os.environ.get("CLEAVE_MPIRUN"), "no MPI")
     def test_processes_give_the_bits_of_threads(self):
         for family, batch, flags in get_layouts()[7::211]:

@@ -95,3 +95,33 @@ exec.program @stage_1 threads 1 {
   exec.run @after 0 first
 }
 }
+
+// -----
+
+// Behind the last micro-batch a message comes from another stage, for micro-batch
+// 0 there as here: that segment stays as it is.
+module {
+dist.mesh @mesh [#dist.axis<"pp" = 2>, #dist.axis<"dp" = 2>] stages "pp"
+// CHECK-LABEL: exec.program @tied
+exec.program @tied threads 1 {
+  %x = exec.buffer "activations" 4194304 pinned : !exec.buffer
+  %sum = exec.buffer "gradients" 4194304 : !exec.buffer
+  %other = exec.buffer "gradients" 4194304 : !exec.buffer
+  %part = exec.buffer "gradients" 2097152 pinned : !exec.buffer
+  %dw = exec.buffer "gradients" 4194304 pinned : !exec.buffer
+  exec.segment @micro_batch {
+    exec.gemm(%x, %x) -> (%sum) {has_bias = false, k = 4 : i64, m = 1024 : i64, mode = 2 : i64, n = 1024 : i64, trans_a = true, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64}
+    exec.gemm(%x, %x) -> (%dw) {has_bias = false, k = 4 : i64, m = 1024 : i64, mode = 2 : i64, n = 1024 : i64, trans_a = true, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64}
+  }
+  exec.segment @after {
+    exec.reduce_scatter(%sum) -> (%part) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, reduction = 0 : i64, type = 0 : i64}
+    exec.recv() -> (%other) {channel = 3 : i64, stage = 1 : i64}
+  }
+  // CHECK: exec.run @micro_batch 0 first
+  // CHECK-NEXT: exec.run @micro_batch 1
+  // CHECK-NEXT: exec.run @after 0 first
+  exec.run @micro_batch 0 first
+  exec.run @micro_batch 1
+  exec.run @after 0 first
+}
+}
