@@ -294,10 +294,10 @@ private:
       Issued &issued = stream.tasks[stream.next];
       double ready = std::max(stream.now, issued.time);
       for (Point point : issued.waits) {
-        const StreamState &other = stage.streams[size_t(point.stream)];
-        if (int64_t(other.ends.size()) < point.ordinal)
+        std::optional<double> end = getEnd(stage, point);
+        if (!end)
           return moved;
-        ready = std::max(ready, other.ends[size_t(point.ordinal) - 1]);
+        ready = std::max(ready, *end);
       }
       const Op &op = stage.ops[size_t(issued.op)];
       std::optional<double> start = begin(number, streamNumber, op, ready);

@@ -1,15 +1,12 @@
 //===- Trace.cpp - A simulated step for trace viewers ---------------------===//
 //
-// "Trace Event Format" of Chrome. Perfetto's importer asks for more than that
-// text does: ids of threads are unique over all processes and none is 0, and
-// slices of a thread may not overlap by as much as a nanosecond.
+// Perfetto also asks that ids of threads are unique over all processes, and
+// that none is 0.
 //
 //===----------------------------------------------------------------------===//
+#include "TraceWriter.h"
 #include "cleave/Simulate/Simulate.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/JSON.h"
-#include <cmath>
 #include <map>
 
 using namespace cleave;
@@ -21,14 +18,13 @@ class TracePrinter {
 public:
   TracePrinter(llvm::raw_ostream &os, const PipelineStep &step,
                const Simulation &simulation)
-      : os(os), step(step), simulation(simulation) {
+      : writer(os), step(step), simulation(simulation) {
     for (const SimulatedEvent &event : simulation.events)
       if (event.kind == SimulatedEvent::Compute)
         computed[getKey(event)] = &event;
   }
 
   void print() {
-    os << R"({"displayTimeUnit":"ms","traceEvents":[)";
     // Viewers sort by name, so that all numbers are as long as the last one.
     size_t digits = std::to_string(step.shape.stages - 1).size();
     for (int64_t stage = 0; stage != step.shape.stages; ++stage) {
@@ -48,7 +44,6 @@ public:
     if (!step.activations.empty())
       for (int64_t stage = 0; stage != step.shape.stages; ++stage)
         printActivations(stage);
-    os << "\n]}\n";
   }
 
 private:
@@ -60,30 +55,17 @@ private:
             event.op.kind, event.op.microBatch};
   }
   static int64_t getProcess(int64_t stage) { return 10 * (stage + 1); }
-  static int64_t getNanoseconds(double seconds) {
-    return std::llround(seconds * 1e9);
-  }
 
   /// One event: phase, stream, and what `rest` writes.
   void event(llvm::StringRef phase, int64_t stage, Stream stream,
              llvm::function_ref<void(llvm::json::OStream &)> rest) {
-    os << (isFirst ? "\n" : ",\n");
-    isFirst = false;
-    llvm::json::OStream json(os);
-    json.object([&] {
-      json.attribute("ph", phase);
-      json.attribute("pid", getProcess(stage));
-      json.attribute("tid", getProcess(stage) + stream);
-      rest(json);
-    });
+    writer.event(phase, getProcess(stage), getProcess(stage) + stream, rest);
   }
 
   void name(llvm::StringRef what, int64_t stage, Stream stream,
             const std::string &text) {
-    event("M", stage, stream, [&](llvm::json::OStream &json) {
-      json.attribute("name", what.str() + "_name");
-      json.attributeObject("args", [&] { json.attribute("name", text); });
-    });
+    writer.name(what.str(), getProcess(stage), getProcess(stage) + stream,
+                text);
     event("M", stage, stream, [&](llvm::json::OStream &json) {
       json.attribute("name", what.str() + "_sort_index");
       json.attributeObject("args", [&] {
@@ -91,16 +73,6 @@ private:
                        what == "process" ? stage : int64_t(stream));
       });
     });
-  }
-
-  /// Microseconds of whole nanoseconds.
-  static void printTime(llvm::json::OStream &json, llvm::StringRef key,
-                        int64_t nanoseconds) {
-    json.attributeBegin(key);
-    json.rawValue(
-        llvm::formatv("{0}.{1,0+3}", nanoseconds / 1000, nanoseconds % 1000)
-            .str());
-    json.attributeEnd();
   }
 
   static Stream getStream(const SimulatedEvent &event) {
@@ -123,10 +95,11 @@ private:
 
   void printSlice(const SimulatedEvent &slice) {
     event("X", slice.stage, getStream(slice), [&](llvm::json::OStream &json) {
-      int64_t start = getNanoseconds(slice.start);
+      int64_t start = TraceWriter::getNanoseconds(slice.start);
       json.attribute("name", getLabel(slice));
-      printTime(json, "ts", start);
-      printTime(json, "dur", getNanoseconds(slice.end) - start);
+      TraceWriter::printTime(json, "ts", start);
+      TraceWriter::printTime(json, "dur",
+                             TraceWriter::getNanoseconds(slice.end) - start);
       if (slice.kind != SimulatedEvent::Compute &&
           slice.kind != SimulatedEvent::Send)
         return;
@@ -149,7 +122,8 @@ private:
         json.attribute("name", "message");
         json.attribute("cat", "message");
         json.attribute("id", number);
-        printTime(json, "ts", getNanoseconds(at.start));
+        TraceWriter::printTime(json, "ts",
+                               TraceWriter::getNanoseconds(at.start));
         if (phase == "f")
           json.attribute("bp", "e");
       });
@@ -169,28 +143,27 @@ private:
         continue;
       double bytes = step.activations[size_t(std::get<0>(getKey(event)))];
       if (event.op.kind == PipelineOpKind::Forward)
-        changes[getNanoseconds(event.start)] += bytes;
+        changes[TraceWriter::getNanoseconds(event.start)] += bytes;
       else if (event.op.kind != PipelineOpKind::BackwardInput)
-        changes[getNanoseconds(event.end)] -= bytes;
+        changes[TraceWriter::getNanoseconds(event.end)] -= bytes;
     }
     double kept = 0;
     for (auto [nanoseconds, change] : changes) {
       kept += change;
       event("C", stage, compute, [&](llvm::json::OStream &json) {
         json.attribute("name", "activations, bytes");
-        printTime(json, "ts", nanoseconds);
+        TraceWriter::printTime(json, "ts", nanoseconds);
         json.attributeObject(
             "args", [&] { json.attribute("bytes", std::llround(kept)); });
       });
     }
   }
 
-  llvm::raw_ostream &os;
+  TraceWriter writer;
   const PipelineStep &step;
   const Simulation &simulation;
   std::map<Key, const SimulatedEvent *> computed;
   int64_t arrows = 0;
-  bool isFirst = true;
 };
 } // namespace
 

@@ -175,11 +175,10 @@ static llvm::Error checkExcluded(const EstimateFlags &flags) {
 }
 
 /// A step of an executable.
-static int runProgram(EstimateFlags flags) {
-  flags.program.path = flags.common.model;
-  flags.program.cluster = flags.common.cluster;
+static int runProgram(const EstimateFlags &flags) {
   tool::TimedProgram timed;
-  if (llvm::Error error = flags.program.load(timed))
+  if (llvm::Error error =
+          flags.program.load(flags.common.model, flags.common.cluster, timed))
     return tool::failPlan(std::move(error));
   TaskSimulation simulation =
       simulate(timed.tasks, timed.times, /*keepSpans=*/!flags.trace.empty());

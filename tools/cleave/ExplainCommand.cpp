@@ -92,11 +92,10 @@ static int runExplain(const ExplainFlags &flags) {
 }
 
 /// Where what is predicted of an executable's step and a run of it part.
-static int runProgram(ExplainFlags flags) {
-  flags.program.path = flags.common.model;
-  flags.program.cluster = flags.common.cluster;
+static int runProgram(const ExplainFlags &flags) {
   tool::TimedProgram timed;
-  if (llvm::Error error = flags.program.load(timed))
+  if (llvm::Error error =
+          flags.program.load(flags.common.model, flags.common.cluster, timed))
     return tool::failPlan(std::move(error));
   llvm::Expected<tool::MeasuredTasks> measured =
       tool::readTrace(flags.trace, timed.program, timed.tasks);

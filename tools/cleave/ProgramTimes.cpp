@@ -269,7 +269,9 @@ static llvm::Error takeKernels(const std::string &path,
   return llvm::Error::success();
 }
 
-llvm::Error tool::ProgramFlags::load(TimedProgram &timed) const {
+llvm::Error tool::ProgramFlags::load(const std::string &path,
+                                     const std::string &cluster,
+                                     TimedProgram &timed) const {
   runtime::Status status = runtime::Program::loadFile(path, timed.program);
   if (!status.ok())
     return llvm::createStringError(status.message());

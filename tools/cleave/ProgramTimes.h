@@ -36,7 +36,7 @@ llvm::Expected<MeasuredTasks> readTrace(const std::string &path,
 
 /// How a program is priced.
 struct ProgramFlags {
-  std::string path, cluster, kernelsFrom;
+  std::string kernelsFrom;
   std::vector<std::string> links;
   bool serial = false;
 
@@ -49,7 +49,8 @@ struct ProgramFlags {
   bool check(const CLI::App &app, const std::string &target,
              llvm::ArrayRef<std::string> shared) const;
   /// Without a cluster: this machine, with as many ranks as the program has.
-  llvm::Error load(TimedProgram &timed) const;
+  llvm::Error load(const std::string &path, const std::string &cluster,
+                   TimedProgram &timed) const;
 
 private:
   std::vector<CLI::Option *> own, ofModel;
