@@ -1,6 +1,7 @@
 //===- Exec.cpp - The exec dialect and its verifiers ----------------------===//
 #include "dialects/exec/Exec.h"
 #include "dialects/dist/Placements.h"
+#include "dialects/exec/Work.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "runtime/program/Limits.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -40,7 +41,7 @@ static void printKernelBody(OpAsmPrinter &printer, Operation *, Region &body) {
 static bool isAfterFirst(exec::LaunchOp launch) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<exec::KernelOp>(
       launch, launch.getKernelAttr());
-  return kernel && kernel.getAccumulate() == "after_first";
+  return kernel && kernel.getAccumulate() == Accumulate::AfterFirst;
 }
 
 #define GET_OP_CLASSES
@@ -195,11 +196,6 @@ LogicalResult KernelOp::verify() {
     return emitOpError("expects at most ")
            << runtime::limits::arenaBytes << " elements, got " << getRows()
            << " rows of " << getColumns() << " columns";
-  if (getAccumulate() != "never" && getAccumulate() != "always" &&
-      getAccumulate() != "after_first")
-    return emitOpError("expects accumulate to be \"never\", \"always\" or "
-                       "\"after_first\", got \"")
-           << getAccumulate() << "\"";
   if (getMode() == KernelMode::Flat && getColumns() != 1)
     return emitOpError("expects one column in flat mode, got ") << getColumns();
   if (getMode() != KernelMode::Row && !block.getOps<RowReduceOp>().empty())
@@ -225,6 +221,8 @@ static LogicalResult verifyMessage(InstructionOpInterface op, size_t inputs,
 
 LogicalResult cleave::exec::verifyInstruction(InstructionOpInterface op,
                                               SymbolTableCollection &table) {
+  if (failed(verifyWork(op)))
+    return failure();
   if (auto launch = dyn_cast<LaunchOp>(*op)) {
     auto kernel =
         table.lookupNearestSymbolFrom<KernelOp>(op, launch.getKernelAttr());
@@ -247,10 +245,36 @@ LogicalResult cleave::exec::verifyInstruction(InstructionOpInterface op,
   return group ? dist::verifyAxes(op, group) : success();
 }
 
+LogicalResult WorkloadOp::verify() {
+  for (auto [name, value] :
+       {std::pair("vocab", getVocab()), std::pair("seq_len", getSeqLen()),
+        std::pair("global_batch", getGlobalBatch()),
+        std::pair("micro_batches", getMicroBatches())})
+    if (int64_t(value) < 1)
+      return emitOpError("expects ")
+             << name << " of at least 1, got " << int64_t(value);
+  if (getGlobalBatch() % getMicroBatches() != 0)
+    return emitOpError("expects a global_batch that its ")
+           << getMicroBatches() << " micro_batches divide, got "
+           << getGlobalBatch();
+  for (Operation &other : *(*this)->getBlock())
+    if (isa<WorkloadOp>(other) && &other != getOperation())
+      return emitOpError("is not the only one of its module");
+  return dist::verifyAxes(*this, getBatchAxes());
+}
+
 LogicalResult OutputOp::verifySymbolUses(SymbolTableCollection &) {
   auto type = dyn_cast<RankedTensorType>(getType());
   if (!type || !type.hasStaticShape())
     return emitOpError("expects a type of static shape, got ") << getType();
+  if (std::optional<ArrayRef<int64_t>> logical = getLogical())
+    if (logical->size() != type.getShape().size() ||
+        !llvm::all_of(llvm::zip(*logical, type.getShape()), [](auto sizes) {
+          auto [part, whole] = sizes;
+          return part >= 1 && part <= whole;
+        }))
+      return emitOpError("expects a logical shape that fits in ")
+             << type << ", got [" << *logical << "]";
   if (failed(dist::verifyPlacedIfAny(*this, type)))
     return failure();
   SmallVector<int64_t> shape(type.getShape());

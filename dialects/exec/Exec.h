@@ -32,11 +32,9 @@ OrderAttr getOrder(mlir::Operation *op);
 /// Takes the attribute away where it says nothing.
 void setOrder(mlir::Operation *op, OrderAttr order);
 
-/// The mode of an output that is added to but in a run that is first.
-constexpr int64_t modeAfterFirst = 2;
-
-/// Checks what an instruction names: the axes of its group, which are distinct
-/// ones of the module's mesh, and the kernel of a launch.
+/// Checks what an instruction names: the types of its elements, the axes of its
+/// group, which are distinct ones of the module's mesh, and the kernel of a
+/// launch.
 mlir::LogicalResult verifyInstruction(InstructionOpInterface op,
                                       mlir::SymbolTableCollection &table);
 } // namespace cleave::exec

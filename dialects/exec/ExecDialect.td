@@ -51,6 +51,39 @@ def Exec_Buffer : TypeDef<Exec_Dialect, "Buffer"> {
   let summary = "a range of bytes of the rank's arena";
 }
 
+// Enums of program.fbs, by the same names and numbers.
+
+def Exec_Accumulate : I32EnumAttr<"Accumulate",
+    "how an output meets what its buffer holds", [
+    I32EnumAttrCase<"Never", 0, "never">,
+    I32EnumAttrCase<"Always", 1, "always">,
+    I32EnumAttrCase<"AfterFirst", 2, "after_first">]> {
+  let cppNamespace = "::cleave::exec";
+  let genSpecializedAttr = 0;
+}
+
+def Exec_Reduction : I32EnumAttr<"Reduction", "how values combine", [
+    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]> {
+  let cppNamespace = "::cleave::exec";
+  let genSpecializedAttr = 0;
+}
+
+def Exec_LRSchedule : I32EnumAttr<"LRSchedule", "shape of the learning rate", [
+    I32EnumAttrCase<"Constant", 0, "constant">,
+    I32EnumAttrCase<"Cosine", 1, "cosine">,
+    I32EnumAttrCase<"Linear", 2, "linear">,
+    I32EnumAttrCase<"WarmupStableDecay", 3, "warmup_stable_decay">]> {
+  let cppNamespace = "::cleave::exec";
+  let genSpecializedAttr = 0;
+}
+
+// As `after_first` in an op's own syntax, `#exec<accumulate after_first>` else.
+def Exec_AccumulateAttr
+    : EnumAttr<Exec_Dialect, Exec_Accumulate, "accumulate">;
+def Exec_ReductionAttr : EnumAttr<Exec_Dialect, Exec_Reduction, "reduction">;
+def Exec_LRScheduleAttr
+    : EnumAttr<Exec_Dialect, Exec_LRSchedule, "lr_schedule">;
+
 class Exec_Op<string mnemonic, list<Trait> traits = []>
     : Op<Exec_Dialect, mnemonic, traits>;
 

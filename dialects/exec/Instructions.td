@@ -62,8 +62,8 @@ def Exec_OutputOp : Exec_Op<"output",
     [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a buffer that a person or a test may ask for by name";
   let description = [{
-    `type` is the global, placed type of the value; `state` names the parameter
-    whose checkpoint layout it has.
+    `type` is the global, placed type of the value, `logical` its shape without
+    padding; `state` names the parameter whose checkpoint layout it has.
 
     ```mlir
     exec.output "loss" %b : tensor<f32, #dist.on<@mesh, []>>
@@ -73,15 +73,44 @@ def Exec_OutputOp : Exec_Op<"output",
     1. The type has a placement on the module's mesh, or none; it is partial by
        sum only: that is how the runtime makes the value whole.
     2. The buffer has the bytes of this rank's shard.
+    3. The logical shape fits in the type's.
   }];
   let arguments = (ins StrAttr:$name, Exec_Buffer:$buffer, TypeAttr:$type,
-                       OptionalAttr<FlatSymbolRefAttr>:$state);
+                       OptionalAttr<FlatSymbolRefAttr>:$state,
+                       OptionalAttr<DenseI64ArrayAttr>:$logical);
   let assemblyFormat = "$name $buffer (`of` $state^)? `:` $type attr-dict";
 }
 
 //===----------------------------------------------------------------------===//
 // Control
 //===----------------------------------------------------------------------===//
+
+def Exec_WorkloadOp : Exec_Op<"workload"> {
+  let summary = "what a step trains, beside its instructions";
+  let description = [{
+    What the runtime has to know of a step that none of its instructions says:
+    how many samples of how many tokens, of which ids, it takes, and over which
+    axes the samples of a micro-batch are split. `model` and `plan` are the texts
+    that the step was compiled from, kept to be shown; `flops` are those of the
+    model in a step, on all ranks together, by which MFU is told.
+
+    ```mlir
+    exec.workload {vocab = 256 : i64, seq_len = 32 : i64, global_batch = 8 : i64,
+                   micro_batches = 2 : i64, batch_axes = ["dp"], flops = 1.0e9 : f64}
+    ```
+
+    Constraints:
+    1. A module has at most one.
+    2. There is one at least of each; the micro-batches divide the global batch.
+    3. The axes are distinct ones of the module's mesh, if it has one.
+  }];
+  let arguments = (ins I64Attr:$vocab, I64Attr:$seq_len, I64Attr:$global_batch,
+                       I64Attr:$micro_batches, StrArrayAttr:$batch_axes,
+                       F64Attr:$flops, OptionalAttr<StrAttr>:$model,
+                       OptionalAttr<StrAttr>:$plan);
+  let assemblyFormat = "attr-dict";
+  let hasVerifier = 1;
+}
 
 def Exec_ProgramOp : Exec_Op<"program", [Symbol, SingleBlock, NoTerminator]> {
   let summary = "what each rank executes in a step";
@@ -137,7 +166,7 @@ def Exec_RunOp : Exec_Op<"run", [HasParent<"ProgramOp">]> {
   let summary = "one execution of a segment";
   let description = [{
     For one micro-batch. A run that is `first` overwrites the sums that later
-    ones add to ("after_first", mode 2).
+    ones add to (`after_first`).
 
     ```mlir
     exec.run @micro_batch 0 first
@@ -156,17 +185,16 @@ def Exec_RunOp : Exec_Op<"run", [HasParent<"ProgramOp">]> {
 // Instructions
 //===----------------------------------------------------------------------===//
 
-// The ints and floats of an instruction are its attributes, in the order of
-// runtime/program/README.md; each is given as the getter that reads it.
-// `addsAfterFirst`: what says whether outputs are added to but in a first run.
-class Exec_Instruction<string mnemonic, string opcode, dag attributes,
-                       list<string> ints = [], list<string> floats = [],
-                       string group = "{}", string addsAfterFirst = "false">
+// The attributes of an instruction are the fields that program.fbs has for its
+// opcode, by the same names. `group`: the one that has the axes of a collective,
+// or those whose coordinate is the shard index. `addsAfterFirst`: whether outputs
+// are added to but in a first run.
+class Exec_Instruction<string mnemonic, dag attributes, string group = "",
+                       string addsAfterFirst = "false">
     : Exec_Op<mnemonic, [AttrSizedOperandSegments,
                          DeclareOpInterfaceMethods<SymbolUserOpInterface>,
                          DeclareOpInterfaceMethods<InstructionOpInterface,
-                           ["getOpcode", "getInts", "getFloats", "addsAfterFirst",
-                            "getGroup"]>]> {
+                           ["addsAfterFirst", "getGroupName"]>]> {
   let arguments = !con((ins Variadic<Exec_Buffer>:$inputs,
                             Variadic<Exec_Buffer>:$outputs,
                             Variadic<Exec_Buffer>:$workspace), attributes);
@@ -174,142 +202,111 @@ class Exec_Instruction<string mnemonic, string opcode, dag attributes,
     `(` $inputs `)` `->` `(` $outputs `)` (`using` `(` $workspace^ `)`)? attr-dict
   }];
   let extraClassDefinition =
-      "::llvm::StringRef $cppClass::getOpcode() { return \"" # opcode # "\"; }\n"
-      "::llvm::SmallVector<int64_t> $cppClass::getInts() { return {"
-      # !interleave(ints, ", ") # "}; }\n"
-      "::llvm::SmallVector<double> $cppClass::getFloats() { return {"
-      # !interleave(floats, ", ") # "}; }\n"
       "bool $cppClass::addsAfterFirst() { return " # addsAfterFirst # "; }\n"
-      "::mlir::ArrayAttr $cppClass::getGroup() { return " # group # "; }\n"
+      "::llvm::StringRef $cppClass::getGroupName() { return \"" # group # "\"; }\n"
       "::mlir::LogicalResult $cppClass::verifySymbolUses("
       "::mlir::SymbolTableCollection &table) {"
       " return ::cleave::exec::verifyInstruction(*this, table); }\n";
 }
 
-defvar ownShard = "getShardAxes().value_or(::mlir::ArrayAttr())";
+defvar ownShard = "shard_axes";
+defvar afterFirst = "getAccumulate() == ::cleave::exec::Accumulate::AfterFirst";
 
-def Exec_LaunchOp : Exec_Instruction<"launch", "Launch",
+def Exec_LaunchOp : Exec_Instruction<"launch",
     (ins FlatSymbolRefAttr:$kernel, OptionalAttr<StrArrayAttr>:$shard_axes),
-    [], [], ownShard, "isAfterFirst(*this)"> {
+    ownShard, "isAfterFirst(*this)"> {
   let summary = "run a generated kernel";
 }
 
-def Exec_GemmOp : Exec_Instruction<"gemm", "Gemm",
+def Exec_GemmOp : Exec_Instruction<"gemm",
     (ins I64Attr:$m, I64Attr:$n, I64Attr:$k, BoolAttr:$trans_a,
-         BoolAttr:$trans_b, I64Attr:$type_a, I64Attr:$type_b, I64Attr:$type_c,
-         I64Attr:$mode, BoolAttr:$has_bias),
-    ["int64_t(getM())", "int64_t(getN())", "int64_t(getK())",
-     "int64_t(getTransA())", "int64_t(getTransB())", "int64_t(getTypeA())",
-     "int64_t(getTypeB())", "int64_t(getTypeC())", "int64_t(getMode())",
-     "int64_t(getHasBias())"], [], "{}", "getMode() == modeAfterFirst"> {
+         BoolAttr:$trans_b, TypeAttr:$type_a, TypeAttr:$type_b, TypeAttr:$type_c,
+         Exec_AccumulateAttr:$accumulate, BoolAttr:$has_bias),
+    "", afterFirst> {
   let summary = "C (+)= op(A) op(B) + bias";
 }
 
 defvar attentionAttributes = (ins I64Attr:$batch, I64Attr:$seq, I64Attr:$heads,
-    I64Attr:$kv_heads, I64Attr:$head_dim, I64Attr:$window, I64Attr:$type,
+    I64Attr:$kv_heads, I64Attr:$head_dim, I64Attr:$window, TypeAttr:$type,
     F64Attr:$scale, F64Attr:$softcap);
-defvar attentionInts = ["int64_t(getBatch())", "int64_t(getSeq())",
-    "int64_t(getHeads())", "int64_t(getKvHeads())", "int64_t(getHeadDim())",
-    "int64_t(getWindow())", "int64_t(getType())"];
-defvar attentionFloats = ["getScale().convertToDouble()",
-                          "getSoftcap().convertToDouble()"];
 
-def Exec_AttentionOp : Exec_Instruction<"attention", "Attention",
-    attentionAttributes, attentionInts, attentionFloats> {
+def Exec_AttentionOp : Exec_Instruction<"attention", attentionAttributes> {
   let summary = "causal attention";
 }
 
-def Exec_AttentionGradOp : Exec_Instruction<"attention_grad", "AttentionGrad",
-    attentionAttributes, attentionInts, attentionFloats> {
+def Exec_AttentionGradOp
+    : Exec_Instruction<"attention_grad", attentionAttributes> {
   let summary = "gradients of causal attention";
 }
 
-def Exec_EmbeddingOp : Exec_Instruction<"embedding", "Embedding",
+def Exec_EmbeddingOp : Exec_Instruction<"embedding",
     (ins I64Attr:$rows, I64Attr:$width, I64Attr:$table_rows,
-         I64Attr:$type_table, I64Attr:$type_out,
-         OptionalAttr<StrArrayAttr>:$shard_axes),
-    ["int64_t(getRows())", "int64_t(getWidth())", "int64_t(getTableRows())",
-     "int64_t(getTypeTable())", "int64_t(getTypeOut())"], [], ownShard> {
+         TypeAttr:$type_table, TypeAttr:$type_out,
+         OptionalAttr<StrArrayAttr>:$shard_axes), ownShard> {
   let summary = "rows of a table, by id";
 }
 
-def Exec_EmbeddingGradOp : Exec_Instruction<"embedding_grad", "EmbeddingGrad",
+def Exec_EmbeddingGradOp : Exec_Instruction<"embedding_grad",
     (ins I64Attr:$rows, I64Attr:$width, I64Attr:$table_rows,
-         I64Attr:$type_dout, I64Attr:$type_dtable, I64Attr:$mode,
-         OptionalAttr<StrArrayAttr>:$shard_axes),
-    ["int64_t(getRows())", "int64_t(getWidth())", "int64_t(getTableRows())",
-     "int64_t(getTypeDout())", "int64_t(getTypeDtable())",
-     "int64_t(getMode())"], [], ownShard, "getMode() == modeAfterFirst"> {
+         TypeAttr:$type_dout, TypeAttr:$type_dtable,
+         Exec_AccumulateAttr:$accumulate,
+         OptionalAttr<StrArrayAttr>:$shard_axes), ownShard, afterFirst> {
   let summary = "sum rows into a table, by id";
 }
 
-def Exec_FillOp : Exec_Instruction<"fill", "Fill", (ins)> {
+def Exec_FillOp : Exec_Instruction<"fill", (ins)> {
   let summary = "zero bytes";
 }
 
-def Exec_CopyOp : Exec_Instruction<"copy", "Copy", (ins)> {
+def Exec_CopyOp : Exec_Instruction<"copy", (ins)> {
   let summary = "copy bytes";
 }
 
-def Exec_ScheduleOp : Exec_Instruction<"schedule", "Schedule",
-    (ins I64Attr:$kind, I64Attr:$warmup_steps, I64Attr:$decay_steps,
+def Exec_ScheduleOp : Exec_Instruction<"schedule",
+    (ins Exec_LRScheduleAttr:$kind, I64Attr:$warmup_steps, I64Attr:$decay_steps,
          I64Attr:$stable_steps, F64Attr:$lr, F64Attr:$min_lr, F64Attr:$beta1,
-         F64Attr:$beta2),
-    ["int64_t(getKind())", "int64_t(getWarmupSteps())",
-     "int64_t(getDecaySteps())", "int64_t(getStableSteps())"],
-    ["getLr().convertToDouble()", "getMinLr().convertToDouble()",
-     "getBeta1().convertToDouble()", "getBeta2().convertToDouble()"]> {
+         F64Attr:$beta2)> {
   let summary = "learning rate and bias corrections of this step";
 }
 
-def Exec_AllReduceOp : Exec_Instruction<"all_reduce", "AllReduce",
-    (ins I64Attr:$elements, I64Attr:$type, I64Attr:$reduction,
-         StrArrayAttr:$axes),
-    ["int64_t(getElements())", "int64_t(getType())",
-     "int64_t(getReduction())"], [], "getAxes()"> {
+def Exec_AllReduceOp : Exec_Instruction<"all_reduce",
+    (ins I64Attr:$elements, TypeAttr:$type, Exec_ReductionAttr:$reduction,
+         StrArrayAttr:$axes), "axes"> {
   let summary = "combine buffers of a group; each rank gets the result";
 }
 
-def Exec_AllGatherOp : Exec_Instruction<"all_gather", "AllGather",
-    (ins I64Attr:$outer, I64Attr:$inner, I64Attr:$type, StrArrayAttr:$axes),
-    ["int64_t(getOuter())", "int64_t(getInner())", "int64_t(getType())"], [],
-    "getAxes()"> {
+def Exec_AllGatherOp : Exec_Instruction<"all_gather",
+    (ins I64Attr:$outer, I64Attr:$inner, TypeAttr:$type, StrArrayAttr:$axes),
+    "axes"> {
   let summary = "[outer, inner] of each rank to [outer, n, inner]";
 }
 
-def Exec_ReduceScatterOp : Exec_Instruction<"reduce_scatter", "ReduceScatter",
-    (ins I64Attr:$outer, I64Attr:$inner, I64Attr:$type, I64Attr:$reduction,
-         StrArrayAttr:$axes),
-    ["int64_t(getOuter())", "int64_t(getInner())", "int64_t(getType())",
-     "int64_t(getReduction())"], [], "getAxes()"> {
+def Exec_ReduceScatterOp : Exec_Instruction<"reduce_scatter",
+    (ins I64Attr:$outer, I64Attr:$inner, TypeAttr:$type,
+         Exec_ReductionAttr:$reduction, StrArrayAttr:$axes), "axes"> {
   let summary = "[outer, n, inner] combined; each rank gets its [outer, inner]";
 }
 
-def Exec_AllToAllOp : Exec_Instruction<"all_to_all", "AllToAll",
+def Exec_AllToAllOp : Exec_Instruction<"all_to_all",
     (ins I64Attr:$outer, I64Attr:$a, I64Attr:$mid, I64Attr:$b, I64Attr:$inner,
-         I64Attr:$type, BoolAttr:$concat_first, StrArrayAttr:$axes),
-    ["int64_t(getOuter())", "int64_t(getA())", "int64_t(getMid())",
-     "int64_t(getB())", "int64_t(getInner())", "int64_t(getType())",
-     "int64_t(getConcatFirst())"], [], "getAxes()"> {
+         TypeAttr:$type, BoolAttr:$concat_first, StrArrayAttr:$axes),
+    "axes"> {
   let summary = "cut one dim, join another";
 }
 
-def Exec_SliceOp : Exec_Instruction<"slice", "Slice",
-    (ins I64Attr:$outer, I64Attr:$inner, I64Attr:$type, StrArrayAttr:$axes),
-    ["int64_t(getOuter())", "int64_t(getInner())", "int64_t(getType())"], [],
-    "getAxes()"> {
+def Exec_SliceOp : Exec_Instruction<"slice",
+    (ins I64Attr:$outer, I64Attr:$inner, TypeAttr:$type, StrArrayAttr:$axes),
+    "axes"> {
   let summary = "this rank's [outer, inner] of [outer, n, inner]";
 }
 
-def Exec_SendOp : Exec_Instruction<"send", "Send",
-    (ins I64Attr:$stage, I64Attr:$channel),
-    ["int64_t(getStage())", "int64_t(getChannel())"]> {
+def Exec_SendOp : Exec_Instruction<"send",
+    (ins I64Attr:$stage, I64Attr:$channel)> {
   let summary = "a message to the same rank of another stage";
 }
 
-def Exec_RecvOp : Exec_Instruction<"recv", "Recv",
-    (ins I64Attr:$stage, I64Attr:$channel),
-    ["int64_t(getStage())", "int64_t(getChannel())"]> {
+def Exec_RecvOp : Exec_Instruction<"recv",
+    (ins I64Attr:$stage, I64Attr:$channel)> {
   let summary = "a message from the same rank of another stage";
 }
 

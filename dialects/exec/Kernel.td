@@ -56,9 +56,9 @@ def Exec_KernelOp : Exec_Op<"kernel", [IsolatedFromAbove, Symbol,
       rows. Parallel over rows.
     - `column`: each output (colStride 1, rowMod 1, rowStride 0) is the sum of the
       yielded value over all rows; no row reductions. Parallel over columns:
-      the launch's range counts columns. With `accumulate` set the sum is added
-      to what the output holds: "never", "always", or "after_first" (not in
-      the first run of those that add to the same sums).
+      the launch's range counts columns. By `accumulate` the sum is added
+      to what the output holds: never, always, or after_first (not in the first
+      run of those that add to the same sums).
 
     `accumulate` means the same for the outputs of the other modes.
 
@@ -97,7 +97,8 @@ def Exec_KernelOp : Exec_Op<"kernel", [IsolatedFromAbove, Symbol,
                        I64Attr:$rows, I64Attr:$columns,
                        TypedArrayAttrBase<Exec_AccessAttr, "accesses">:$inputs,
                        TypedArrayAttrBase<Exec_AccessAttr, "accesses">:$outputs,
-                       DefaultValuedAttr<StrAttr, "\"never\"">:$accumulate);
+                       DefaultValuedAttr<Exec_AccumulateAttr,
+                           "::cleave::exec::Accumulate::Never">:$accumulate);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     $sym_name `mode` `=` $mode `,` `rows` `=` $rows `,` `columns` `=` $columns
@@ -107,11 +108,6 @@ def Exec_KernelOp : Exec_Op<"kernel", [IsolatedFromAbove, Symbol,
   let hasVerifier = 1;
 }
 
-def Exec_ReduceKind : I32EnumAttr<"ReduceKind", "how a row is folded", [
-    I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Max", 1, "max">]> {
-  let cppNamespace = "::cleave::exec";
-}
-
 def Exec_RowReduceOp : Exec_Op<"row_reduce", [Pure, SameOperandsAndResultType]> {
   let summary = "fold a value over the columns of its row";
   let description = [{
@@ -119,7 +115,7 @@ def Exec_RowReduceOp : Exec_Op<"row_reduce", [Pure, SameOperandsAndResultType]> 
     %sum = exec.row_reduce sum %x : f32
     ```
   }];
-  let arguments = (ins Exec_ReduceKind:$kind, F32:$value);
+  let arguments = (ins Exec_ReductionAttr:$kind, F32:$value);
   let results = (outs F32:$result);
   let assemblyFormat = "$kind $value attr-dict `:` type($value)";
 }

@@ -110,6 +110,10 @@ LogicalResult OutputOp::verify() {
   if (isPartialByMax(getValue().getType()))
     return emitOpError("expects a value that is whole or partial by sum, got ")
            << getValue().getType();
+  auto type = cast<RankedTensorType>(getValue().getType());
+  if (getLogical() && int64_t(getLogical()->size()) != type.getRank())
+    return emitOpError("expects a logical shape of rank ")
+           << type.getRank() << ", got [" << *getLogical() << "]";
   return success();
 }
 

@@ -70,7 +70,8 @@ def Xf_StateOp : Xf_Op<"state", [Symbol,
   let description = [{
     `logical` is the shape without padding. Parameters are kept in f32 whatever
     the type that the step computes in. `dims` names the dims for the rules of a
-    plan; `decay` says whether weight decay applies.
+    plan; `decay` says whether weight decay applies. `tied` are further names
+    under which some checkpoints have the same tensor.
 
     ```mlir
     xf.state @"model.norm.weight" parameter : tensor<64xf32> {
@@ -88,7 +89,8 @@ def Xf_StateOp : Xf_Op<"state", [Symbol,
       TypeAttrOf<Xf_Tensor>:$type, Xf_InitAttr:$init,
       OptionalAttr<DenseI64ArrayAttr>:$logical,
       OptionalAttr<StrArrayAttr>:$dims,
-      OptionalAttr<Xf_PieceAttr>:$piece, UnitAttr:$decay);
+      OptionalAttr<Xf_PieceAttr>:$piece, UnitAttr:$decay,
+      OptionalAttr<StrArrayAttr>:$tied);
   let assemblyFormat = "$sym_name $role `:` $type attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
@@ -140,7 +142,7 @@ def Xf_OutputOp : Xf_Op<"output", [MemoryEffects<[MemWrite]>,
   let description = [{
     `state` names the parameter whose checkpoint layout a gradient has. Outputs
     are f32, so that those of successive micro-batches lie at multiples of four
-    bytes.
+    bytes. `logical` is the shape of the whole value without padding.
 
     A value may be split or partial by sum: the runtime joins the shards and adds
     the parts along the axes that its type names, so what is reported is the
@@ -153,9 +155,11 @@ def Xf_OutputOp : Xf_Op<"output", [MemoryEffects<[MemWrite]>,
     Constraints:
     1. The value is not partial by max.
     2. The state exists, and the value has its shape.
+    3. The logical shape has the value's rank.
   }];
   let arguments = (ins StrAttr:$name, Xf_F32Tensor:$value,
-                       OptionalAttr<FlatSymbolRefAttr>:$state);
+                       OptionalAttr<FlatSymbolRefAttr>:$state,
+                       OptionalAttr<DenseI64ArrayAttr>:$logical);
   let assemblyFormat = "$name `,` $value (`of` $state^)? attr-dict `:` type($value)";
   let hasVerifier = 1;
 }

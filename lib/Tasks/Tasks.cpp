@@ -8,48 +8,62 @@ using namespace cleave;
 using llvm::ArrayRef;
 using program::Opcode;
 
-static DType getDType(int64_t code) {
-  return program::DType(code) == program::DType::BF16 ? DType::BF16
-                                                      : DType::F32;
+static DType convert(program::DType type) {
+  return type == program::DType::BF16 ? DType::BF16 : DType::F32;
 }
 
-static double getElementBytes(int64_t code) { return getBytes(getDType(code)); }
+static double getElementBytes(program::DType type) {
+  return getBytes(convert(type));
+}
 
-static TaskShape getMatmul(ArrayRef<int64_t> ints) {
+static TaskShape getMatmul(const program::Gemm &gemm, double bytes) {
   TaskShape shape;
   shape.kind = TaskShape::Kind::Matmul;
-  shape.m = double(ints[0]);
-  shape.n = double(ints[1]);
-  shape.k = double(ints[2]);
-  shape.dtype = getDType(ints[5]);
+  shape.bytes = bytes;
+  shape.m = double(gemm.m());
+  shape.n = double(gemm.n());
+  shape.k = double(gemm.k());
+  shape.dtype = convert(gemm.type_a());
   return shape;
 }
 
-static TaskShape getAttention(Direction direction, ArrayRef<int64_t> ints) {
+/// Of Attention or AttentionGrad.
+template <typename Table>
+static TaskShape getAttention(Direction direction, const Table &attention) {
   TaskShape shape;
   shape.kind = TaskShape::Kind::Attention;
   shape.direction = direction;
-  shape.heads = double(ints[0]) * double(ints[2]);
-  shape.rows = double(ints[1]);
-  shape.pairs = getCausalPairs(shape.rows, double(ints[5]));
-  shape.headDim = double(ints[4]);
-  shape.dtype = getDType(ints[6]);
+  shape.heads = double(attention.batch()) * double(attention.heads());
+  shape.rows = double(attention.seq());
+  shape.pairs = getCausalPairs(shape.rows, double(attention.window()));
+  shape.headDim = double(attention.head_dim());
+  shape.dtype = convert(attention.type());
   return shape;
 }
 
-/// Rows of a table that are looked up, and written or added to.
-static double getEmbeddingBytes(ArrayRef<int64_t> ints) {
-  double elements = double(ints[0]) * double(ints[1]);
-  return elements * (getElementBytes(ints[3]) + getElementBytes(ints[4]));
+static TaskShape getMemory(double bytes) {
+  TaskShape shape;
+  shape.bytes = bytes;
+  return shape;
 }
 
-static double getEmbeddingGradBytes(ArrayRef<int64_t> ints) {
-  double elements = double(ints[0]) * double(ints[1]);
-  double table = double(ints[2]) * double(ints[1]);
-  double gradient = getElementBytes(ints[4]);
-  constexpr int64_t accumulates = 1;
-  return elements * (getElementBytes(ints[3]) + 2 * gradient) +
-         (ints[5] == accumulates ? 0 : table * gradient);
+/// Rows of a table that are looked up, and written.
+static TaskShape getEmbedding(const program::Embedding &embedding) {
+  double elements = double(embedding.rows()) * double(embedding.width());
+  return getMemory(elements * (getElementBytes(embedding.type_table()) +
+                               getElementBytes(embedding.type_out())));
+}
+
+/// Rows that are added to those of a table, which may be set to zero first.
+static TaskShape getEmbeddingGrad(const program::EmbeddingGrad &embedding) {
+  double width = double(embedding.width());
+  double elements = double(embedding.rows()) * width;
+  double table = double(embedding.table_rows()) * width;
+  double gradient = getElementBytes(embedding.type_dtable());
+  bool accumulates = embedding.accumulate() == program::Accumulate::Always;
+  return getMemory(elements *
+                       (getElementBytes(embedding.type_dout()) + 2 * gradient) +
+                   (accumulates ? 0 : table * gradient));
 }
 
 static TaskShape getCollective(CollectiveKind kind, double bytes,
@@ -62,39 +76,36 @@ static TaskShape getCollective(CollectiveKind kind, double bytes,
   return shape;
 }
 
-static TaskShape getMessage(TaskShape::Kind kind, ArrayRef<int64_t> ints,
+/// Of Send or Recv.
+template <typename Table>
+static TaskShape getMessage(TaskShape::Kind kind, const Table &message,
                             double bytes) {
   TaskShape shape;
   shape.kind = kind;
   shape.bytes = bytes;
-  shape.peer = ints[0];
-  shape.channel = ints[1];
+  shape.peer = message.stage();
+  shape.channel = message.channel();
   return shape;
 }
 
-TaskShape cleave::getTaskShape(Opcode opcode, ArrayRef<int64_t> ints,
+TaskShape cleave::getTaskShape(Opcode opcode, const void *work,
                                ArrayRef<int64_t> operandBytes, AxisList group) {
   double all = double(
       std::accumulate(operandBytes.begin(), operandBytes.end(), int64_t(0)));
   double input = operandBytes.empty() ? 0 : double(operandBytes.front());
-  TaskShape memory;
-  memory.bytes = all;
   switch (opcode) {
-  case Opcode::Gemm: {
-    TaskShape shape = getMatmul(ints);
-    shape.bytes = all;
-    return shape;
-  }
+  case Opcode::Gemm:
+    return getMatmul(*static_cast<const program::Gemm *>(work), all);
   case Opcode::Attention:
-    return getAttention(Direction::Forward, ints);
+    return getAttention(Direction::Forward,
+                        *static_cast<const program::Attention *>(work));
   case Opcode::AttentionGrad:
-    return getAttention(Direction::Backward, ints);
+    return getAttention(Direction::Backward,
+                        *static_cast<const program::AttentionGrad *>(work));
   case Opcode::Embedding:
-    memory.bytes = getEmbeddingBytes(ints);
-    return memory;
+    return getEmbedding(*static_cast<const program::Embedding *>(work));
   case Opcode::EmbeddingGrad:
-    memory.bytes = getEmbeddingGradBytes(ints);
-    return memory;
+    return getEmbeddingGrad(*static_cast<const program::EmbeddingGrad *>(work));
   case Opcode::AllReduce:
     return getCollective(CollectiveKind::AllReduce, input, std::move(group));
   case Opcode::AllGather:
@@ -105,24 +116,20 @@ TaskShape cleave::getTaskShape(Opcode opcode, ArrayRef<int64_t> ints,
   case Opcode::AllToAll:
     return getCollective(CollectiveKind::AllToAll, input, std::move(group));
   case Opcode::Send:
-    return getMessage(TaskShape::Kind::Send, ints, all);
+    return getMessage(TaskShape::Kind::Send,
+                      *static_cast<const program::Send *>(work), all);
   case Opcode::Recv:
-    return getMessage(TaskShape::Kind::Recv, ints, all);
+    return getMessage(TaskShape::Kind::Recv,
+                      *static_cast<const program::Recv *>(work), all);
   case Opcode::Launch:
   case Opcode::Fill:
   case Opcode::Copy:
   case Opcode::Slice:
   case Opcode::Schedule:
-    return memory;
+  case Opcode::NONE:
+    break;
   }
-  return memory;
-}
-
-std::optional<Opcode> cleave::findOpcode(llvm::StringRef name) {
-  for (Opcode opcode : program::EnumValuesOpcode())
-    if (name == program::EnumNameOpcode(opcode))
-      return opcode;
-  return std::nullopt;
+  return getMemory(all);
 }
 
 int64_t StageTasks::countStreams() const {
@@ -148,17 +155,16 @@ static Task readTask(const program::Instruction &instruction) {
   Task task;
   task.name = getText(instruction.name());
   if (task.name.empty())
-    task.name = program::EnumNameOpcode(instruction.opcode());
+    task.name = program::EnumNameOpcode(instruction.work_type());
   task.phase = getText(instruction.category());
-  llvm::SmallVector<int64_t> ints, bytes;
-  forEach(instruction.ints(), [&](int64_t value) { ints.push_back(value); });
+  llvm::SmallVector<int64_t> bytes;
   forEach(instruction.operands(), [&](const program::Operand *operand) {
     bytes.push_back(int64_t(operand->bytes()));
   });
   AxisList group;
   forEach(instruction.group(), [&](uint8_t axis) { group.push_back(axis); });
-  task.shape =
-      getTaskShape(instruction.opcode(), ints, bytes, std::move(group));
+  task.shape = getTaskShape(instruction.work_type(), instruction.work(), bytes,
+                            std::move(group));
   task.stream = instruction.stream();
   task.event = instruction.event();
   forEach(instruction.waits(),

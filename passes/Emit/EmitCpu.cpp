@@ -197,7 +197,7 @@ void CpuEmitter::emitRow(Value row) {
         emitStaticLoop(info.columns, unroll, init, body);
 
     for (auto [i, reduce] : llvm::enumerate(phase.reduces)) {
-      exec::ReduceKind kind = reduce.getKind();
+      exec::Reduction kind = reduce.getKind();
       for (int64_t step = 1; step < unroll; step *= 2)
         for (int64_t u = 0; u + step < unroll; u += 2 * step)
           partial[u * folds + i] = e.combine(kind, partial[u * folds + i],

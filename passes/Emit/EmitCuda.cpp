@@ -58,7 +58,7 @@ private:
 
   Value getRegister(StringRef name);
   Value call(StringRef intrinsic, Type result, ValueRange operands);
-  Value foldTeam(exec::ReduceKind kind, Value partial, unsigned slot);
+  Value foldTeam(exec::Reduction kind, Value partial, unsigned slot);
   void barrier();
   Value sharedAddress(Value index);
   void allocateShared(int64_t elements);
@@ -212,7 +212,7 @@ Value CudaEmitter::sharedAddress(Value index) {
 /// The fold of `partial` over the threads of a team, in each of them. `slot`
 /// is a place in shared memory for this fold alone, so no barrier is needed
 /// after it.
-Value CudaEmitter::foldTeam(exec::ReduceKind kind, Value partial,
+Value CudaEmitter::foldTeam(exec::Reduction kind, Value partial,
                             unsigned slot) {
   for (int64_t step = std::min(layout.team, warp) / 2; step; step /= 2) {
     Value other = call("shfl.sync.bfly.f32", b.getF32Type(),

@@ -1,8 +1,7 @@
 //===- EmitProgram.cpp - The instructions as a program file ---------------===//
 #include "passes/Emit/EmitProgram.h"
-#include "cleave/Tasks/Tasks.h"
 #include "dialects/dist/Placements.h"
-#include "dialects/exec/Exec.h"
+#include "dialects/exec/Work.h"
 #include "dialects/xf/Provenance.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/program_generated.h"
@@ -15,41 +14,41 @@ namespace fb = cleave::program;
 namespace {
 class ProgramWriter {
 public:
-  ProgramWriter(ModuleOp module, const ProgramInfo &info)
-      : module(module), info(info), mesh(info.plan.mesh) {}
+  ProgramWriter(ModuleOp module, const TargetCpu &cpu)
+      : module(module), cpu(cpu) {
+    if (dist::MeshOp op = dist::lookupMesh(module)) {
+      mesh = op.getMesh();
+      stageAxis = op.getStageAxis();
+    }
+  }
 
   FailureOr<std::vector<uint8_t>> write();
 
 private:
-  LogicalResult writeStage(exec::ProgramOp op);
-  void writeHeader();
-  void writeMemory();
+  LogicalResult writeHeader();
   void writeKernels();
+  LogicalResult writeStage(exec::ProgramOp op);
+  void writeMemory();
+  void writeBuffers();
   void writeStates();
-  void numberBuffers();
-  uint32_t getEvent(int64_t event);
   void writeOutputs();
   LogicalResult writeSegments();
   void writeRuns();
-  LogicalResult writeInstruction(Operation &op);
+  LogicalResult writeInstruction(exec::InstructionOpInterface op);
 
+  uint32_t getEvent(int64_t event);
+  /// Of a buffer or a view of one; fails, and says so, of anything else.
   fb::Operand getOperand(Value value);
-  /// The number of the buffer that `value` is, or is a view of.
-  uint32_t getBuffer(Value value);
   fb::DType getType(Type type) {
-    return type.isBF16()        ? fb::DType::BF16
-           : type.isInteger(32) ? fb::DType::I32
-                                : fb::DType::F32;
+    std::optional<fb::DType> known = exec::getDType(type);
+    if (!known) {
+      source.emitOpError("expects elements of f32, bf16 or i32, got ") << type;
+      failed_ = true;
+    }
+    return known.value_or(fb::DType::F32);
   }
-  /// Fails, and says so, on an axis that the mesh of the plan lacks.
+  /// Verifiers see to it that the mesh has them.
   std::vector<uint8_t> getAxes(ArrayAttr names) {
-    for (auto name : names.getAsValueRange<StringAttr>())
-      if (!mesh.getAxisIndex(name)) {
-        source.emitOpError("expects axes of the plan's ")
-            << mesh.toString() << ", got \"" << name << "\"";
-        failed_ = true;
-        return {};
-      }
     AxisList axes = dist::getAxes(names, mesh);
     return {axes.begin(), axes.end()};
   }
@@ -60,12 +59,13 @@ private:
   }
 
   ModuleOp module;
-  const ProgramInfo &info;
-  const Mesh &mesh;
+  const TargetCpu &cpu;
+  Mesh mesh;
+  std::optional<StringRef> stageAxis;
   fb::ProgramT program;
   exec::ProgramOp source; ///< of the stage at hand
   fb::StageT *stage = nullptr;
-  llvm::StringMap<int> kernels;
+  llvm::StringMap<int64_t> kernels;
   llvm::DenseMap<Operation *, uint32_t> buffers; ///< numbers, from 1
   llvm::DenseMap<int64_t, uint32_t> events;      ///< likewise, of the stage
   bool failed_ = false;
@@ -84,15 +84,10 @@ ProgramWriter::getDims(RankedTensorType type) {
   return dims;
 }
 
-/// Bytes of the arena; a view's places lie one after the other.
 fb::Operand ProgramWriter::getOperand(Value value) {
-  uint64_t places = 0;
-  std::optional<uint64_t> bytes;
-  if (auto view = value.getDefiningOp<exec::ViewOp>()) {
-    bytes = view.getBytes();
-    places = view.getPlaces();
+  auto view = value.getDefiningOp<exec::ViewOp>();
+  if (view)
     value = view.getBuffer();
-  }
   auto buffer = value.getDefiningOp<exec::BufferOp>();
   if (!buffer) {
     source.emitOpError("expects operands that are an exec.buffer or a view of "
@@ -100,48 +95,40 @@ fb::Operand ProgramWriter::getOperand(Value value) {
     failed_ = true;
     return {};
   }
-  if (!buffer.getOffset()) {
-    buffer.emitOpError("expects an offset");
-    failed_ = true;
-    return {};
-  }
-  uint64_t size = bytes.value_or(buffer.getBytes());
-  return fb::Operand(*buffer.getOffset(), size, places > 1 ? size : 0, places);
+  return fb::Operand(buffer.getOffset().value_or(0),
+                     view ? view.getBytes() : buffer.getBytes(),
+                     view ? uint32_t(view.getPlaces()) : 0,
+                     buffers.lookup(buffer));
 }
 
-void ProgramWriter::numberBuffers() {
-  events.clear();
-  uint32_t number = 0;
-  source.walk([&](exec::BufferOp buffer) { buffers[buffer] = ++number; });
-}
-
-uint32_t ProgramWriter::getBuffer(Value value) {
-  if (auto view = value.getDefiningOp<exec::ViewOp>())
-    value = view.getBuffer();
-  return buffers.lookup(value.getDefiningOp());
-}
-
-void ProgramWriter::writeHeader() {
+LogicalResult ProgramWriter::writeHeader() {
+  auto workloads = module.getOps<exec::WorkloadOp>();
+  if (workloads.empty())
+    return module.emitError("expects an exec.workload, which says what the "
+                            "step trains");
+  exec::WorkloadOp workload = *workloads.begin();
   program.version = runtime::programVersion;
-  program.model = info.model.configText;
-  program.plan = info.plan.toJSON();
+  program.model = workload.getModel().value_or("").str();
+  program.plan = workload.getPlan().value_or("").str();
   for (const MeshAxis &axis : mesh.getAxes()) {
     auto out = std::make_unique<fb::AxisT>();
     out->name = axis.name;
     out->size = axis.size;
     program.axes.push_back(std::move(out));
   }
-  program.vocab = info.model.vocab;
-  program.seq_len = info.batch.seqLen;
-  program.global_batch = info.batch.globalBatch;
-  program.micro_batches = info.plan.microBatches;
-  program.flops_per_step = info.modelFlops;
-  program.isa = info.cpu.isa;
-  program.cpu = info.cpu.name;
-  if (info.plan.pipeline)
-    program.stage_axis = int(info.plan.pipeline->axis);
-  AxisList batch = info.plan.getAxes("batch");
-  program.batch_axes.assign(batch.begin(), batch.end());
+  if (stageAxis)
+    program.stage_axis = int(*mesh.getAxisIndex(*stageAxis));
+  program.vocab = workload.getVocab();
+  program.seq_len = workload.getSeqLen();
+  program.global_batch = workload.getGlobalBatch();
+  program.micro_batches = workload.getMicroBatches();
+  // Without a mesh there is nothing that axes could be of.
+  if (!mesh.getAxes().empty())
+    program.batch_axes = getAxes(workload.getBatchAxes());
+  program.flops_per_step = workload.getFlops().convertToDouble();
+  program.isa = cpu.isa;
+  program.cpu = cpu.name;
+  return success();
 }
 
 void ProgramWriter::writeMemory() {
@@ -159,37 +146,58 @@ void ProgramWriter::writeMemory() {
 /// Elements that are worth a thread's while.
 static constexpr int64_t grainElements = 16384;
 
-/// As the verifier of exec.kernel spells it.
-static fb::Accumulate convert(StringRef accumulate) {
-  return accumulate == "always"        ? fb::Accumulate::Always
-         : accumulate == "after_first" ? fb::Accumulate::AfterFirst
-                                       : fb::Accumulate::Never;
+/// The scalar program of a kernel, braces included.
+static std::string printBody(exec::KernelOp kernel) {
+  OwningOpRef<exec::KernelOp> bare = kernel.clone();
+  (*bare)->setDiscardableAttrs(DictionaryAttr::get(kernel.getContext()));
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  (*bare)->print(stream, OpPrintingFlags().useLocalScope());
+  // Nothing before the body has a brace, and nothing comes after it.
+  return text.substr(text.find('{'));
 }
 
 void ProgramWriter::writeKernels() {
   for (auto kernel : module.getOps<exec::KernelOp>()) {
     auto out = std::make_unique<fb::KernelT>();
     out->symbol = kernel.getSymName().str();
-    bool column = kernel.getMode() == exec::KernelMode::Column;
-    int64_t parallel = column ? kernel.getColumns() : kernel.getRows();
-    int64_t serial = column ? kernel.getRows() : kernel.getColumns();
-    out->rows = parallel;
+    out->mode = fb::KernelMode(kernel.getMode());
+    out->rows = kernel.getRows();
+    out->columns = kernel.getColumns();
+    bool isColumn = kernel.getMode() == exec::KernelMode::Column;
+    int64_t serial = isColumn ? kernel.getRows() : kernel.getColumns();
     // Column ranges stay whole cache lines.
     int64_t grain = std::max<int64_t>(grainElements / serial, 1);
-    out->grain = column ? (grain + 63) / 64 * 64 : grain;
-    out->serial = serial;
-    out->by_columns = column;
+    out->grain = isColumn ? (grain + 63) / 64 * 64 : grain;
     out->inputs = kernel.getInputs().size();
     for (ArrayAttr accesses : {kernel.getInputs(), kernel.getOutputs()})
       for (auto access : accesses.getAsRange<exec::AccessAttr>())
         out->accesses.emplace_back(access.getOffset(), access.getRowDiv(),
                                    access.getRowMod(), access.getRowStride(),
                                    access.getColStride(),
-                                   getType(access.getType()));
-    out->accumulate = convert(kernel.getAccumulate());
-    kernels[kernel.getSymName()] = int(program.kernels.size());
+                                   *exec::getDType(access.getType()));
+    out->accumulate = fb::Accumulate(kernel.getAccumulate());
+    out->body = printBody(kernel);
+    kernels[kernel.getSymName()] = int64_t(program.kernels.size());
     program.kernels.push_back(std::move(out));
   }
+}
+
+void ProgramWriter::writeBuffers() {
+  buffers.clear();
+  source.walk([&](exec::BufferOp buffer) {
+    if (!buffer.getOffset()) {
+      buffer.emitOpError("expects an offset");
+      failed_ = true;
+    }
+    auto out = std::make_unique<fb::BufferT>();
+    out->category = buffer.getCategory().str();
+    out->offset = buffer.getOffset().value_or(0);
+    out->bytes = buffer.getBytes();
+    out->pinned = buffer.getPinned();
+    stage->buffers.push_back(std::move(out));
+    buffers[buffer] = uint32_t(stage->buffers.size());
+  });
 }
 
 static fb::InitKind convert(xf::InitKind kind) {
@@ -223,7 +231,6 @@ void ProgramWriter::writeStates() {
     out->logical = toU64(state.getLogicalShape());
     out->dims = getDims(type);
     out->operand = std::make_unique<fb::Operand>(getOperand(buffer));
-    out->buffer = getBuffer(buffer);
     if (std::optional<xf::PieceAttr> piece = state.getPiece()) {
       out->source = piece->getSource().str();
       out->source_shape = toU64(piece->getShape());
@@ -231,8 +238,9 @@ void ProgramWriter::writeStates() {
       out->starts = toU64(piece->getStarts());
       for (int64_t dim : piece->getDrop())
         out->drop.push_back(uint8_t(dim));
-      if (info.model.tied && out->source == info.model.embedding.tensor)
-        out->tied.push_back(info.model.headName);
+      if (std::optional<ArrayAttr> tied = state.getTied())
+        for (auto name : tied->getAsValueRange<StringAttr>())
+          out->tied.push_back(name.str());
     }
     xf::InitAttr init = state.getInit();
     out->init = convert(init.getKind());
@@ -257,16 +265,14 @@ void ProgramWriter::writeOutputs() {
       out->partial = getAxes(attr.getPartial());
     out->operand =
         std::make_unique<fb::Operand>(getOperand(output.getBuffer()));
-    out->buffer = getBuffer(output.getBuffer());
     if (output.getState()) {
       out->state = output.getState()->str();
       auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
           source, output.getStateAttr());
       out->logical = toU64(state.getLogicalShape());
     }
-    // The padding of a vocabulary is no part of the logits.
-    if (out->name == "logits")
-      out->logical.back() = info.model.vocab;
+    if (std::optional<ArrayRef<int64_t>> logical = output.getLogical())
+      out->logical = toU64(*logical);
     stage->outputs.push_back(std::move(out));
   });
 }
@@ -276,7 +282,8 @@ LogicalResult ProgramWriter::writeSegments() {
     auto out = std::make_unique<fb::SegmentT>();
     out->name = segment.getSymName().str();
     out->begin = stage->instructions.size();
-    for (Operation &op : segment.getBody().front())
+    for (auto op :
+         segment.getBody().front().getOps<exec::InstructionOpInterface>())
       if (failed(writeInstruction(op)))
         return failure();
     out->end = stage->instructions.size();
@@ -302,6 +309,12 @@ void ProgramWriter::writeRuns() {
   stage->update_run = update.value_or(stage->runs.size());
 }
 
+std::string cleave::emit::getInstructionName(Operation *op) {
+  if (auto launch = dyn_cast<exec::LaunchOp>(op))
+    return launch.getKernel().str();
+  return op->getName().stripDialect().str();
+}
+
 /// Of several locations, that of the op that an instruction is named after.
 static std::string getLocName(Location loc) {
   if (auto fused = dyn_cast<FusedLoc>(loc))
@@ -316,39 +329,28 @@ uint32_t ProgramWriter::getEvent(int64_t event) {
   return events.try_emplace(event, uint32_t(events.size() + 1)).first->second;
 }
 
-LogicalResult ProgramWriter::writeInstruction(Operation &op) {
-  auto instruction = dyn_cast<exec::InstructionOpInterface>(op);
-  if (!instruction)
-    return success();
+LogicalResult ProgramWriter::writeInstruction(exec::InstructionOpInterface op) {
+  // An op that is in no program may say so here.
+  if (failed(exec::verifyWork(op)))
+    return failure();
   auto out = std::make_unique<fb::InstructionT>();
-  std::optional<fb::Opcode> opcode = findOpcode(instruction.getOpcode());
-  if (!opcode)
-    return op.emitOpError("has opcode \"")
-           << instruction.getOpcode()
-           << "\", which the program format does not have";
-  out->opcode = *opcode;
-  out->name = op.getName().stripDialect().str();
-  if (auto launch = dyn_cast<exec::LaunchOp>(op)) {
-    out->kernel = kernels.at(launch.getKernel());
-    out->name = launch.getKernel().str();
-  }
+  auto launch = dyn_cast<exec::LaunchOp>(*op);
+  exec::EncodedWork work(op, launch ? kernels.lookup(launch.getKernel()) : 0);
+  out->work.type = work.getOpcode();
+  out->work.value =
+      fb::OpcodeUnion::UnPack(work.get(), work.getOpcode(), nullptr);
+  out->name = getInstructionName(op);
   if (std::string name = getLocName(op.getLoc()); !name.empty())
     out->name += " " + name;
-  if (std::optional<xf::Phase> phase = xf::getPhase(&op))
+  if (std::optional<xf::Phase> phase = xf::getPhase(op))
     out->category = xf::stringifyPhase(*phase).str();
-  for (Value value : op.getOperands()) {
+  for (Value value : op->getOperands())
     out->operands.push_back(getOperand(value));
-    out->buffers.push_back(getBuffer(value));
-  }
-  SmallVector<int64_t> ints = instruction.getInts();
-  out->ints.assign(ints.begin(), ints.end());
-  SmallVector<double> floats = instruction.getFloats();
-  out->floats.assign(floats.begin(), floats.end());
-  if (ArrayAttr group = instruction.getGroup())
+  if (ArrayAttr group = op.getGroup())
     out->group = getAxes(group);
-  if (auto flops = op.getAttrOfType<FloatAttr>("flops"))
+  if (auto flops = op->getAttrOfType<FloatAttr>("flops"))
     out->flops = flops.getValueAsDouble();
-  exec::OrderAttr order = exec::getOrder(&op);
+  exec::OrderAttr order = exec::getOrder(op);
   out->stream = uint8_t(order.getStream());
   if (order.getEvent() > 0)
     out->event = getEvent(order.getEvent());
@@ -362,18 +364,15 @@ LogicalResult ProgramWriter::writeStage(exec::ProgramOp op) {
   source = op;
   program.stages.push_back(std::make_unique<fb::StageT>());
   stage = program.stages.back().get();
-  numberBuffers();
+  events.clear();
   writeMemory();
+  writeBuffers();
   writeStates();
   writeOutputs();
   for (auto buffer : source.getOps<exec::BufferOp>())
-    if (auto name = buffer->getAttrOfType<StringAttr>("data")) {
-      auto operand = std::make_unique<fb::Operand>(getOperand(buffer));
-      bool isTokens = name.getValue() == "ids";
-      (isTokens ? stage->tokens : stage->targets) = std::move(operand);
-      (isTokens ? stage->tokens_buffer : stage->targets_buffer) =
-          getBuffer(buffer);
-    }
+    if (auto name = buffer->getAttrOfType<StringAttr>("data"))
+      (name.getValue() == "ids" ? stage->tokens : stage->targets) =
+          std::make_unique<fb::Operand>(getOperand(buffer));
   if (failed(writeSegments()) || failed_)
     return failure();
   writeRuns();
@@ -384,7 +383,8 @@ FailureOr<std::vector<uint8_t>> ProgramWriter::write() {
   auto programs = module.getOps<exec::ProgramOp>();
   if (programs.empty())
     return module.emitError("expects an exec.program");
-  writeHeader();
+  if (failed(writeHeader()))
+    return failure();
   writeKernels();
   for (exec::ProgramOp op : programs) {
     if (failed(writeStage(op)))
@@ -398,6 +398,6 @@ FailureOr<std::vector<uint8_t>> ProgramWriter::write() {
 }
 
 FailureOr<std::vector<uint8_t>>
-cleave::emit::emitProgram(ModuleOp module, const ProgramInfo &info) {
-  return ProgramWriter(module, info).write();
+cleave::emit::emitProgram(ModuleOp module, const TargetCpu &cpu) {
+  return ProgramWriter(module, cpu).write();
 }

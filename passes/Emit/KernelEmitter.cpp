@@ -12,10 +12,10 @@ using namespace cleave::emit;
 
 void KernelEmitter::setParameters(llvm::function_ref<Value()> loadShardIndex,
                                   llvm::function_ref<Value()> loadMicroBatch) {
-  StringRef accumulate = info.kernel.getAccumulate();
-  if (accumulate == "always")
+  exec::Accumulate accumulate = info.kernel.getAccumulate();
+  if (accumulate == exec::Accumulate::Always)
     accumulates = arith::ConstantOp::create(b, e.loc, b.getBoolAttr(true));
-  else if (accumulate == "after_first")
+  else if (accumulate == exec::Accumulate::AfterFirst)
     accumulates = e.isBelow(e.constant(0), loadMicroBatch());
 
   for (auto op : info.getBody().getOps<exec::ShardIndexOp>()) {
@@ -79,7 +79,7 @@ void KernelEmitter::evaluateScalars(Phase &phase, IRMapping &map) {
     }
     // The fold of a value that is the same in all columns.
     Value value = map.lookup(reduce.getValue());
-    if (reduce.getKind() == exec::ReduceKind::Sum)
+    if (reduce.getKind() == exec::Reduction::Sum)
       value = arith::MulFOp::create(b, e.loc, value,
                                     e.constantFloat(double(info.columns)));
     map.map(reduce.getResult(), value);

@@ -50,8 +50,8 @@ Value LaneEmitter::addFloat(Value x, Value y) {
   return arith::AddFOp::create(b, loc, x, y);
 }
 
-Value LaneEmitter::combine(exec::ReduceKind kind, Value x, Value y) {
-  if (kind == exec::ReduceKind::Sum)
+Value LaneEmitter::combine(exec::Reduction kind, Value x, Value y) {
+  if (kind == exec::Reduction::Sum)
     return addFloat(x, y);
   // A NaN stays; of zeros either.
   return arith::MaximumFOp::create(b, loc, x, y, arith::FastMathFlags::nsz);
@@ -60,7 +60,7 @@ Value LaneEmitter::combine(exec::ReduceKind kind, Value x, Value y) {
 Value LaneEmitter::fold(exec::RowReduceOp reduce, Value sum, IRMapping &map,
                         int64_t lanes) {
   auto product = reduce.getValue().getDefiningOp<arith::MulFOp>();
-  if (reduce.getKind() == exec::ReduceKind::Sum && product &&
+  if (reduce.getKind() == exec::Reduction::Sum && product &&
       product->hasOneUse())
     return math::FmaOp::create(b, loc,
                                splat(map.lookup(product.getLhs()), lanes),
@@ -69,9 +69,9 @@ Value LaneEmitter::fold(exec::RowReduceOp reduce, Value sum, IRMapping &map,
                  splat(map.lookup(reduce.getValue()), lanes));
 }
 
-Value LaneEmitter::combineLanes(exec::ReduceKind kind, Value x) {
+Value LaneEmitter::combineLanes(exec::Reduction kind, Value x) {
   Type f32 = b.getF32Type();
-  if (kind == exec::ReduceKind::Sum)
+  if (kind == exec::Reduction::Sum)
     return LLVM::vector_reduce_fadd::create(
         b, loc, f32, constantFloat(-0.0), x,
         LLVM::FastmathFlagsAttr::get(b.getContext(),
@@ -81,8 +81,8 @@ Value LaneEmitter::combineLanes(exec::ReduceKind kind, Value x) {
       LLVM::FastmathFlagsAttr::get(b.getContext(), LLVM::FastmathFlags::nsz));
 }
 
-double LaneEmitter::getNeutral(exec::ReduceKind kind) {
-  return kind == exec::ReduceKind::Sum
+double LaneEmitter::getNeutral(exec::Reduction kind) {
+  return kind == exec::Reduction::Sum
              ? 0.0
              : -std::numeric_limits<double>::infinity();
 }

@@ -30,14 +30,14 @@ public:
   /// x + y of floats; contiguous vectors or scalars.
   mlir::Value addFloat(mlir::Value x, mlir::Value y);
   /// A fold step.
-  mlir::Value combine(exec::ReduceKind kind, mlir::Value x, mlir::Value y);
+  mlir::Value combine(exec::Reduction kind, mlir::Value x, mlir::Value y);
   /// The partial fold `sum` of `reduce` with one more value, which `map` knows.
   mlir::Value fold(exec::RowReduceOp reduce, mlir::Value sum,
                    mlir::IRMapping &map, int64_t lanes);
   /// Folds the lanes of a vector, in an order that depends on their number.
-  mlir::Value combineLanes(exec::ReduceKind kind, mlir::Value x);
+  mlir::Value combineLanes(exec::Reduction kind, mlir::Value x);
   /// What leaves a fold unchanged.
-  double getNeutral(exec::ReduceKind kind);
+  double getNeutral(exec::Reduction kind);
 
   /// `value` in every lane; a vector stays.
   mlir::Value splat(mlir::Value value, int64_t lanes);

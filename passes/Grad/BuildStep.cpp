@@ -49,7 +49,8 @@ class BuildStep : public cleave::impl::BuildStepPassBase<BuildStep> {
   void updateParameter(Parameter &parameter, const Optimizer &rule,
                        Value factor, Value rates);
   void output(StringRef name, Value value, FlatSymbolRefAttr state = {}) {
-    xf::OutputOp::create(*builder, value.getLoc(), name, value, state);
+    xf::OutputOp::create(*builder, value.getLoc(), name, value, state,
+                         DenseI64ArrayAttr());
   }
 
   RankedTensorType scalar() {
@@ -243,7 +244,8 @@ void BuildStep::updateParameter(Parameter &parameter, const Optimizer &rule,
     xf::StateOp::create(b, loc, b.getStringAttr(name),
                         xf::StateRoleAttr::get(b.getContext(), each.role),
                         TypeAttr::get(type), init, state.getLogicalAttr(),
-                        state.getDimsAttr(), xf::PieceAttr(), UnitAttr());
+                        state.getDimsAttr(), xf::PieceAttr(), UnitAttr(),
+                        ArrayAttr());
     names.push_back(FlatSymbolRefAttr::get(b.getContext(), name));
   }
   for (FlatSymbolRefAttr name : ArrayRef(names).drop_front())

@@ -129,7 +129,10 @@ Value ModelBuilder::getParameter(const Piece &piece, Names dims,
         xf::InitAttr::get(b.getContext(), init, b.getF64FloatAttr(scale), {}),
         shape == logical ? DenseI64ArrayAttr()
                          : b.getDenseI64ArrayAttr(logical),
-        b.getStrArrayAttr(dims), source, decay);
+        b.getStrArrayAttr(dims), source, decay,
+        model.tied && piece.tensor == model.embedding.tensor
+            ? b.getStrArrayAttr(StringRef(model.headName))
+            : ArrayAttr());
     states = b.saveInsertionPoint();
   }
   Value value = xf::GetOp::create(b, at(name), type, name);
@@ -147,7 +150,7 @@ Value ModelBuilder::getConstant(StringRef name, ArrayRef<int64_t> shape,
       b, at(name), b.getStringAttr(name),
       xf::StateRoleAttr::get(b.getContext(), xf::StateRole::Constant),
       TypeAttr::get(type), init, DenseI64ArrayAttr(), ArrayAttr(),
-      xf::PieceAttr(), UnitAttr());
+      xf::PieceAttr(), UnitAttr(), ArrayAttr());
   states = b.saveInsertionPoint();
   b.restoreInsertionPoint(body);
   return xf::GetOp::create(b, at(name), type, name);
@@ -391,7 +394,11 @@ OwningOpRef<ModuleOp> ModelBuilder::build() {
     if (compute != f32)
       kept = xf::CastOp::create(b, at("logits"), typeOf(logits).clone(f32),
                                 logits);
-    xf::OutputOp::create(b, at("logits"), "logits", kept, FlatSymbolRefAttr());
+    // The padding of a vocabulary is no part of them.
+    SmallVector<int64_t> logical(typeOf(kept).getShape());
+    logical.back() = model.vocab;
+    xf::OutputOp::create(b, at("logits"), "logits", kept, FlatSymbolRefAttr(),
+                         b.getDenseI64ArrayAttr(logical));
   }
   auto loss = xf::CrossEntropyOp::create(
       b, at("cross_entropy"),

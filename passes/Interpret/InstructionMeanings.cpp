@@ -47,38 +47,37 @@ public:
   }
 
   /// `count` elements; none if there is an error.
-  Values load(Value buffer, int64_t code, int64_t count) {
-    auto type = ElementCode(code);
+  Values load(Value buffer, ElementCode type, int64_t count) {
     SimulatedRanks::Range range = find(buffer, type, count);
     Values values;
     for (int64_t i = 0; i < count && succeeded(result); ++i)
       values.push_back(memory.load(range.offset + i * getBytes(type), type));
     return values;
   }
-  void store(Value buffer, int64_t code, const Values &values) {
-    auto type = ElementCode(code);
+  void store(Value buffer, ElementCode type, const Values &values) {
     SimulatedRanks::Range range = find(buffer, type, int64_t(values.size()));
     for (size_t i = 0; i < values.size() && succeeded(result); ++i)
       memory.store(range.offset + int64_t(i) * getBytes(type), type, values[i]);
   }
   /// Those of `indices` only.
-  void storeAt(Value buffer, int64_t code, const Values &values,
+  void storeAt(Value buffer, ElementCode type, const Values &values,
                const std::vector<int64_t> &indices) {
-    auto type = ElementCode(code);
     SimulatedRanks::Range range = find(buffer, type, int64_t(values.size()));
     for (int64_t i : indices)
       if (succeeded(result))
         memory.store(range.offset + i * getBytes(type), type,
                      values[size_t(i)]);
   }
-  /// As a mode says: 0 overwrites, 1 adds, 2 adds but in a run that is first.
-  void store(Value buffer, int64_t code, Values values, int64_t mode) {
-    if (mode == 1 || (mode == 2 && !ranks.isFirst)) {
-      Values old = load(buffer, code, int64_t(values.size()));
+  /// The values, or their sums with what is there.
+  void store(Value buffer, ElementCode type, Values values,
+             Accumulate accumulate) {
+    if (accumulate == Accumulate::Always ||
+        (accumulate == Accumulate::AfterFirst && !ranks.isFirst)) {
+      Values old = load(buffer, type, int64_t(values.size()));
       for (size_t i = 0; i < old.size(); ++i)
         values[i] += old[i];
     }
-    store(buffer, code, values);
+    store(buffer, type, values);
   }
 
   LogicalResult result = success();
@@ -124,11 +123,11 @@ struct LaunchMeaning : Meaning<LaunchMeaning, LaunchOp> {
     if (buffers.size() != accesses.size())
       return op.emitOpError("expects ")
              << accesses.size() << " operands, got " << buffers.size();
-    SmallVector<int64_t> codes;
+    SmallVector<ElementCode> codes;
     std::vector<KernelOperand> values;
     for (auto [buffer, attr] : llvm::zip(buffers, accesses)) {
       auto access = cast<AccessAttr>(attr);
-      codes.push_back(int64_t(getCode(access.getType())));
+      codes.push_back(getCode(access.getType()));
       values.push_back(
           operands.load(buffer, codes.back(), countElements(kernel, access)));
     }
@@ -143,8 +142,7 @@ struct LaunchMeaning : Meaning<LaunchMeaning, LaunchOp> {
   }
 };
 
-constexpr int64_t f32 = int64_t(ElementCode::F32),
-                  i32 = int64_t(ElementCode::I32);
+constexpr ElementCode f32 = ElementCode::F32, i32 = ElementCode::I32;
 
 struct GemmMeaning : Meaning<GemmMeaning, GemmOp> {
   static LogicalResult run(GemmOp op, RankView view) {
@@ -153,8 +151,8 @@ struct GemmMeaning : Meaning<GemmMeaning, GemmOp> {
     if (!operands.areLegal({m, k}) || !operands.areLegal({k, n}) ||
         !operands.areLegal({m, n}))
       return failure();
-    Values a = operands.load(op.getInputs()[0], op.getTypeA(), m * k),
-           b = operands.load(op.getInputs()[1], op.getTypeB(), k * n),
+    Values a = operands.load(op.getInputs()[0], getCode(op.getTypeA()), m * k),
+           b = operands.load(op.getInputs()[1], getCode(op.getTypeB()), k * n),
            bias = op.getHasBias() ? operands.load(op.getInputs()[2], f32, n)
                                   : Values();
     if (failed(operands.result))
@@ -170,8 +168,8 @@ struct GemmMeaning : Meaning<GemmMeaning, GemmOp> {
           c[size_t(i * n + j)] +=
               a[size_t(op.getTransA() ? l * m + i : i * k + l)] *
               b[size_t(op.getTransB() ? j * k + l : l * n + j)];
-    operands.store(op.getOutputs()[0], op.getTypeC(), std::move(c),
-                   op.getMode());
+    operands.store(op.getOutputs()[0], getCode(op.getTypeC()), std::move(c),
+                   op.getAccumulate());
     return operands.result;
   }
 };
@@ -210,14 +208,14 @@ struct AttentionMeaning : Meaning<AttentionMeaning, AttentionOp> {
     if (!areLegal(op, operands))
       return failure();
     auto [queries, keys, rows] = getCounts(op);
-    Values q = operands.load(op.getInputs()[0], op.getType(), queries),
-           k = operands.load(op.getInputs()[1], op.getType(), keys),
-           v = operands.load(op.getInputs()[2], op.getType(), keys),
+    Values q = operands.load(op.getInputs()[0], getCode(op.getType()), queries),
+           k = operands.load(op.getInputs()[1], getCode(op.getType()), keys),
+           v = operands.load(op.getInputs()[2], getCode(op.getType()), keys),
            out(q.size()), lse = Values(size_t(rows));
     if (failed(operands.result))
       return failure();
     getScores(op).attend(q, k, v, out, lse);
-    operands.store(op.getOutputs()[0], op.getType(), out);
+    operands.store(op.getOutputs()[0], getCode(op.getType()), out);
     operands.store(op.getOutputs()[1], f32, lse);
     return operands.result;
   }
@@ -229,10 +227,10 @@ struct AttentionGradMeaning : Meaning<AttentionGradMeaning, AttentionGradOp> {
     if (!areLegal(op, operands))
       return failure();
     auto [queries, keys, rows] = getCounts(op);
-    auto load = [&](unsigned i, int64_t code, int64_t count) {
+    auto load = [&](unsigned i, ElementCode code, int64_t count) {
       return operands.load(op.getInputs()[i], code, count);
     };
-    int64_t type = op.getType();
+    ElementCode type = getCode(op.getType());
     Values q = load(0, type, queries), k = load(1, type, keys),
            v = load(2, type, keys), out = load(3, type, queries),
            lse = load(4, f32, rows), dout = load(5, type, queries),
@@ -266,7 +264,7 @@ struct EmbeddingMeaning : Meaning<EmbeddingMeaning, EmbeddingOp> {
         !operands.areLegal({tableRows, width}))
       return failure();
     Values ids = operands.load(op.getInputs()[0], i32, rows),
-           table = operands.load(op.getInputs()[1], op.getTypeTable(),
+           table = operands.load(op.getInputs()[1], getCode(op.getTypeTable()),
                                  tableRows * width),
            out = Values(size_t(rows * width));
     if (failed(operands.result))
@@ -277,7 +275,7 @@ struct EmbeddingMeaning : Meaning<EmbeddingMeaning, EmbeddingOp> {
           row >= 0 && row < double(tableRows))
         for (int64_t c = 0; c < width; ++c)
           out[size_t(r * width + c)] = table[size_t(int64_t(row) * width + c)];
-    operands.store(op.getOutputs()[0], op.getTypeOut(), out);
+    operands.store(op.getOutputs()[0], getCode(op.getTypeOut()), out);
     return operands.result;
   }
 };
@@ -291,8 +289,8 @@ struct EmbeddingGradMeaning : Meaning<EmbeddingGradMeaning, EmbeddingGradOp> {
         !operands.areLegal({tableRows, width}))
       return failure();
     Values ids = operands.load(op.getInputs()[0], i32, rows),
-           dout =
-               operands.load(op.getInputs()[1], op.getTypeDout(), rows * width),
+           dout = operands.load(op.getInputs()[1], getCode(op.getTypeDout()),
+                                rows * width),
            table = Values(size_t(tableRows * width));
     if (failed(operands.result))
       return failure();
@@ -303,8 +301,8 @@ struct EmbeddingGradMeaning : Meaning<EmbeddingGradMeaning, EmbeddingGradOp> {
         for (int64_t c = 0; c < width; ++c)
           table[size_t(int64_t(row) * width + c)] +=
               dout[size_t(r * width + c)];
-    operands.store(op.getOutputs()[0], op.getTypeDtable(), std::move(table),
-                   op.getMode());
+    operands.store(op.getOutputs()[0], getCode(op.getTypeDtable()),
+                   std::move(table), op.getAccumulate());
     return operands.result;
   }
 };
@@ -356,7 +354,8 @@ struct CollectiveMeaning : JointMeaning<Self, Op> {
     for (int64_t rank = 0; rank < ranks.size(); ++rank) {
       Operands operands(op, ranks, rank);
       Array &input = inputs.emplace_back(Array::zeros(shape));
-      input.data = operands.load(op.getInputs()[0], op.getType(), input.size());
+      input.data =
+          operands.load(op.getInputs()[0], getCode(op.getType()), input.size());
       if (failed(operands.result))
         return failure();
     }
@@ -366,7 +365,7 @@ struct CollectiveMeaning : JointMeaning<Self, Op> {
     for (int64_t rank = 0; rank < ranks.size(); ++rank) {
       auto [parts, index] = gathered->getGroup(rank);
       Operands operands(op, ranks, rank);
-      operands.store(op.getOutputs()[0], op.getType(),
+      operands.store(op.getOutputs()[0], getCode(op.getType()),
                      Self::move(op, parts, index).data);
       if (failed(operands.result))
         return failure();
@@ -382,7 +381,8 @@ struct AllReduceMeaning : CollectiveMeaning<AllReduceMeaning, AllReduceOp> {
     return {int64_t(op.getElements())};
   }
   static Array move(AllReduceOp op, Parts parts, int64_t) {
-    return collectives::reduce(parts, op.getReduction() == 1);
+    return collectives::reduce(parts,
+                               op.getReduction() == exec::Reduction::Max);
   }
 };
 
@@ -401,8 +401,9 @@ struct ReduceScatterMeaning
     return {int64_t(op.getOuter()), n, int64_t(op.getInner())};
   }
   static Array move(ReduceScatterOp op, Parts parts, int64_t index) {
-    return collectives::cut(collectives::reduce(parts, op.getReduction() == 1),
-                            1, int64_t(parts.size()), index);
+    return collectives::cut(
+        collectives::reduce(parts, op.getReduction() == exec::Reduction::Max),
+        1, int64_t(parts.size()), index);
   }
 };
 

@@ -182,7 +182,7 @@ public:
 private:
   void foldRows(exec::RowReduceOp op, KernelOperand &all) {
     const KernelOperand &x = values.at(op.getValue());
-    bool isSum = op.getKind() == exec::ReduceKind::Sum;
+    bool isSum = op.getKind() == exec::Reduction::Sum;
     for (size_t r = 0; r < rows; ++r) {
       double fold = isSum ? 0 : -std::numeric_limits<double>::infinity();
       for (size_t i = r * columns; i < (r + 1) * columns; ++i)
@@ -206,8 +206,9 @@ LogicalResult cleave::interpretKernel(exec::KernelOp kernel,
   auto inputs = kernel.getInputs().getAsRange<exec::AccessAttr>();
   auto outputs = kernel.getOutputs().getAsRange<exec::AccessAttr>();
   size_t firstOutput = kernel.getInputs().size();
-  bool adds = kernel.getAccumulate() == "always" ||
-              (kernel.getAccumulate() == "after_first" && !launch.isFirst);
+  bool adds = kernel.getAccumulate() == exec::Accumulate::Always ||
+              (kernel.getAccumulate() == exec::Accumulate::AfterFirst &&
+               !launch.isFirst);
   bool sumsRows = kernel.getMode() == exec::KernelMode::Column;
 
   Body body(kernel, launch);

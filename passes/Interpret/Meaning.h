@@ -41,7 +41,7 @@ struct JointMeaning : InterpretableOpInterface::ExternalModel<Self, Op> {
 
 /// Learning rate and bias corrections of step t = 0, 1, ... of `steps`.
 struct Rates {
-  int64_t kind; ///< 0 constant, 1 cosine, 2 linear, 3 warm-up-stable-decay
+  int64_t kind; ///< of xf::ScheduleKind, or exec::LRSchedule, which are alike
   int64_t warmupSteps, decaySteps, stableSteps;
   double lr, minLr, beta1, beta2;
 

@@ -89,10 +89,10 @@ struct Scalars {
     return make<mlir::arith::CmpIOp>(predicate, x, y);
   }
   Value sumRow(Value x) {
-    return make<exec::RowReduceOp>(exec::ReduceKind::Sum, x);
+    return make<exec::RowReduceOp>(exec::Reduction::Sum, x);
   }
   Value maxRow(Value x) {
-    return make<exec::RowReduceOp>(exec::ReduceKind::Max, x);
+    return make<exec::RowReduceOp>(exec::Reduction::Max, x);
   }
   /// The column in the whole tensor, of which this rank has `columns`.
   Value globalColumn(int64_t columns);

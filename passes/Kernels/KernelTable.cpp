@@ -43,14 +43,14 @@ exec::KernelOp KernelTable::create(Location loc, exec::KernelMode mode,
                                    int64_t rows, int64_t columns,
                                    ArrayRef<Attribute> inputs,
                                    ArrayRef<Attribute> outputs,
-                                   StringRef accumulate) {
+                                   exec::Accumulate accumulate) {
   OpBuilder b(anchor);
   auto kernel = exec::KernelOp::create(
       b, UnknownLoc::get(b.getContext()), b.getStringAttr("kernel"),
       exec::KernelModeAttr::get(b.getContext(), mode),
       b.getI64IntegerAttr(rows), b.getI64IntegerAttr(columns),
       b.getArrayAttr(inputs), b.getArrayAttr(outputs),
-      b.getStringAttr(accumulate));
+      exec::AccumulateAttr::get(b.getContext(), accumulate));
   Block &block = kernel.getBody().emplaceBlock();
   for (Attribute attr : inputs) {
     Type stored = cast<AccessAttr>(attr).getType();
@@ -76,7 +76,8 @@ FlatSymbolRefAttr KernelTable::intern(exec::KernelOp kernel) {
   return it->second = FlatSymbolRefAttr::get(kernel.getSymNameAttr());
 }
 
-BuiltKernel KernelTable::build(const KernelGroup &group, StringRef accumulate) {
+BuiltKernel KernelTable::build(const KernelGroup &group,
+                               exec::Accumulate accumulate) {
   const KernelSpace &space = group.getSpace();
   llvm::SmallPtrSet<Operation *, 8> members;
   for (const KernelGroup::Member &member : group.members)
@@ -116,7 +117,7 @@ BuiltKernel KernelTable::build(const KernelGroup &group, StringRef accumulate) {
   exec::KernelOp kernel =
       create(group.getLast()->getLoc(), space.mode, space.rows, space.columns,
              inputAccesses, outputAccesses,
-             space.foldRows ? StringRef("never") : accumulate);
+             space.foldRows ? exec::Accumulate::Never : accumulate);
   Block &body = kernel.getBody().front();
   OpBuilder b = OpBuilder::atBlockEnd(&body);
   // A tensor may be seen through several accesses (the halves of a rotation).
@@ -170,7 +171,8 @@ BuiltKernel KernelTable::build(const KernelGroup &group, StringRef accumulate) {
   return built;
 }
 
-FlatSymbolRefAttr KernelTable::buildSum(int64_t size, StringRef accumulate) {
+FlatSymbolRefAttr KernelTable::buildSum(int64_t size,
+                                        exec::Accumulate accumulate) {
   Type f32 = Float32Type::get(anchor->getContext());
   Attribute element = AccessAttr::get(anchor->getContext(), f32, 0, 1, 0, 1, 0);
   exec::KernelOp kernel = create(anchor->getLoc(), exec::KernelMode::Flat, size,
@@ -182,7 +184,8 @@ FlatSymbolRefAttr KernelTable::buildSum(int64_t size, StringRef accumulate) {
   return intern(kernel);
 }
 
-FlatSymbolRefAttr KernelTable::buildFold(int64_t size, StringRef accumulate) {
+FlatSymbolRefAttr KernelTable::buildFold(int64_t size,
+                                         exec::Accumulate accumulate) {
   MLIRContext *context = anchor->getContext();
   Type f32 = Float32Type::get(context);
   Attribute input = AccessAttr::get(context, f32, 0, 1, 0, size, 1);
@@ -192,7 +195,7 @@ FlatSymbolRefAttr KernelTable::buildFold(int64_t size, StringRef accumulate) {
   Block &body = kernel.getBody().front();
   OpBuilder b = OpBuilder::atBlockEnd(&body);
   Value sum = exec::RowReduceOp::create(
-      b, kernel.getLoc(), exec::ReduceKind::Sum, body.getArgument(0));
+      b, kernel.getLoc(), exec::Reduction::Sum, body.getArgument(0));
   exec::YieldOp::create(b, kernel.getLoc(), sum);
   kernel.setSymName("fold");
   return intern(kernel);

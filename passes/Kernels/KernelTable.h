@@ -24,13 +24,13 @@ public:
 
   /// The kernel of a group. Values that no op outside of the group reads are
   /// not stored. `accumulate` as in exec.kernel.
-  BuiltKernel build(const KernelGroup &group, llvm::StringRef accumulate);
+  BuiltKernel build(const KernelGroup &group, exec::Accumulate accumulate);
 
   /// `output[r] (+)= input[r]` over `size` elements of f32.
-  mlir::FlatSymbolRefAttr buildSum(int64_t size, llvm::StringRef accumulate);
+  mlir::FlatSymbolRefAttr buildSum(int64_t size, exec::Accumulate accumulate);
 
   /// `output[0] (+)= sum of input[0 .. size)`, f32.
-  mlir::FlatSymbolRefAttr buildFold(int64_t size, llvm::StringRef accumulate);
+  mlir::FlatSymbolRefAttr buildFold(int64_t size, exec::Accumulate accumulate);
 
   size_t size() const { return known.size(); }
 
@@ -40,7 +40,7 @@ private:
   exec::KernelOp create(mlir::Location loc, exec::KernelMode mode, int64_t rows,
                         int64_t columns, llvm::ArrayRef<mlir::Attribute> inputs,
                         llvm::ArrayRef<mlir::Attribute> outputs,
-                        llvm::StringRef accumulate);
+                        exec::Accumulate accumulate);
 
   mlir::Operation *anchor;
   llvm::StringMap<mlir::FlatSymbolRefAttr> known; ///< by text without name

@@ -96,16 +96,11 @@ private:
     return built;
   }
   /// How a value meets what its buffer holds; see exec.kernel.
-  StringRef getAccumulate(Value value) {
+  exec::Accumulate getAccumulate(Value value) {
     auto it = sums.find(value);
-    return it == sums.end() ? "never" : it->second;
+    return it == sums.end() ? exec::Accumulate::Never : it->second;
   }
-  /// The same as the program format's mode.
-  int64_t getMode(Value value) {
-    StringRef accumulate = getAccumulate(value);
-    return accumulate == "always" ? 1 : accumulate == "after_first" ? 2 : 0;
-  }
-  void placeSum(Value value, Value buffer, StringRef accumulate);
+  void placeSum(Value value, Value buffer, exec::Accumulate accumulate);
   void launch(FlatSymbolRefAttr kernel, ValueRange inputs, ValueRange outputs,
               Operation *from);
 
@@ -129,10 +124,17 @@ private:
   llvm::StringMap<Write> writes;
   /// What runs in a step, in order: a segment for a micro-batch.
   SmallVector<std::pair<exec::SegmentOp, int64_t>> runs;
-  llvm::DenseMap<Value, StringRef> sums; ///< values that are added to a sum
-  llvm::DenseSet<Operation *> added;     ///< adds whose parts are
+  /// Values that are added to a sum, and adds whose parts are.
+  llvm::DenseMap<Value, exec::Accumulate> sums;
+  llvm::DenseSet<Operation *> added;
 };
 } // namespace
+
+/// How values of that many micro-batches meet their sum.
+static exec::Accumulate getSumOver(int64_t microBatches) {
+  return microBatches > 1 ? exec::Accumulate::AfterFirst
+                          : exec::Accumulate::Never;
+}
 
 /// Whether the bytes of a type can be counted.
 static bool isCountable(Type type) {
@@ -459,7 +461,8 @@ LogicalResult Lowering::lower(Operation &op) {
     InstructionSite site;
     site.inputs = inputs;
     site.outputs = outputs;
-    site.mode = op.getNumResults() == 1 ? getMode(op.getResult(0)) : 0;
+    if (op.getNumResults() == 1)
+      site.accumulate = getAccumulate(op.getResult(0));
     site.threads = threads;
     mark(library.buildInstruction(b, site), &op);
     return success();
@@ -479,13 +482,13 @@ void Lowering::lowerGroup(const KernelGroup &group) {
   Operation *last = group.getLast();
   const KernelSpace &space = group.getSpace();
   numOps += group.members.size();
-  StringRef accumulate = getAccumulate(last->getResult(0));
+  exec::Accumulate accumulate = getAccumulate(last->getResult(0));
   BuiltKernel kernel = kernels.build(group, accumulate);
   SmallVector<Value> inputs = getBuffers(kernel.inputs);
 
   if (space.foldRows) {
     Value sum = getBuffer(last->getResult(0));
-    if (kernel.rows == 1 && accumulate == "never")
+    if (kernel.rows == 1 && accumulate == exec::Accumulate::Never)
       return launch(kernel.symbol, inputs, sum, last);
     Value rows = addBuffer("workspace", kernel.rows * 4);
     launch(kernel.symbol, inputs, rows, last);
@@ -516,6 +519,7 @@ void Lowering::lowerGroup(const KernelGroup &group) {
 void Lowering::lowerOutput(xf::OutputOp op) {
   Value value = op.getValue(), buffer = getBuffer(value);
   Type type = value.getType();
+  DenseI64ArrayAttr logical = op.getLogicalAttr();
   if (auto global = op->getAttrOfType<TypeAttr>("global"))
     type = global.getValue();
   if (count > 0) {
@@ -525,6 +529,11 @@ void Lowering::lowerOutput(xf::OutputOp op) {
                                       getBytes(value.getType()), count);
     mark(exec::CopyOp::create(b, op.getLoc(), buffer, view, ValueRange()), op);
     type = dist::withLeadingDim(cast<RankedTensorType>(type), count);
+    if (logical) {
+      SmallVector<int64_t> all{count};
+      llvm::append_range(all, logical.asArrayRef());
+      logical = b.getDenseI64ArrayAttr(all);
+    }
     buffer = all;
   }
   // What a state held before the step is shown, not what it holds after.
@@ -537,7 +546,7 @@ void Lowering::lowerOutput(xf::OutputOp op) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(segment);
   exec::OutputOp::create(b, op.getLoc(), op.getName(), buffer, type,
-                         op.getStateAttr());
+                         op.getStateAttr(), logical);
 }
 
 /// True if an instruction can add `value` to what its buffer holds.
@@ -561,7 +570,8 @@ static bool areOfOneSegment(Operation *sum) {
 /// Decides that `value` is computed where its sum lies, if it can be: a value
 /// that is only added, the parts of such a value one by one, or any value if
 /// there is nothing to add it to.
-void Lowering::placeSum(Value value, Value buffer, StringRef accumulate) {
+void Lowering::placeSum(Value value, Value buffer,
+                        exec::Accumulate accumulate) {
   auto sum = value.getDefiningOp<xf::AdditionOpInterface>();
   if (sum && canAddParts(sum)) {
     SmallVector<Value> parts(sum->getOperands());
@@ -571,11 +581,11 @@ void Lowering::placeSum(Value value, Value buffer, StringRef accumulate) {
     for (Value part : parts) {
       buffers[part] = buffer;
       sums[part] = accumulate;
-      accumulate = "always";
+      accumulate = exec::Accumulate::Always;
     }
     buffers[value] = buffer;
     added.insert(sum);
-  } else if (canAdd(value) || accumulate == "never") {
+  } else if (canAdd(value) || accumulate == exec::Accumulate::Never) {
     buffers[value] = buffer;
     sums[value] = accumulate;
   }
@@ -590,13 +600,14 @@ LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
   auto yield = cast<xf::YieldOp>(body.getTerminator());
   for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults()))
     if (value.getParentBlock() == &body)
-      placeSum(value, buffers[result], times > 1 ? "after_first" : "never");
+      placeSum(value, buffers[result], getSumOver(times));
 
   // So are the parts of a sum that something else reads, a collective say,
   // unless other micro-batches come between them.
   for (auto sum : body.getOps<xf::AdditionOpInterface>())
     if (canAddParts(sum) && areOfOneSegment(sum) && !added.contains(sum))
-      placeSum(sum->getResult(0), getBuffer(sum->getResult(0)), "never");
+      placeSum(sum->getResult(0), getBuffer(sum->getResult(0)),
+               exec::Accumulate::Never);
 
   count = times;
   placeInFlight(op);
@@ -689,10 +700,14 @@ void Lowering::addToSums(xf::AccumulateOp op, std::optional<int64_t> segment) {
     if (!isMine || source == to)
       continue;
     int64_t size = cast<RankedTensorType>(value.getType()).getNumElements();
-    launch(kernels.buildSum(size, count > 1 ? "after_first" : "never"), source,
-           to, yield);
+    launch(kernels.buildSum(size, getSumOver(count)), source, to, yield);
     xf::setPhase(&b.getInsertionBlock()->back(), xf::Phase::Backward);
   }
+}
+
+static exec::Reduction convert(dist::ReductionKind kind) {
+  return kind == dist::ReductionKind::Sum ? exec::Reduction::Sum
+                                          : exec::Reduction::Max;
 }
 
 LogicalResult Lowering::lowerCollective(Operation &op) {
@@ -703,13 +718,13 @@ LogicalResult Lowering::lowerCollective(Operation &op) {
   Value &out = buffers[to];
   if (!out)
     out = addBuffer("communication", getBytes(to.getType()));
-  int64_t type = getTypeCode(from);
+  Type type = elementOf(from);
   Location loc = op.getLoc();
   Operation *built = nullptr;
   if (auto reduce = dyn_cast<dist::AllReduceOp>(op)) {
     built = exec::AllReduceOp::create(
         b, loc, in, out, ValueRange(), product(source), type,
-        int64_t(reduce.getReduction()), reduce.getAxes());
+        convert(reduce.getReduction()), reduce.getAxes());
   } else if (auto gather = dyn_cast<dist::AllGatherOp>(op)) {
     built = exec::AllGatherOp::create(
         b, loc, in, out, ValueRange(),
@@ -720,7 +735,7 @@ LogicalResult Lowering::lowerCollective(Operation &op) {
         b, loc, in, out, ValueRange(),
         product(target.take_front(scatter.getDim())),
         product(target.drop_front(scatter.getDim())), type,
-        int64_t(scatter.getReduction()), scatter.getAxes());
+        convert(scatter.getReduction()), scatter.getAxes());
   } else if (auto slice = dyn_cast<dist::SliceOp>(op)) {
     built = exec::SliceOp::create(b, loc, in, out, ValueRange(),
                                   product(target.take_front(slice.getDim())),

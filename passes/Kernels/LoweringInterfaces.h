@@ -33,8 +33,9 @@ struct KernelSpace {
 struct InstructionSite {
   mlir::ValueRange inputs;  ///< buffers of the op's operands
   mlir::ValueRange outputs; ///< buffers of its results
-  int64_t mode = 0;         ///< 0 overwrite, 1 accumulate, 2 after the first
-  int64_t threads = 1;      ///< of a rank; sizes the workspace
+  /// How they meet what their buffers hold.
+  exec::Accumulate accumulate = exec::Accumulate::Never;
+  int64_t threads = 1; ///< of a rank; sizes the workspace
 };
 
 } // namespace cleave

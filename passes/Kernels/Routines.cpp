@@ -21,18 +21,19 @@ static ArrayAttr getShardAxes(Operation *op) {
   return op->getAttrOfType<ArrayAttr>("shard_axes");
 }
 
-/// C = A B, of mnk[0] rows, mnk[1] columns, over mnk[2].
+/// C = A B, of mnk[0] rows, mnk[1] columns, over mnk[2]. `tensors`: A, B and C.
 static Operation *buildGemm(OpBuilder &b, Location loc,
                             const InstructionSite &site, ValueRange inputs,
                             ArrayRef<int64_t> mnk, bool transA, bool transB,
-                            ArrayRef<int64_t> types) {
-  size_t bytes =
-      cpu::gemmWorkspaceBytes(mnk[0], mnk[1], mnk[2], transA, transB, types[0],
-                              types[1], types[2], site.threads);
-  return exec::GemmOp::create(b, loc, inputs, site.outputs,
-                              addWorkspace(b, loc, bytes), mnk[0], mnk[1],
-                              mnk[2], transA, transB, types[0], types[1],
-                              types[2], site.mode, inputs.size() == 3);
+                            std::array<Value, 3> tensors) {
+  auto [a, bTensor, c] = tensors;
+  size_t bytes = cpu::gemmWorkspaceBytes(mnk[0], mnk[1], mnk[2], transA, transB,
+                                         getTypeCode(a), getTypeCode(bTensor),
+                                         getTypeCode(c), site.threads);
+  return exec::GemmOp::create(
+      b, loc, inputs, site.outputs, addWorkspace(b, loc, bytes), mnk[0], mnk[1],
+      mnk[2], transA, transB, elementOf(a), elementOf(bTensor), elementOf(c),
+      site.accumulate, inputs.size() == 3);
 }
 
 namespace {
@@ -63,8 +64,7 @@ struct LinearRoutine : Routine<LinearRoutine, LinearOp> {
     int64_t n = typeOf(op.getWeight()).getNumElements() / k;
     return buildGemm(b, op.getLoc(), site, site.inputs, {m, n, k}, false,
                      !op.getInputsFirst(),
-                     {getTypeCode(op.getX()), getTypeCode(op.getWeight()),
-                      getTypeCode(op.getResult())});
+                     {op.getX(), op.getWeight(), op.getResult()});
   }
 };
 
@@ -81,12 +81,10 @@ struct LinearWeightGradRoutine
     if (op.getInputsFirst())
       return buildGemm(b, op.getLoc(), site, {xBuffer, dyBuffer},
                        {ins, outs, rows}, true, false,
-                       {getTypeCode(op.getX()), getTypeCode(op.getDy()),
-                        getTypeCode(op.getResult())});
+                       {op.getX(), op.getDy(), op.getResult()});
     return buildGemm(b, op.getLoc(), site, {dyBuffer, xBuffer},
                      {outs, ins, rows}, true, false,
-                     {getTypeCode(op.getDy()), getTypeCode(op.getX()),
-                      getTypeCode(op.getResult())});
+                     {op.getDy(), op.getX(), op.getResult()});
   }
 };
 
@@ -94,14 +92,13 @@ struct AttentionRoutine : Routine<AttentionRoutine, AttentionOp> {
   static Operation *build(AttentionOp op, OpBuilder &b,
                           const InstructionSite &site) {
     ArrayRef<int64_t> q = typeOf(op.getQ()).getShape();
-    int64_t kvHeads = typeOf(op.getK()).getDimSize(2),
-            type = getTypeCode(op.getQ());
-    size_t bytes = cpu::attentionWorkspaceBytes(q[0], q[1], q[2], kvHeads, q[3],
-                                                type, site.threads);
-    return exec::AttentionOp::create(b, op.getLoc(), site.inputs, site.outputs,
-                                     addWorkspace(b, op.getLoc(), bytes), q[0],
-                                     q[1], q[2], kvHeads, q[3], op.getWindow(),
-                                     type, op.getScale(), op.getSoftcap());
+    int64_t kvHeads = typeOf(op.getK()).getDimSize(2);
+    size_t bytes = cpu::attentionWorkspaceBytes(
+        q[0], q[1], q[2], kvHeads, q[3], getTypeCode(op.getQ()), site.threads);
+    return exec::AttentionOp::create(
+        b, op.getLoc(), site.inputs, site.outputs,
+        addWorkspace(b, op.getLoc(), bytes), q[0], q[1], q[2], kvHeads, q[3],
+        op.getWindow(), elementOf(op.getQ()), op.getScale(), op.getSoftcap());
   }
 };
 
@@ -109,14 +106,13 @@ struct AttentionGradRoutine : Routine<AttentionGradRoutine, AttentionGradOp> {
   static Operation *build(AttentionGradOp op, OpBuilder &b,
                           const InstructionSite &site) {
     ArrayRef<int64_t> q = typeOf(op.getQ()).getShape();
-    int64_t kvHeads = typeOf(op.getK()).getDimSize(2),
-            type = getTypeCode(op.getQ());
-    size_t bytes = cpu::attentionGradWorkspaceBytes(q[0], q[1], q[2], kvHeads,
-                                                    q[3], type, site.threads);
+    int64_t kvHeads = typeOf(op.getK()).getDimSize(2);
+    size_t bytes = cpu::attentionGradWorkspaceBytes(
+        q[0], q[1], q[2], kvHeads, q[3], getTypeCode(op.getQ()), site.threads);
     return exec::AttentionGradOp::create(
         b, op.getLoc(), site.inputs, site.outputs,
         addWorkspace(b, op.getLoc(), bytes), q[0], q[1], q[2], kvHeads, q[3],
-        op.getWindow(), type, op.getScale(), op.getSoftcap());
+        op.getWindow(), elementOf(op.getQ()), op.getScale(), op.getSoftcap());
   }
 };
 
@@ -127,8 +123,7 @@ struct EmbeddingRoutine : Routine<EmbeddingRoutine, EmbeddingOp> {
     return exec::EmbeddingOp::create(
         b, op.getLoc(), site.inputs, site.outputs, ValueRange(),
         typeOf(op.getIds()).getNumElements(), table[1], table[0],
-        getTypeCode(op.getTable()), getTypeCode(op.getResult()),
-        getShardAxes(op));
+        elementOf(op.getTable()), elementOf(op.getResult()), getShardAxes(op));
   }
 };
 
@@ -139,17 +134,31 @@ struct EmbeddingGradRoutine : Routine<EmbeddingGradRoutine, EmbeddingGradOp> {
     return exec::EmbeddingGradOp::create(
         b, op.getLoc(), site.inputs, site.outputs, ValueRange(),
         typeOf(op.getIds()).getNumElements(), table[1], table[0],
-        getTypeCode(op.getDy()), getTypeCode(op.getResult()), site.mode,
+        elementOf(op.getDy()), elementOf(op.getResult()), site.accumulate,
         getShardAxes(op));
   }
 };
+
+exec::LRSchedule convert(ScheduleKind kind) {
+  switch (kind) {
+  case ScheduleKind::Constant:
+    return exec::LRSchedule::Constant;
+  case ScheduleKind::Cosine:
+    return exec::LRSchedule::Cosine;
+  case ScheduleKind::Linear:
+    return exec::LRSchedule::Linear;
+  case ScheduleKind::WarmupStableDecay:
+    return exec::LRSchedule::WarmupStableDecay;
+  }
+  llvm_unreachable("unknown learning rate");
+}
 
 struct ScheduleRoutine : Routine<ScheduleRoutine, ScheduleOp> {
   static Operation *build(ScheduleOp op, OpBuilder &b,
                           const InstructionSite &site) {
     return exec::ScheduleOp::create(
         b, op.getLoc(), ValueRange(), site.outputs, ValueRange(),
-        int64_t(op.getKind()), op.getWarmupSteps(), op.getDecaySteps(),
+        convert(op.getKind()), op.getWarmupSteps(), op.getDecaySteps(),
         op.getStableSteps(), op.getLr(), op.getMinLr(), op.getBeta1(),
         op.getBeta2());
   }

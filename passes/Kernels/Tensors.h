@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PASSES_KERNELS_TENSORS_H
 #define CLEAVE_PASSES_KERNELS_TENSORS_H
 
+#include "dialects/exec/Work.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Value.h"
 
@@ -11,10 +12,16 @@ inline mlir::RankedTensorType typeOf(mlir::Value value) {
   return mlir::cast<mlir::RankedTensorType>(value.getType());
 }
 
-/// The program format's code of a tensor's element type.
+inline mlir::Type elementOf(mlir::Value value) {
+  return typeOf(value).getElementType();
+}
+
+/// The kernel ABI's code of a tensor's element type, by which workspaces are
+/// sized.
 inline int64_t getTypeCode(mlir::Value value) {
-  mlir::Type type = typeOf(value).getElementType();
-  return type.isBF16() ? 1 : type.isInteger(32) ? 2 : 0;
+  std::optional<program::DType> type = exec::getDType(elementOf(value));
+  assert(type && "tensors have elements that operands have");
+  return int64_t(*type);
 }
 
 inline int64_t product(llvm::ArrayRef<int64_t> sizes) {

@@ -1,6 +1,7 @@
 //===- StreamModel.cpp ----------------------------------------------------===//
 #include "passes/Overlap/StreamModel.h"
 #include "dialects/dist/Placements.h"
+#include "dialects/exec/Work.h"
 #include "runtime/program/Limits.h"
 #include "llvm/ADT/StringSet.h"
 
@@ -24,15 +25,15 @@ int64_t cleave::getBytes(Value value) {
 
 TaskShape cleave::getTaskShape(exec::InstructionOpInterface op,
                                const Mesh &mesh) {
-  std::optional<program::Opcode> opcode = findOpcode(op.getOpcode());
-  assert(opcode && "exec has no instruction that the format lacks");
+  exec::EncodedWork work(op);
   SmallVector<int64_t> bytes;
   for (Value operand : op->getOperands())
     bytes.push_back(getBytes(operand));
   AxisList group;
   if (ArrayAttr axes = op.getGroup())
     group = dist::getAxes(axes, mesh);
-  return cleave::getTaskShape(*opcode, op.getInts(), bytes, std::move(group));
+  return cleave::getTaskShape(work.getOpcode(), work.get(), bytes,
+                              std::move(group));
 }
 
 bool cleave::hasStreams(exec::ProgramOp program) {

@@ -2,12 +2,15 @@
 #include "passes/Pipelines/Compile.h"
 #include "cleave/Frontend/Shrink.h"
 #include "cleave/Search/ReadArchitecture.h"
+#include "dialects/dist/Placements.h"
 #include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
 #include "passes/Emit/EmitObject.h"
 #include "passes/Emit/EmitProgram.h"
 #include "passes/Import/BuildModel.h"
 #include "passes/Interpret/CheckMeaning.h"
 #include "runtime/program/Limits.h"
+#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -21,8 +24,12 @@ public:
   LogicalResult handle(Diagnostic &diagnostic) {
     std::string text;
     llvm::raw_string_ostream stream(text);
-    if (auto name = dyn_cast<NameLoc>(diagnostic.getLocation()))
+    Location location = diagnostic.getLocation();
+    if (auto name = dyn_cast<NameLoc>(location))
       stream << name.getName().getValue() << ": ";
+    else if (auto line = location->findInstanceOf<FileLineColLoc>())
+      stream << line.getFilename().getValue() << ":" << line.getLine() << ":"
+             << line.getColumn() << ": ";
     stream << diagnostic;
     for (Diagnostic &note : diagnostic.getNotes())
       stream << "; " << note;
@@ -46,10 +53,11 @@ private:
 };
 } // namespace
 
-/// Where `meaning` is given, checks it around each pass.
-static LogicalResult runStages(ModuleOp module, const CompileOptions &options,
+/// Those of `stages`. Where `meaning` is given, checks it around each pass.
+static LogicalResult runStages(ModuleOp module, ArrayRef<Stage> stages,
+                               const CompileOptions &options,
                                MeaningCheck::Result *meaning = nullptr) {
-  for (const Stage &stage : getStages()) {
+  for (const Stage &stage : stages) {
     PassManager pm(module.getContext());
     if (meaning)
       pm.addInstrumentation(std::make_unique<MeaningCheck>(*meaning));
@@ -59,7 +67,9 @@ static LogicalResult runStages(ModuleOp module, const CompileOptions &options,
     if (options.dump &&
         (options.dumpAfter == stage.name || options.dumpAfter == "all")) {
       *options.dump << "// after stage " << stage.name << "\n";
-      module.print(*options.dump);
+      OpPrintingFlags flags;
+      flags.enableDebugInfo(options.dumpLocations);
+      module.print(*options.dump, flags);
       *options.dump << "\n";
     }
   }
@@ -109,6 +119,40 @@ struct Compilation {
 };
 } // namespace
 
+/// Says in the module what the step trains, for the runtime.
+static void addWorkload(ModuleOp module, const Model &model,
+                        const CompileOptions &options) {
+  OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
+  const Plan &plan = options.plan;
+  const BatchShape &batch = options.batch;
+  // What MFU counts is of the model, however its products are cut, padded or
+  // repeated over ranks.
+  double tokens = double(batch.globalBatch) * double(batch.seqLen);
+  double flops = tokens * getArchitecture(model).getFlopsPerToken(batch.seqLen);
+  exec::WorkloadOp::create(
+      b, b.getUnknownLoc(), model.vocab, batch.seqLen, batch.globalBatch,
+      plan.microBatches,
+      dist::getAxesAttr(b.getContext(), plan.mesh, plan.getAxes("batch")),
+      llvm::APFloat(flops), b.getStringAttr(model.configText),
+      b.getStringAttr(plan.toJSON()));
+}
+
+/// What the plan, of a model of so many layers, says to the stages.
+static void choosePlan(CompileOptions &options, int64_t numLayers) {
+  options.stages.step.microBatches = options.plan.microBatches;
+  options.stages.plan = &options.plan;
+  options.stages.recompute.modules.assign(options.plan.recompute.begin(),
+                                          options.plan.recompute.end());
+  options.stages.recompute.layers = options.plan.recomputeBlocks;
+  if (const std::optional<PipelinePlan> &pipeline = options.plan.pipeline) {
+    options.stages.pipeline.schedule = getName(pipeline->schedule).str();
+    options.stages.pipeline.virtualStages = pipeline->virtualStages;
+  }
+  std::vector<int64_t> layers = options.plan.getStageLayers(numLayers);
+  options.stages.pipeline.layers.assign(layers.begin(), layers.end());
+  options.stages.recompute.stageLayers.assign(layers.begin(), layers.end());
+}
+
 /// The model's forward graph through every stage.
 static llvm::Expected<OwningOpRef<ModuleOp>>
 buildProgram(Compilation &compilation, const Model &model,
@@ -123,22 +167,11 @@ buildProgram(Compilation &compilation, const Model &model,
       buildModel(&compilation.context, model, build);
   if (!module)
     return module.takeError();
-  options.stages.step.microBatches = options.plan.microBatches;
-  options.stages.plan = &options.plan;
-  options.stages.recompute.modules.assign(options.plan.recompute.begin(),
-                                          options.plan.recompute.end());
-  options.stages.recompute.layers = options.plan.recomputeBlocks;
-  if (const std::optional<PipelinePlan> &pipeline = options.plan.pipeline) {
-    options.stages.pipeline.schedule = getName(pipeline->schedule).str();
-    options.stages.pipeline.virtualStages = pipeline->virtualStages;
-  }
-  std::vector<int64_t> layers =
-      options.plan.getStageLayers(int64_t(model.layers.size()));
-  options.stages.pipeline.layers.assign(layers.begin(), layers.end());
-  options.stages.recompute.stageLayers.assign(layers.begin(), layers.end());
+  addWorkload(**module, model, options);
+  choosePlan(options, int64_t(model.layers.size()));
   if (failed(mlir::verify(**module)))
     return compilation.collector.getError("verification of the imported model");
-  if (failed(runStages(**module, options, meaning)))
+  if (failed(runStages(**module, getStages(), options, meaning)))
     return compilation.collector.getError(meaning ? "check" : "compilation");
   return module;
 }
@@ -205,49 +238,128 @@ cleave::checkCompilation(const Model &model, const CompileOptions &options) {
   return report;
 }
 
-llvm::Expected<Compiled> cleave::compileModel(const Model &model,
-                                              CompileOptions options) {
-  Compilation compilation(options.remarks);
+/// What comes after the last stage.
+static llvm::Expected<Compiled> emitCompiled(Compilation &compilation,
+                                             ModuleOp module,
+                                             const std::string &cpuName) {
   DiagnosticCollector &collector = compilation.collector;
-  auto module = buildProgram(compilation, model, options);
-  if (!module)
-    return module.takeError();
-
-  FailureOr<emit::TargetCpu> cpu = emit::getTargetCpu(**module, options.cpu);
+  FailureOr<emit::TargetCpu> cpu = emit::getTargetCpu(module, cpuName);
   if (failed(cpu))
     return collector.getError("choice of the CPU");
-  // What MFU counts is of the model, however its products are cut, padded or
-  // repeated over ranks.
-  double tokens =
-      double(options.batch.globalBatch) * double(options.batch.seqLen);
-  double flops =
-      tokens * getArchitecture(model).getFlopsPerToken(options.batch.seqLen);
-  emit::ProgramInfo info{model, options.plan, options.batch, *cpu, flops};
-  FailureOr<std::vector<uint8_t>> program = emit::emitProgram(**module, info);
+  FailureOr<std::vector<uint8_t>> program = emit::emitProgram(module, *cpu);
   if (failed(program))
     return collector.getError("emission of the program");
-  if (llvm::Error error = checkLimits(**module, program->size()))
+  if (llvm::Error error = checkLimits(module, program->size()))
     return error;
   emit::ObjectOptions target;
-  target.cpu = options.cpu;
+  target.cpu = cpuName;
   target.program = *program;
   FailureOr<llvm::SmallVector<char, 0>> object =
-      emit::emitObject(**module, target);
+      emit::emitObject(module, target);
   if (failed(object))
     return collector.getError("code generation");
 
   Compiled compiled;
   compiled.object = std::move(*object);
-  auto source = *(*module)->getOps<exec::ProgramOp>().begin();
+  compiled.program = std::move(*program);
+  auto source = *module.getOps<exec::ProgramOp>().begin();
   compiled.arenaBytes = source.getArenaBytes().value_or(0);
   compiled.lowerBound = source.getLowerBound().value_or(0);
   if (auto peak = source->getAttrOfType<DictionaryAttr>("peak"))
     for (NamedAttribute entry : peak)
       compiled.memory.emplace_back(
           entry.getName().str(), cast<IntegerAttr>(entry.getValue()).getInt());
-  (*module)->walk([&](Operation *op) {
+  module.walk([&](Operation *op) {
     compiled.kernels += isa<exec::KernelOp>(op);
     compiled.instructions += isa<exec::InstructionOpInterface>(op);
   });
+  return compiled;
+}
+
+llvm::Expected<Compiled> cleave::compileModel(const Model &model,
+                                              CompileOptions options) {
+  Compilation compilation(options.remarks);
+  auto module = buildProgram(compilation, model, options);
+  if (!module)
+    return module.takeError();
+  return emitCompiled(compilation, **module, options.cpu);
+}
+
+/// The plan by which a module was placed, and the layers of its model, as its
+/// workload has them.
+static llvm::Error readPlan(ModuleOp module, const Cluster &cluster,
+                            CompileOptions &options) {
+  auto workloads = module.getOps<exec::WorkloadOp>();
+  if (workloads.empty())
+    return llvm::createStringError("expects an exec.workload");
+  exec::WorkloadOp workload = *workloads.begin();
+  if (!workload.getPlan() || !workload.getModel())
+    return llvm::createStringError(
+        "expects an exec.workload with a model and a plan");
+  llvm::Expected<Plan> plan =
+      parsePlan(*workload.getPlan(), "the plan of exec.workload");
+  if (!plan)
+    return plan.takeError();
+  FrontendOptions frontend;
+  frontend.seqLen = workload.getSeqLen();
+  llvm::Expected<Model> model =
+      parseModel(*workload.getModel(), "the model of exec.workload", frontend);
+  if (!model)
+    return model.takeError();
+  options.plan = *plan;
+  choosePlan(options, int64_t(model->layers.size()));
+  options.stages.kernels.threads =
+      cluster.getThreads(options.plan.mesh.getNumRanks());
+  return llvm::Error::success();
+}
+
+/// The module of a file through the stages `rest`, and the contract of the
+/// last.
+static llvm::Expected<OwningOpRef<ModuleOp>>
+finishProgram(Compilation &compilation, llvm::StringRef path,
+              ArrayRef<Stage> rest, const Cluster &cluster,
+              CompileOptions &options) {
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  if (!file)
+    return llvm::errorCodeToError(file.getError());
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(std::move(*file), llvm::SMLoc());
+  auto module = parseSourceFile<ModuleOp>(sources, &compilation.context);
+  if (!module)
+    return compilation.collector.getError("reading the IR");
+  if (!rest.empty())
+    if (llvm::Error error = readPlan(*module, cluster, options))
+      return error;
+  if (failed(runStages(*module, rest, options)))
+    return compilation.collector.getError("compilation");
+  // What was edited by hand has not been through the stage's own checks.
+  PassManager pm(&compilation.context);
+  if (rest.empty())
+    addContracts(pm);
+  if (failed(pm.run(*module)))
+    return compilation.collector.getError("verification");
+  return module;
+}
+
+llvm::Expected<Compiled> cleave::compileIR(llvm::StringRef path,
+                                           llvm::StringRef after,
+                                           const Cluster &cluster,
+                                           CompileOptions options) {
+  Compilation compilation(options.remarks);
+  ArrayRef<Stage> rest = getStages();
+  while (!rest.empty() && rest.front().name != after)
+    rest = rest.drop_front();
+  assert(!rest.empty() && "expects the name of a stage");
+  auto explain = [&](llvm::Error error) {
+    return llvm::createStringError(path + ": " +
+                                   llvm::toString(std::move(error)));
+  };
+  auto module =
+      finishProgram(compilation, path, rest.drop_front(), cluster, options);
+  if (!module)
+    return explain(module.takeError());
+  auto compiled = emitCompiled(compilation, **module, options.cpu);
+  if (!compiled)
+    return explain(compiled.takeError());
   return compiled;
 }

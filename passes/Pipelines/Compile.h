@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PASSES_PIPELINES_COMPILE_H
 #define CLEAVE_PASSES_PIPELINES_COMPILE_H
 
+#include "cleave/Hardware/Cluster.h"
 #include "cleave/Plan/Plan.h"
 #include "passes/Pipelines/Pipelines.h"
 
@@ -15,12 +16,14 @@ struct CompileOptions {
   bool logits = false;        ///< keep the logits as an output
   std::string cpu = "native"; ///< that kernels are generated for
   std::string dumpAfter;      ///< a stage whose IR goes to `dump`; "all": each
+  bool dumpLocations = false; ///< with what the ops are called
   llvm::raw_ostream *dump = nullptr;
   bool remarks = false; ///< say what the passes decided
 };
 
 struct Compiled {
   llvm::SmallVector<char, 0> object; ///< defines runtime/abi/Kernel.h's symbols
+  std::vector<uint8_t> program;      ///< sealed, as the object has it
   int64_t arenaBytes = 0, lowerBound = 0;
   std::vector<std::pair<std::string, int64_t>> memory; ///< at the peak
   int64_t kernels = 0, instructions = 0;
@@ -45,6 +48,13 @@ llvm::Expected<MeaningReport> checkCompilation(const Model &model,
 /// failed, and why.
 llvm::Expected<Compiled> compileModel(const Model &model,
                                       CompileOptions options);
+
+/// From a file of IR as it is after the stage `after`, by the rest of the
+/// stages. Of the options, the plan is the one that the IR's `exec.workload`
+/// has, and the threads of a rank are the cluster's.
+llvm::Expected<Compiled> compileIR(llvm::StringRef path, llvm::StringRef after,
+                                   const Cluster &cluster,
+                                   CompileOptions options);
 
 } // namespace cleave
 

@@ -55,6 +55,10 @@ static void addMemory(OpPassManager &pm, const StageOptions &) {
   pm.addPass(createPlanMemoryPass());
   // Buffers that share bytes may be of instructions of different streams.
   pm.addPass(createAddWaitsPass());
+  addContracts(pm);
+}
+
+void cleave::addContracts(OpPassManager &pm) {
   pm.addPass(createVerifyMemoryPass());
   pm.addPass(createVerifyOrderPass());
 }

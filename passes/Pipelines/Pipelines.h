@@ -36,6 +36,9 @@ struct Stage {
 /// From the forward graph to instructions with offsets.
 llvm::ArrayRef<Stage> getStages();
 
+/// The contract of the last stage: what a program must keep to, to be written.
+void addContracts(mlir::OpPassManager &pm);
+
 /// Our dialects, with the lowerings of their ops, and those that our IR is
 /// written in.
 void registerAllDialects(mlir::DialectRegistry &registry);

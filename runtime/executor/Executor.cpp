@@ -5,6 +5,7 @@
 #include "runtime/cpu/Features.h"
 #include "runtime/program/Print.h"
 #include "runtime/program/Verify.h"
+#include "runtime/program/Work.h"
 #include <algorithm>
 #include <cstring>
 #include <ctime>
@@ -120,7 +121,7 @@ Status Executor::makeGroups() {
     const Group *group;
     for (size_t i = 0; i < other.getInstructionCount(); ++i) {
       const fb::Instruction &instruction = other.getInstruction(i);
-      if (isCollective(instruction.opcode()))
+      if (isCollective(instruction.work_type()))
         CLEAVE_RETURN_IF_ERROR(
             getCommunicator(instruction)
                 .getGroup(toSpan(instruction.group()), group));
@@ -131,17 +132,17 @@ Status Executor::makeGroups() {
 
 Status Executor::prepareLaunch(KernelTable kernels,
                                BoundInstruction &bound) const {
-  const fb::Kernel *kernel = program->kernels()->Get(
-      flatbuffers::uoffset_t(bound.instruction->kernel()));
-  std::string_view symbol = toView(kernel->symbol());
+  const fb::Kernel &kernel = getKernel(program.get(), *bound.instruction);
+  std::string_view symbol = toView(kernel.symbol());
   for (uint64_t i = 0; i < kernels.count; ++i)
     if (symbol == kernels.entries[i].symbol)
       bound.kernel = kernels.entries[i].fn;
   if (!bound.kernel)
     return Status::error("the executable has no kernel " + quote(symbol) +
                          ", which the program launches");
-  bound.rows = int64_t(kernel->rows());
-  bound.grain = int64_t(kernel->grain());
+  bool isColumn = kernel.mode() == fb::KernelMode::Column;
+  bound.range = int64_t(isColumn ? kernel.columns() : kernel.rows());
+  bound.grain = int64_t(kernel.grain());
   return {};
 }
 
@@ -151,10 +152,8 @@ Status Executor::prepare(KernelTable kernels, const ExecutorOptions &options) {
     BoundInstruction bound;
     bound.index = i;
     bound.instruction = &instruction;
-    bound.opcode = instruction.opcode();
+    bound.opcode = instruction.work_type();
     bound.operands = toSpan(instruction.operands());
-    bound.ints = toSpan(instruction.ints());
-    bound.floats = toSpan(instruction.floats());
     auto axes = toSpan(instruction.group());
     const Mesh &mesh = program.getMesh();
     bound.shardIndex = mesh.getShardIndex(communicator.getRank(), axes);
@@ -163,15 +162,16 @@ Status Executor::prepare(KernelTable kernels, const ExecutorOptions &options) {
       CLEAVE_RETURN_IF_ERROR(
           getCommunicator(instruction).getGroup(axes, bound.group));
     if (isMessage(bound.opcode)) {
+      Message message = getMessage(instruction);
       bound.peer = mesh.moveTo(communicator.getRank(), program->stage_axis(),
-                               int(bound.ints[messagePeer]));
-      bound.channel = int(bound.ints[messageChannel]);
+                               int(message.stage));
+      bound.channel = int(message.channel);
     }
     if (bound.opcode == fb::Opcode::Launch)
       CLEAVE_RETURN_IF_ERROR(prepareLaunch(kernels, bound));
     if (bound.opcode == fb::Opcode::Schedule)
-      CLEAVE_RETURN_IF_ERROR(
-          resolveSchedule(instruction, options.schedule, bound.schedule));
+      CLEAVE_RETURN_IF_ERROR(resolveSchedule(*instruction.work_as_Schedule(),
+                                             options.schedule, bound.schedule));
     bound.linkSeconds =
         getLinkSeconds(program, instruction, options.links, bound.linkAxis);
     instructions.push_back(bound);

@@ -13,6 +13,9 @@ static_assert(int(fb::DType::F32) == int(ElementType::F32) &&
                   int(fb::DType::BF16) == int(ElementType::BF16) &&
                   int(fb::DType::I32) == int(ElementType::I32),
               "the program's type codes are the kernels'");
+static_assert(int(fb::Reduction::Sum) == int(Reduction::Sum) &&
+                  int(fb::Reduction::Max) == int(Reduction::Max),
+              "the program's reductions are the communicator's");
 
 std::byte *Stream::get(const BoundInstruction &bound, size_t i) {
   const fb::Operand &operand = bound.operands[i];
@@ -65,6 +68,8 @@ Status Stream::dispatch(const BoundInstruction &bound) {
   case fb::Opcode::Recv:
     return communicator.receive(bound.peer, bound.channel, get(bound, 0),
                                 bound.operands[0].bytes());
+  case fb::Opcode::NONE:
+    break;
   }
   return Status::error("unknown opcode " + std::to_string(int(bound.opcode)));
 }
@@ -73,49 +78,45 @@ void Stream::launch(const BoundInstruction &bound) {
   for (size_t i = 0; i < bound.operands.size(); ++i)
     buffers[i] = get(bound, i);
   const int64_t params[] = {bound.shardIndex, current.isFirst ? 0 : 1};
-  pool.parallelFor(0, bound.rows, bound.grain,
+  pool.parallelFor(0, bound.range, bound.grain,
                    [&](int64_t begin, int64_t end, int) {
                      bound.kernel(buffers.data(), params, begin, end);
                    });
 }
 
+static ElementType convert(fb::DType type) { return ElementType(type); }
+
 void Stream::gemm(const BoundInstruction &bound) {
-  auto ints = bound.ints;
-  bool hasBias = ints[9] != 0;
+  const fb::Gemm &gemm = *bound.instruction->work_as_Gemm();
+  bool hasBias = gemm.has_bias();
   cpu::GemmArgs args{};
-  args.m = ints[0];
-  args.n = ints[1];
-  args.k = ints[2];
-  args.transA = ints[3] != 0;
-  args.transB = ints[4] != 0;
-  args.typeA = ElementType(ints[5]);
-  args.typeB = ElementType(ints[6]);
-  args.typeC = ElementType(ints[7]);
+  args.m = gemm.m();
+  args.n = gemm.n();
+  args.k = gemm.k();
+  args.transA = gemm.trans_a();
+  args.transB = gemm.trans_b();
+  args.typeA = convert(gemm.type_a());
+  args.typeB = convert(gemm.type_b());
+  args.typeC = convert(gemm.type_c());
   args.a = get(bound, 0);
   args.b = get(bound, 1);
   args.bias = hasBias ? getAs<const float>(bound, 2) : nullptr;
   args.c = get(bound, 2 + hasBias);
-  args.accumulate = accumulates(ints[8]);
+  args.accumulate = accumulates(gemm.accumulate(), current.isFirst);
   cpu::gemm(args, get(bound, 3 + hasBias), pool);
 }
 
-static cleave::cpu::AttentionShape
-getAttentionShape(std::span<const int64_t> ints,
-                  std::span<const double> floats) {
-  return {ints[0],
-          ints[1],
-          ints[2],
-          ints[3],
-          ints[4],
-          ints[5],
-          ElementType(ints[6]),
-          float(floats[0]),
-          float(floats[1])};
+/// Of Attention or AttentionGrad.
+template <typename Table>
+static cleave::cpu::AttentionShape getAttentionShape(const Table &table) {
+  return {table.batch(),         table.seq(),          table.heads(),
+          table.kv_heads(),      table.head_dim(),     table.window(),
+          convert(table.type()), float(table.scale()), float(table.softcap())};
 }
 
 void Stream::attention(const BoundInstruction &bound) {
   cpu::AttentionArgs args{};
-  args.shape = getAttentionShape(bound.ints, bound.floats);
+  args.shape = getAttentionShape(*bound.instruction->work_as_Attention());
   args.q = get(bound, 0);
   args.k = get(bound, 1);
   args.v = get(bound, 2);
@@ -126,7 +127,7 @@ void Stream::attention(const BoundInstruction &bound) {
 
 void Stream::attentionGrad(const BoundInstruction &bound) {
   cpu::AttentionGradArgs args{};
-  args.shape = getAttentionShape(bound.ints, bound.floats);
+  args.shape = getAttentionShape(*bound.instruction->work_as_AttentionGrad());
   args.q = get(bound, 0);
   args.k = get(bound, 1);
   args.v = get(bound, 2);
@@ -140,13 +141,14 @@ void Stream::attentionGrad(const BoundInstruction &bound) {
 }
 
 void Stream::embedding(const BoundInstruction &bound) {
+  const fb::Embedding &embedding = *bound.instruction->work_as_Embedding();
   cpu::EmbeddingArgs args{};
-  args.rows = bound.ints[0];
-  args.width = bound.ints[1];
-  args.tableRows = bound.ints[2];
+  args.rows = embedding.rows();
+  args.width = embedding.width();
+  args.tableRows = embedding.table_rows();
   args.first = bound.shardIndex * args.tableRows;
-  args.typeTable = ElementType(bound.ints[3]);
-  args.typeOut = ElementType(bound.ints[4]);
+  args.typeTable = convert(embedding.type_table());
+  args.typeOut = convert(embedding.type_out());
   args.ids = getAs<const int32_t>(bound, 0);
   args.table = get(bound, 1);
   args.out = get(bound, 2);
@@ -154,24 +156,27 @@ void Stream::embedding(const BoundInstruction &bound) {
 }
 
 void Stream::embeddingGrad(const BoundInstruction &bound) {
+  const fb::EmbeddingGrad &embedding =
+      *bound.instruction->work_as_EmbeddingGrad();
   cpu::EmbeddingGradArgs args{};
-  args.rows = bound.ints[0];
-  args.width = bound.ints[1];
-  args.tableRows = bound.ints[2];
+  args.rows = embedding.rows();
+  args.width = embedding.width();
+  args.tableRows = embedding.table_rows();
   args.first = bound.shardIndex * args.tableRows;
-  args.typeDout = ElementType(bound.ints[3]);
-  args.typeDtable = ElementType(bound.ints[4]);
+  args.typeDout = convert(embedding.type_dout());
+  args.typeDtable = convert(embedding.type_dtable());
   args.ids = getAs<const int32_t>(bound, 0);
   args.dout = get(bound, 1);
   args.dtable = get(bound, 2);
-  args.accumulate = accumulates(bound.ints[5]);
+  args.accumulate = accumulates(embedding.accumulate(), current.isFirst);
   cpu::embeddingGrad(args, pool);
 }
 
 void Stream::slice(const BoundInstruction &bound) {
-  int64_t outer = bound.ints[0];
+  const fb::Slice &slice = *bound.instruction->work_as_Slice();
+  int64_t outer = slice.outer();
   int64_t bytes =
-      bound.ints[1] * int64_t(getElementBytes(ElementType(bound.ints[2])));
+      slice.inner() * int64_t(getElementBytes(convert(slice.type())));
   const std::byte *in = get(bound, 0) + bound.shardIndex * bytes;
   std::byte *out = get(bound, 1);
   int64_t stride = bytes * int64_t(bound.shardCount);
@@ -195,26 +200,27 @@ void Stream::schedule(const BoundInstruction &bound) {
 }
 
 Status Stream::collective(const BoundInstruction &bound) {
-  auto ints = bound.ints;
+  const fb::Instruction &instruction = *bound.instruction;
   const std::byte *in = get(bound, 0);
   std::byte *out = get(bound, 1);
-  switch (bound.opcode) {
-  case fb::Opcode::AllReduce:
-    return communicator.allReduce(*bound.group, in, out, uint64_t(ints[0]),
-                                  ElementType(ints[1]), Reduction(ints[2]));
-  case fb::Opcode::AllGather:
-    return communicator.allGather(*bound.group, in, out, uint64_t(ints[0]),
-                                  uint64_t(ints[1]) *
-                                      getElementBytes(ElementType(ints[2])));
-  case fb::Opcode::ReduceScatter:
-    return communicator.reduceScatter(*bound.group, in, out, uint64_t(ints[0]),
-                                      uint64_t(ints[1]), ElementType(ints[2]),
-                                      Reduction(ints[3]));
-  default:
-    return communicator.allToAll(
-        *bound.group, in, out,
-        {uint64_t(ints[0]), uint64_t(ints[1]), uint64_t(ints[2]),
-         uint64_t(ints[3]), uint64_t(ints[4]),
-         getElementBytes(ElementType(ints[5])), ints[6] != 0});
-  }
+  if (const fb::AllReduce *reduce = instruction.work_as_AllReduce())
+    return communicator.allReduce(
+        *bound.group, in, out, uint64_t(reduce->elements()),
+        convert(reduce->type()), Reduction(reduce->reduction()));
+  if (const fb::AllGather *gather = instruction.work_as_AllGather())
+    return communicator.allGather(
+        *bound.group, in, out, uint64_t(gather->outer()),
+        uint64_t(gather->inner()) * getElementBytes(convert(gather->type())));
+  if (const fb::ReduceScatter *scatter = instruction.work_as_ReduceScatter())
+    return communicator.reduceScatter(
+        *bound.group, in, out, uint64_t(scatter->outer()),
+        uint64_t(scatter->inner()), convert(scatter->type()),
+        Reduction(scatter->reduction()));
+  const fb::AllToAll &exchange = *instruction.work_as_AllToAll();
+  return communicator.allToAll(
+      *bound.group, in, out,
+      {uint64_t(exchange.outer()), uint64_t(exchange.a()),
+       uint64_t(exchange.mid()), uint64_t(exchange.b()),
+       uint64_t(exchange.inner()), getElementBytes(convert(exchange.type())),
+       exchange.concat_first()});
 }

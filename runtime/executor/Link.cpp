@@ -71,7 +71,7 @@ double cleave::runtime::getLinkSeconds(const Program &program,
                                        const fb::Instruction &instruction,
                                        const std::vector<EmulatedLink> &links,
                                        size_t &slowest) {
-  fb::Opcode opcode = instruction.opcode();
+  fb::Opcode opcode = instruction.work_type();
   std::span<const fb::Operand> operands = toSpan(instruction.operands());
   auto axes = toSpan(instruction.group());
   double n = double(program.getMesh().getShardCount(axes));

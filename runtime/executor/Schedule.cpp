@@ -1,25 +1,22 @@
 //===- Schedule.cpp -------------------------------------------------------===//
 #include "runtime/executor/Schedule.h"
-#include "runtime/program/Program.h"
 #include <cmath>
 #include <numbers>
 
 using namespace cleave::runtime;
 
-Status cleave::runtime::resolveSchedule(const program::Instruction &instruction,
+Status cleave::runtime::resolveSchedule(const program::Schedule &compiled,
                                         const ScheduleOverrides &overrides,
                                         Schedule &schedule) {
-  auto ints = toSpan(instruction.ints());
-  auto floats = toSpan(instruction.floats());
   Schedule result;
-  result.kind = overrides.kind.value_or(ScheduleKind(ints[0]));
-  result.warmupSteps = overrides.warmupSteps.value_or(ints[1]);
-  result.decaySteps = overrides.decaySteps.value_or(ints[2]);
-  result.stableSteps = overrides.stableSteps.value_or(ints[3]);
-  result.lr = overrides.lr.value_or(floats[0]);
-  result.minLr = overrides.minLr.value_or(floats[1]);
-  result.beta1 = floats[2];
-  result.beta2 = floats[3];
+  result.kind = overrides.kind.value_or(compiled.kind());
+  result.warmupSteps = overrides.warmupSteps.value_or(compiled.warmup_steps());
+  result.decaySteps = overrides.decaySteps.value_or(compiled.decay_steps());
+  result.stableSteps = overrides.stableSteps.value_or(compiled.stable_steps());
+  result.lr = overrides.lr.value_or(compiled.lr());
+  result.minLr = overrides.minLr.value_or(compiled.min_lr());
+  result.beta1 = compiled.beta1();
+  result.beta2 = compiled.beta2();
   auto expect = [](const char *name, double value) {
     if (std::isfinite(value) && value >= 0)
       return Status();

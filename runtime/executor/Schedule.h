@@ -10,7 +10,7 @@
 
 namespace cleave::runtime {
 
-enum class ScheduleKind { Constant, Cosine, Linear, WarmupStableDecay };
+using ScheduleKind = program::LRSchedule;
 
 struct Schedule {
   ScheduleKind kind = ScheduleKind::Constant;
@@ -32,7 +32,7 @@ struct ScheduleOverrides {
 
 /// Reads a verified Schedule instruction. Fails where the result is not legal:
 /// a negative rate, or a decay without an end.
-Status resolveSchedule(const program::Instruction &instruction,
+Status resolveSchedule(const program::Schedule &compiled,
                        const ScheduleOverrides &overrides, Schedule &schedule);
 
 /// Of step t = 0, 1, ...: runtime/program/README.md has the formulas.

@@ -36,8 +36,6 @@ struct BoundInstruction {
   size_t index; ///< in the rank's stage
   program::Opcode opcode;
   std::span<const program::Operand> operands;
-  std::span<const int64_t> ints;
-  std::span<const double> floats;
   const Group *group = nullptr; ///< collectives; of its stream's communicator
   int peer = 0, channel = 0;    ///< messages: the other rank
   int64_t shardIndex = 0;       ///< on the group's axes
@@ -45,7 +43,7 @@ struct BoundInstruction {
   double linkSeconds = 0; ///< that its link takes at least; see Link.h
   size_t linkAxis = 0;
   CleaveKernelFn kernel = nullptr;
-  int64_t rows = 0, grain = 0;
+  int64_t range = 0, grain = 0; ///< rows, or columns, of a launch
   Schedule schedule;
 };
 
@@ -119,11 +117,6 @@ private:
   T *getAs(const BoundInstruction &bound, size_t i) {
     return reinterpret_cast<T *>(get(bound, i));
   }
-  /// Whether an output of `mode` is added to.
-  bool accumulates(int64_t mode) const {
-    return mode == 1 || (mode == 2 && !current.isFirst);
-  }
-
   std::byte *arena;
   Communicator &communicator;
   cpu::ThreadPool &pool;

@@ -1,5 +1,6 @@
 //===- Dataflow.cpp -------------------------------------------------------===//
 #include "runtime/program/Dataflow.h"
+#include "runtime/program/Work.h"
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -10,39 +11,19 @@ namespace fb = cleave::program;
 
 OperandRoles cleave::runtime::getRoles(const fb::Program &program,
                                        const fb::Instruction &instruction) {
-  std::span<const int64_t> ints = toSpan(instruction.ints());
-  switch (instruction.opcode()) {
-  case fb::Opcode::Launch: {
-    const fb::Kernel &kernel =
-        *program.kernels()->Get(flatbuffers::uoffset_t(instruction.kernel()));
-    return {kernel.inputs(), getSize(kernel.accesses()) - kernel.inputs(),
-            int64_t(kernel.accumulate()), &kernel};
+  OperandRoles roles;
+  OperandCounts counts = countOperands(program, instruction);
+  roles.inputs = counts.inputs;
+  roles.outputs = counts.outputs;
+  if (instruction.work_type() == fb::Opcode::Launch) {
+    roles.kernel = &getKernel(program, instruction);
+    roles.accumulate = roles.kernel->accumulate();
+  } else if (const fb::Gemm *gemm = instruction.work_as_Gemm()) {
+    roles.accumulate = gemm->accumulate();
+  } else if (auto *embedding = instruction.work_as_EmbeddingGrad()) {
+    roles.accumulate = embedding->accumulate();
   }
-  case fb::Opcode::Gemm:
-    return {2 + size_t(ints[9]), 1, ints[8]};
-  case fb::Opcode::Attention:
-    return {3, 2};
-  case fb::Opcode::AttentionGrad:
-    return {6, 3};
-  case fb::Opcode::Embedding:
-    return {2, 1};
-  case fb::Opcode::EmbeddingGrad:
-    return {2, 1, ints[5]};
-  case fb::Opcode::Fill:
-  case fb::Opcode::Schedule:
-  case fb::Opcode::Recv:
-    return {0, 1};
-  case fb::Opcode::Send:
-    return {1, 0};
-  case fb::Opcode::Copy:
-  case fb::Opcode::AllReduce:
-  case fb::Opcode::AllGather:
-  case fb::Opcode::ReduceScatter:
-  case fb::Opcode::AllToAll:
-  case fb::Opcode::Slice:
-    return {1, 1};
-  }
-  return {};
+  return roles;
 }
 
 namespace {
@@ -78,7 +59,7 @@ uint64_t RunFinder::getTurns(size_t begin, size_t length) const {
       for (const fb::Operand &operand :
            toSpan(stage.getInstruction(k).operands()))
         if (operand.places() > 0 && !hasAllPlaces(program, operand)) {
-          turns = std::lcm(turns, operand.places());
+          turns = std::lcm(turns, uint64_t(operand.places()));
           // More than there are micro-batches: nothing repeats.
           if (turns > program.micro_batches())
             return turns;
@@ -109,8 +90,7 @@ bool RunFinder::areApart(size_t begin, size_t length) const {
         uses.insert({operands[o].offset(),
                      getPlace(operands[o], operands[o].places() - 1) +
                          operands[o].bytes(),
-                     toSpan(stage.getInstruction(k).buffers())[o],
-                     hasAllPlaces(program, operands[o])});
+                     operands[o].buffer(), hasAllPlaces(program, operands[o])});
     }
   }
   for (const Use &whole : uses)

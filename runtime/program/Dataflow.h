@@ -9,12 +9,12 @@ namespace cleave::runtime {
 /// How an instruction uses its operands: inputs, then outputs, then workspace.
 struct OperandRoles {
   size_t inputs = 0, outputs = 0;
-  int64_t mode = 0; ///< of the outputs, as in README.md
+  program::Accumulate accumulate = program::Accumulate::Never; ///< outputs
   const program::Kernel *kernel = nullptr;
 
   /// Whether outputs are read, in a run that is `first` or another.
   bool readsOutputs(bool isFirst) const {
-    return mode == 1 || (mode == 2 && !isFirst);
+    return accumulates(accumulate, isFirst);
   }
 };
 

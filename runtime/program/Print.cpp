@@ -1,74 +1,15 @@
 //===- Print.cpp ----------------------------------------------------------===//
 #include "runtime/program/Print.h"
 #include "runtime/base/Quote.h"
-#include "runtime/program/Verify.h"
+#include "runtime/program/Work.h"
 #include <cstdarg>
 #include <cstdio>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
 
-InstructionFields cleave::runtime::getInstructionFields(fb::Opcode opcode) {
-  switch (opcode) {
-  case fb::Opcode::Gemm:
-    return {{"m", "n", "k", "transA", "transB", "typeA", "typeB", "typeC",
-             "mode", "hasBias"},
-            {}};
-  case fb::Opcode::Attention:
-  case fb::Opcode::AttentionGrad:
-    return {{"batch", "seq", "heads", "kvHeads", "headDim", "window", "type"},
-            {"scale", "softcap"}};
-  case fb::Opcode::Embedding:
-    return {{"rows", "width", "tableRows", "typeTable", "typeOut"}, {}};
-  case fb::Opcode::EmbeddingGrad:
-    return {{"rows", "width", "tableRows", "typeDout", "typeDtable", "mode"},
-            {}};
-  case fb::Opcode::AllReduce:
-    return {{"elements", "type", "reduction"}, {}};
-  case fb::Opcode::AllGather:
-  case fb::Opcode::Slice:
-    return {{"outer", "inner", "type"}, {}};
-  case fb::Opcode::ReduceScatter:
-    return {{"outer", "inner", "type", "reduction"}, {}};
-  case fb::Opcode::AllToAll:
-    return {{"outer", "a", "mid", "b", "inner", "type", "concatFirst"}, {}};
-  case fb::Opcode::Schedule:
-    return {{"kind", "warmupSteps", "decaySteps", "stableSteps"},
-            {"lr", "minLr", "beta1", "beta2"}};
-  case fb::Opcode::Send:
-  case fb::Opcode::Recv:
-    return {{"peer", "channel"}, {}};
-  case fb::Opcode::Launch:
-  case fb::Opcode::Fill:
-  case fb::Opcode::Copy:
-    break;
-  }
-  return {};
-}
-
-static const char *getName(fb::DType type) {
-  switch (type) {
-  case fb::DType::F32:
-    return "f32";
-  case fb::DType::BF16:
-    return "bf16";
-  case fb::DType::I32:
-    return "i32";
-  }
-  return "?";
-}
-
-std::string cleave::runtime::describeInt(const char *name, int64_t value) {
-  std::string_view field = name;
-  if (field.starts_with("type"))
-    return getName(fb::DType(value));
-  if (field == "reduction")
-    return value == 0 ? "sum" : "max";
-  static const char *const kinds[] = {"constant", "cosine", "linear",
-                                      "warm-up-stable-decay"};
-  if (field == "kind")
-    return kinds[value];
-  return std::to_string(value);
+static std::string getName(fb::DType type) {
+  return toSnakeCase(fb::EnumNameDType(type));
 }
 
 namespace {
@@ -77,6 +18,14 @@ std::string formatNumber(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%g", value);
   return text;
+}
+
+std::string describeField(const fb::Instruction &instruction,
+                          const WorkField &field) {
+  if (field.kind == WorkField::Kind::Real)
+    return formatNumber(getReal(instruction.work(), field));
+  int64_t value = getInteger(instruction.work(), field);
+  return field.values ? getEnumName(field, value) : std::to_string(value);
 }
 
 /// A name without its quotes, where it stands in a column of its own.
@@ -241,7 +190,7 @@ void Printer::printStates(const Stage &stage) {
                       const std::string &what) {
     add("%14llu %14llu  %-4s  %s\n",
         static_cast<unsigned long long>(operand.offset()),
-        static_cast<unsigned long long>(operand.bytes()), getName(type),
+        static_cast<unsigned long long>(operand.bytes()), getName(type).c_str(),
         what.c_str());
   };
   for (size_t i = 0; i < getSize(stage->states()); ++i) {
@@ -270,16 +219,16 @@ void Printer::printKernels() {
   for (size_t s = 0; s < getSize(program->stages()); ++s) {
     Stage stage(*program, s);
     for (size_t i = 0; i < stage.getInstructionCount(); ++i)
-      if (stage.getInstruction(i).opcode() == fb::Opcode::Launch)
-        ++launches[size_t(stage.getInstruction(i).kernel())];
+      if (auto *launch = stage.getInstruction(i).work_as_Launch())
+        ++launches[size_t(launch->kernel())];
   }
-  text += "\nkernels\n          rows     inner     grain  launches  symbol\n";
+  text += "\nkernels\n          rows   columns     grain  launches  symbol\n";
   for (size_t i = 0; i < launches.size(); ++i) {
     const fb::Kernel *kernel =
         program->kernels()->Get(flatbuffers::uoffset_t(i));
     add("%14llu %9llu %9llu %9llu  %s\n",
         static_cast<unsigned long long>(kernel->rows()),
-        static_cast<unsigned long long>(kernel->serial()),
+        static_cast<unsigned long long>(kernel->columns()),
         static_cast<unsigned long long>(kernel->grain()),
         static_cast<unsigned long long>(launches[i]),
         showName(toView(kernel->symbol())).c_str());
@@ -291,13 +240,10 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
   std::string line;
   if (!toView(instruction.category()).empty())
     line += showName(toView(instruction.category())) + " ";
-  line += fb::EnumNameOpcode(instruction.opcode());
-  if (instruction.opcode() == fb::Opcode::Launch)
-    line +=
-        " " +
-        showName(toView(program->kernels()
-                            ->Get(flatbuffers::uoffset_t(instruction.kernel()))
-                            ->symbol()));
+  line += fb::EnumNameOpcode(instruction.work_type());
+  bool isLaunch = instruction.work_type() == fb::Opcode::Launch;
+  if (isLaunch)
+    line += " " + showName(toView(getKernel(*program, instruction).symbol()));
   if (!toView(instruction.name()).empty())
     line += " " + quote(toView(instruction.name()));
   std::string separator = " (";
@@ -310,17 +256,13 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
   }
   if (separator != " (")
     line += ")";
-  InstructionFields fields = getInstructionFields(instruction.opcode());
   separator = " ";
-  auto ints = toSpan(instruction.ints());
-  for (size_t i = 0; i < ints.size(); ++i) {
-    line +=
-        separator + fields.ints[i] + "=" + describeInt(fields.ints[i], ints[i]);
-    separator = ", ";
-  }
-  auto floats = toSpan(instruction.floats());
-  for (size_t i = 0; i < floats.size(); ++i)
-    line += separator + fields.floats[i] + "=" + formatNumber(floats[i]);
+  if (!isLaunch)
+    for (const WorkField &field : getWorkFields(instruction.work_type())) {
+      line += separator + std::string(field.name) + "=" +
+              describeField(instruction, field);
+      separator = ", ";
+    }
   if (auto group = toSpan(instruction.group()); !group.empty())
     line += " over " + describeAxes(group);
   if (instruction.stream() > 0)
@@ -404,6 +346,6 @@ std::string cleave::runtime::describeInstruction(const Stage &stage,
   const fb::Instruction &instruction = stage.getInstruction(index);
   return stage.getLabel() + (stage.getLabel().empty() ? "" : ", ") +
          "instruction " + std::to_string(index) + " (" +
-         fb::EnumNameOpcode(instruction.opcode()) + " " +
+         fb::EnumNameOpcode(instruction.work_type()) + " " +
          quote(toView(instruction.name())) + ")";
 }

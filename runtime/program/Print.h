@@ -23,20 +23,11 @@ struct PrintOptions {
 std::string printProgram(const Program &program,
                          const PrintOptions &options = {});
 
-/// Names of an opcode's ints and floats, as in README.md. Those of `type...`
-/// are program::DType.
-struct InstructionFields {
-  std::vector<const char *> ints, floats;
-};
-InstructionFields getInstructionFields(program::Opcode opcode);
-
-/// An int as a person writes it: `f32`, `sum`, `cosine`, 12.
-std::string describeInt(const char *field, int64_t value);
-
 /// One instruction, without its number, e.g.
 /// `forward Gemm "q_proj" (0+256*256, 512+256, 768+256, 1024+64) m=8, n=8,
-///  k=8, transA=0, transB=0, typeA=f32, typeB=f32, typeC=f32, mode=0,
-///  hasBias=0`. An operand is offset+bytes, and *places where it has several.
+///  k=8, trans_a=0, trans_b=0, type_a=f32, type_b=f32, type_c=f32,
+///  accumulate=never, has_bias=0`. An operand is offset+bytes, and *places
+///  where it has several.
 std::string printInstruction(const Stage &stage, size_t index);
 
 /// An instruction as errors name it: `instruction 7 (Gemm "q_proj")`, behind

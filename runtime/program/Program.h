@@ -85,15 +85,30 @@ inline bool meetsOthers(program::Opcode opcode) {
   return isCollective(opcode) || isMessage(opcode);
 }
 
-/// A message's ints: the other stage, and the channel.
-inline constexpr size_t messagePeer = 0, messageChannel = 1;
+/// The other stage and the channel of a message.
+struct Message {
+  int64_t stage, channel;
+};
+inline Message getMessage(const program::Instruction &instruction) {
+  if (const program::Send *send = instruction.work_as_Send())
+    return {send->stage(), send->channel()};
+  const program::Recv *recv = instruction.work_as_Recv();
+  return {recv->stage(), recv->channel()};
+}
 
 /// Where an operand starts in a run of `microBatch`.
 inline uint64_t getPlace(const program::Operand &operand, uint64_t microBatch) {
   return operand.places() > 1
              ? operand.offset() +
-                   microBatch % operand.places() * operand.stride()
+                   microBatch % operand.places() * operand.bytes()
              : operand.offset();
+}
+
+/// Whether an output is added to what its buffer holds, in a run that is
+/// `first` or another.
+inline bool accumulates(program::Accumulate accumulate, bool isFirst) {
+  return accumulate == program::Accumulate::Always ||
+         (accumulate == program::Accumulate::AfterFirst && !isFirst);
 }
 
 /// Bytes of one element.

@@ -30,9 +30,7 @@ static bool areVectorsAligned(const fb::Stage &stage) {
     if (!isAligned(output->shape()) || !isAligned(output->logical()))
       return false;
   for (const fb::Instruction *instruction : toList(stage.instructions()))
-    if (!isAligned(instruction->operands()) ||
-        !isAligned(instruction->buffers()) || !isAligned(instruction->ints()) ||
-        !isAligned(instruction->floats()) || !isAligned(instruction->waits()))
+    if (!isAligned(instruction->operands()) || !isAligned(instruction->waits()))
       return false;
   return true;
 }
@@ -84,20 +82,27 @@ Status cleave::runtime::verifyPlaces(const Stage &stage,
     return bad(" with " + std::to_string(operand.places()) +
                " places, expects 0 to the " + std::to_string(microBatches) +
                " micro-batches");
-  bool fits = operand.places() <= 1 ? operand.stride() == 0
-                                    : operand.stride() >= operand.bytes();
-  if (operand.stride() % 4 != 0 || !fits)
-    return bad(
-        " with stride " + std::to_string(operand.stride()) +
-        ", expects 0 for up to one place, and for several a multiple of 4 that "
-        "is at least their " +
-        std::to_string(operand.bytes()) + " bytes");
-  if (!getOperandEnd(operand, stage->arena_bytes()))
-    return bad(" with " + std::to_string(operand.bytes()) + " bytes, stride " +
-               std::to_string(operand.stride()) + " and " +
+  if (operand.places() > 1 && operand.bytes() % 4 != 0)
+    return bad(" with " + std::to_string(operand.bytes()) +
+               " bytes in each of several places, expects a multiple of 4");
+  auto end = getOperandEnd(operand, stage->arena_bytes());
+  if (!end)
+    return bad(" with " + std::to_string(operand.bytes()) + " bytes in " +
                std::to_string(operand.places()) +
                " places, outside the arena of " +
                std::to_string(stage->arena_bytes()) + " bytes");
+  size_t buffers = getSize(stage->buffers());
+  if (operand.buffer() == 0 || operand.buffer() > buffers)
+    return bad(" in buffer " + std::to_string(operand.buffer()) +
+               ", expects one of 1 to " + std::to_string(buffers));
+  const fb::Buffer &buffer = *stage->buffers()->Get(operand.buffer() - 1);
+  if (operand.offset() < buffer.offset() ||
+      *end > buffer.offset() + buffer.bytes())
+    return bad(" to " + std::to_string(*end) +
+               ", expects to lie in its buffer " +
+               std::to_string(operand.buffer()) + ", which has " +
+               std::to_string(buffer.bytes()) + " bytes at " +
+               std::to_string(buffer.offset()));
   return {};
 }
 
@@ -105,7 +110,7 @@ std::optional<uint64_t>
 cleave::runtime::getOperandEnd(const fb::Operand &operand,
                                uint64_t arenaBytes) {
   uint64_t others = operand.places() > 1 ? operand.places() - 1 : 0;
-  auto shift = multiplyChecked({operand.stride(), others});
+  auto shift = multiplyChecked({operand.bytes(), others});
   auto end = addChecked(operand.offset(), operand.bytes());
   if (!shift || !end)
     return std::nullopt;
@@ -116,12 +121,12 @@ cleave::runtime::getOperandEnd(const fb::Operand &operand,
 std::optional<ByteRange>
 cleave::runtime::getTouchedBytes(const fb::Kernel &kernel,
                                  const fb::Access &access) {
-  uint64_t lastRow = (getRows(kernel) - 1) / access.row_div();
+  uint64_t lastRow = (kernel.rows() - 1) / access.row_div();
   if (access.row_mod() > 0)
     lastRow = std::min(lastRow, access.row_mod() - 1);
   auto last = multiplyChecked({lastRow, access.row_stride()});
   if (last && access.col_stride())
-    last = addChecked(*last, getColumns(kernel) - 1);
+    last = addChecked(*last, kernel.columns() - 1);
   if (last)
     last = addChecked(*last, access.offset());
   auto count = last ? addChecked(*last, 1) : std::nullopt;
@@ -234,11 +239,9 @@ uint64_t getTokenBytes(const fb::Program &program) {
 
 /// `operand`, i32 [micro_batches, local batch, seq_len], or absent.
 Status verifyTokens(const Stage &stage, const fb::Operand *operand,
-                    uint32_t buffer, const char *field) {
+                    const char *field) {
   if (!operand)
     return {};
-  if (buffer == 0)
-    return bad(std::string(field) + " buffer", "0", "a number of at least 1");
   uint64_t bytes = getTokenBytes(stage.getProgram());
   if (operand->bytes() != bytes)
     return bad(std::string(field) + " operand",
@@ -270,6 +273,21 @@ Status verifyCategories(const Stage &stage) {
   return {};
 }
 
+Status verifyBuffers(const Stage &stage) {
+  for (size_t i = 0; i < getSize(stage->buffers()); ++i) {
+    const fb::Buffer &buffer =
+        *stage->buffers()->Get(flatbuffers::uoffset_t(i));
+    auto end = addChecked(buffer.offset(), buffer.bytes());
+    if (buffer.bytes() == 0 || buffer.offset() % 64 != 0 || !end ||
+        *end > stage->arena_bytes())
+      return bad("buffer " + std::to_string(i + 1),
+                 std::to_string(buffer.bytes()) + " bytes at offset " +
+                     std::to_string(buffer.offset()),
+                 "some of the arena's, from a multiple of 64 on");
+  }
+  return {};
+}
+
 /// What binds the sizes of a kernel's loops: some access moves on with every
 /// row, and some with every column, so an operand must have room for all.
 Status verifyAccesses(const fb::Kernel &kernel, const std::string &label) {
@@ -282,8 +300,7 @@ Status verifyAccesses(const fb::Kernel &kernel, const std::string &label) {
     return bad(label,
                "of accumulate " + std::to_string(int(kernel.accumulate())),
                "0 to " + std::to_string(int(fb::Accumulate::MAX)));
-  bool boundsRows = getRows(kernel) == 1,
-       boundsColumns = getColumns(kernel) == 1;
+  bool boundsRows = kernel.rows() == 1, boundsColumns = kernel.columns() == 1;
   for (const fb::Access &access : accesses) {
     if (access.row_div() < 1 || access.col_stride() > 1 ||
         access.dtype() > fb::DType::MAX)
@@ -300,8 +317,8 @@ Status verifyAccesses(const fb::Kernel &kernel, const std::string &label) {
   }
   if (!boundsRows || !boundsColumns)
     return bad(label,
-               "of " + std::to_string(getRows(kernel)) + " rows and " +
-                   std::to_string(getColumns(kernel)) + " columns",
+               "of " + std::to_string(kernel.rows()) + " rows and " +
+                   std::to_string(kernel.columns()) + " columns",
                "an access to another element in each of them");
   return {};
 }
@@ -317,10 +334,12 @@ Status verifyKernels(const fb::Program &program) {
     if (kernel->rows() < 1 || kernel->rows() > limits::count)
       return bad(label, "of " + std::to_string(kernel->rows()) + " rows",
                  "1 to " + std::to_string(limits::count));
-    if (kernel->serial() < 1 || kernel->serial() > limits::count)
-      return bad(label,
-                 "of an inner loop of " + std::to_string(kernel->serial()),
+    if (kernel->columns() < 1 || kernel->columns() > limits::count)
+      return bad(label, "of " + std::to_string(kernel->columns()) + " columns",
                  "1 to " + std::to_string(limits::count));
+    if (kernel->mode() > fb::KernelMode::MAX)
+      return bad(label, "of mode " + std::to_string(int(kernel->mode())),
+                 "0 to " + std::to_string(int(fb::KernelMode::MAX)));
     CLEAVE_RETURN_IF_ERROR(verifyAccesses(*kernel, label));
     if (kernel->grain() < 1 || kernel->grain() > limits::count)
       return bad(label, "of grain " + std::to_string(kernel->grain()),
@@ -356,10 +375,9 @@ Status cleave::runtime::verifyMemory(const Stage &stage) {
                                      stage->lower_bound_bytes(), 0,
                                      stage->arena_bytes()));
   CLEAVE_RETURN_IF_ERROR(verifyCategories(stage));
-  CLEAVE_RETURN_IF_ERROR(
-      verifyTokens(stage, stage->tokens(), stage->tokens_buffer(), "tokens"));
-  return verifyTokens(stage, stage->targets(), stage->targets_buffer(),
-                      "targets");
+  CLEAVE_RETURN_IF_ERROR(verifyBuffers(stage));
+  CLEAVE_RETURN_IF_ERROR(verifyTokens(stage, stage->tokens(), "tokens"));
+  return verifyTokens(stage, stage->targets(), "targets");
 }
 
 static Status verifyStage(const Stage &stage) {

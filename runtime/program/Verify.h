@@ -53,9 +53,9 @@ Status verifyMeetings(const program::Program &program);
 std::optional<uint64_t> getOperandEnd(const program::Operand &operand,
                                       uint64_t arenaBytes);
 
-/// Whether the places of an operand are in the arena, apart from each other,
-/// and as many as its stride and the program's micro-batches allow; says what
-/// is wrong with it, after "has operand 2 at offset 64".
+/// Whether the places of an operand are in its buffer, and at most as many as
+/// the program's micro-batches; says what is wrong with it, after "has operand
+/// 2 at offset 64".
 Status verifyPlaces(const Stage &stage, const program::Operand &operand,
                     const std::string &label);
 
@@ -66,14 +66,6 @@ struct ByteRange {
 };
 std::optional<ByteRange> getTouchedBytes(const program::Kernel &kernel,
                                          const program::Access &access);
-
-/// The sizes of the kernel's space.
-inline uint64_t getRows(const program::Kernel &kernel) {
-  return kernel.by_columns() ? kernel.serial() : kernel.rows();
-}
-inline uint64_t getColumns(const program::Kernel &kernel) {
-  return kernel.by_columns() ? kernel.rows() : kernel.serial();
-}
 
 } // namespace cleave::runtime
 

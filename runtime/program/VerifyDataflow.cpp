@@ -115,7 +115,7 @@ private:
 
 bool isSame(const fb::Operand &a, const fb::Operand &b) {
   return a.offset() == b.offset() && a.bytes() == b.bytes() &&
-         a.stride() == b.stride() && a.places() == b.places();
+         a.places() == b.places();
 }
 
 bool isConstant(const fb::State &state) {
@@ -137,9 +137,9 @@ private:
   Status verifyRun(size_t index, bool onlyWhole);
   Status verifyInstruction(size_t index, bool onlyWhole);
   Status read(size_t index, size_t operand, ByteRange part);
-  Status write(size_t index, size_t operand, bool isDense, int64_t mode);
+  Status write(size_t index, size_t operand, bool isDense, fb::Accumulate mode);
   Status update(size_t index, ByteRange place, uint32_t buffer);
-  void join(const fb::Operand &operand, uint32_t buffer);
+  void join(const fb::Operand &operand);
   Status verifyEnd() const;
   bool isDense(const OperandRoles &roles, const fb::Instruction &instruction,
                size_t output) const;
@@ -156,7 +156,7 @@ private:
     if (program.micro_batches() > 1)
       at = " for micro-batch " + std::to_string(runs[run].micro_batch());
     return Status::error("instruction " + std::to_string(index) + " (" +
-                         fb::EnumNameOpcode(instruction.opcode()) + " " +
+                         fb::EnumNameOpcode(instruction.work_type()) + " " +
                          quote(toView(instruction.name())) + ") " + how + at);
   }
   std::string describe(uint64_t byte) const {
@@ -173,24 +173,26 @@ private:
     return hasAllPlaces(program, operand);
   }
   /// What an operand holds in the run at hand.
-  Value getValue(const fb::Operand &operand, uint32_t buffer) const {
+  Value getValue(const fb::Operand &operand) const {
     uint32_t whose = runs[run].micro_batch();
     // What runs once finds what the last micro-batch left.
     if (operand.places() == 0 && !repeated[runs[run].segment()])
       whose = anyMicroBatch;
-    return {buffer, whose, !isWhole(operand), uint32_t(run)};
+    return {operand.buffer(), whose, !isWhole(operand), uint32_t(run)};
   }
   /// The same, once an instruction of `mode` has written it.
-  Value getWritten(const fb::Operand &operand, uint32_t buffer,
-                   int64_t mode) const {
-    Value value = getValue(operand, buffer);
+  Value getWritten(const fb::Operand &operand, fb::Accumulate mode) const {
+    Value value = getValue(operand);
     if (operand.places() > 0)
       return value;
     // Added to: whose it was before.
-    bool isCommon = !repeated[runs[run].segment()] || mode == 2;
-    if (mode == 1)
+    bool isCommon =
+        !repeated[runs[run].segment()] || mode == fb::Accumulate::AfterFirst;
+    if (mode == fb::Accumulate::Always)
       isCommon = values.get(operand.offset()).microBatch == noMicroBatch;
-    return isCommon ? Value{buffer, noMicroBatch, false, uint32_t(run)} : value;
+    return isCommon
+               ? Value{operand.buffer(), noMicroBatch, false, uint32_t(run)}
+               : value;
   }
 
   const Stage &stage;
@@ -225,8 +227,8 @@ bool DataflowVerifier::isDense(const OperandRoles &roles,
       continue; // rows that meet in one place: count none
     // Both factors are at most 2^40, and the operand has room for the product.
     uint64_t rows =
-        isPlain && access.row_stride() > 0 ? getRows(*roles.kernel) : 1;
-    uint64_t columns = access.col_stride() ? getColumns(*roles.kernel) : 1;
+        isPlain && access.row_stride() > 0 ? roles.kernel->rows() : 1;
+    uint64_t columns = access.col_stride() ? roles.kernel->columns() : 1;
     auto written = multiplyChecked({rows, columns, getBytes(access.dtype())});
     bytes += written.value_or(0);
   }
@@ -236,14 +238,13 @@ bool DataflowVerifier::isDense(const OperandRoles &roles,
 Status DataflowVerifier::read(size_t index, size_t i, ByteRange part) {
   const fb::Instruction &instruction = getInstruction(index);
   const fb::Operand &operand = toSpan(instruction.operands())[i];
-  uint32_t buffer = toSpan(instruction.buffers())[i];
   uint64_t place = getPlace(operand, runs[run].micro_batch());
   ByteRange range{place + part.begin, place + part.end};
-  uint64_t at = values.findOther(range, getValue(operand, buffer));
+  uint64_t at = values.findOther(range, getValue(operand));
   if (at == range.end)
     return {};
   return bad(index, "reads operand " + std::to_string(i) + " (buffer " +
-                        std::to_string(buffer) + ") " + describe(at));
+                        std::to_string(operand.buffer()) + ") " + describe(at));
 }
 
 /// Notes the write of `place` where that is a state's.
@@ -268,40 +269,39 @@ Status DataflowVerifier::update(size_t index, ByteRange place,
 
 /// Makes one value of an operand with a place for each micro-batch, if all of
 /// them have been written.
-void DataflowVerifier::join(const fb::Operand &operand, uint32_t buffer) {
+void DataflowVerifier::join(const fb::Operand &operand) {
   for (uint64_t i = operand.places(); i-- > 0;) {
     uint64_t place = getPlace(operand, i);
     ByteRange range{place, place + operand.bytes()};
-    if (values.findOther(range, {buffer, uint32_t(i)}) != range.end)
+    if (values.findOther(range, {operand.buffer(), uint32_t(i)}) != range.end)
       return;
   }
   values.write({operand.offset(),
                 getPlace(operand, operand.places() - 1) + operand.bytes()},
-               {buffer, noMicroBatch, false, uint32_t(run)});
+               {operand.buffer(), noMicroBatch, false, uint32_t(run)});
 }
 
 Status DataflowVerifier::write(size_t index, size_t i, bool isDense,
-                               int64_t mode) {
+                               fb::Accumulate mode) {
   const fb::Instruction &instruction = getInstruction(index);
   const fb::Operand &operand = toSpan(instruction.operands())[i];
-  uint32_t buffer = toSpan(instruction.buffers())[i];
   uint64_t place = getPlace(operand, runs[run].micro_batch());
   ByteRange range{place, place + operand.bytes()};
-  Value value = getWritten(operand, buffer, mode);
-  CLEAVE_RETURN_IF_ERROR(update(index, range, buffer));
+  Value value = getWritten(operand, mode);
+  CLEAVE_RETURN_IF_ERROR(update(index, range, operand.buffer()));
   // What is left out must be the buffer's already.
   if (!isDense) {
-    uint64_t at = values.findOther(range, getValue(operand, buffer));
+    uint64_t at = values.findOther(range, getValue(operand));
     if (at == range.end)
       return {};
     return bad(index, "writes a part of operand " + std::to_string(i) +
-                          " (buffer " + std::to_string(buffer) +
+                          " (buffer " + std::to_string(operand.buffer()) +
                           "), of which the rest is something " + describe(at));
   }
   values.write(range, value);
   // The last place is as a rule the one that was missing.
-  if (isWhole(operand) && operand.stride() == operand.bytes())
-    join(operand, buffer);
+  if (isWhole(operand))
+    join(operand);
   return {};
 }
 
@@ -329,7 +329,7 @@ Status DataflowVerifier::verifyInstruction(size_t index, bool onlyWhole) {
     if (counts(i))
       CLEAVE_RETURN_IF_ERROR(
           write(index, i, i >= outputsEnd || isDense(roles, instruction, i),
-                i < outputsEnd ? roles.mode : 0));
+                i < outputsEnd ? roles.accumulate : fb::Accumulate::Never));
   return {};
 }
 
@@ -344,16 +344,16 @@ Status DataflowVerifier::verifyRun(size_t index, bool onlyWhole) {
 Status DataflowVerifier::verify() {
   for (size_t i = 0; i < stage.getSegmentCount(); ++i)
     repeated.push_back(stage.countRuns(i) > 1);
-  auto start = [&](const fb::Operand *operand, uint32_t buffer) {
+  auto start = [&](const fb::Operand *operand) {
     if (operand)
       values.write({operand->offset(), operand->offset() + operand->bytes()},
-                   {buffer});
+                   {operand->buffer()});
   };
-  start(stage->tokens(), stage->tokens_buffer());
-  start(stage->targets(), stage->targets_buffer());
+  start(stage->tokens());
+  start(stage->targets());
   for (size_t i = 0; i < getSize(stage->states()); ++i) {
     const fb::State *state = stage->states()->Get(flatbuffers::uoffset_t(i));
-    start(state->operand(), state->buffer());
+    start(state->operand());
     const fb::Operand &operand = *state->operand();
     states[operand.offset() + operand.bytes()] = state;
   }
@@ -376,28 +376,28 @@ Status DataflowVerifier::verify() {
 }
 
 Status DataflowVerifier::verifyEnd() const {
-  auto expectOwn = [&](const std::string &what, const fb::Operand &operand,
-                       uint32_t buffer) -> Status {
+  auto expectOwn = [&](const std::string &what,
+                       const fb::Operand &operand) -> Status {
     for (uint64_t i = 0; i < std::max<uint64_t>(operand.places(), 1); ++i) {
       uint64_t place = getPlace(operand, i);
       ByteRange range{place, place + operand.bytes()};
       // Without places, that of the last micro-batch is there.
       uint32_t whose = operand.places() ? uint32_t(i) : anyMicroBatch;
-      uint64_t at = values.findOther(range, {buffer, whose});
+      uint64_t at = values.findOther(range, {operand.buffer(), whose});
       if (at != range.end)
-        return Status::error(what + " (buffer " + std::to_string(buffer) +
-                             ") is something else at the end of a step, " +
-                             describe(at));
+        return Status::error(
+            what + " (buffer " + std::to_string(operand.buffer()) +
+            ") is something else at the end of a step, " + describe(at));
     }
     return {};
   };
   for (size_t i = 0; i < getSize(stage->states()); ++i) {
     const fb::State *state = stage->states()->Get(flatbuffers::uoffset_t(i));
-    CLEAVE_RETURN_IF_ERROR(expectOwn("state " + quote(toView(state->name())),
-                                     *state->operand(), state->buffer()));
+    CLEAVE_RETURN_IF_ERROR(
+        expectOwn("state " + quote(toView(state->name())), *state->operand()));
     const fb::Operand &operand = *state->operand();
     ByteRange range{operand.offset(), operand.offset() + operand.bytes()};
-    uint64_t at = updated.findOther(range, {state->buffer()});
+    uint64_t at = updated.findOther(range, {operand.buffer()});
     if (!runs.empty() && !isConstant(*state) && at != range.end)
       return Status::error("no instruction updates byte " + std::to_string(at) +
                            " of the arena, of " + toString(*state));
@@ -405,14 +405,12 @@ Status DataflowVerifier::verifyEnd() const {
   for (size_t i = 0; i < getSize(stage->outputs()); ++i) {
     const fb::Output *output = stage->outputs()->Get(flatbuffers::uoffset_t(i));
     CLEAVE_RETURN_IF_ERROR(expectOwn("output " + quote(toView(output->name())),
-                                     *output->operand(), output->buffer()));
+                                     *output->operand()));
   }
   if (stage->tokens())
-    CLEAVE_RETURN_IF_ERROR(
-        expectOwn("tokens", *stage->tokens(), stage->tokens_buffer()));
+    CLEAVE_RETURN_IF_ERROR(expectOwn("tokens", *stage->tokens()));
   if (stage->targets())
-    CLEAVE_RETURN_IF_ERROR(
-        expectOwn("targets", *stage->targets(), stage->targets_buffer()));
+    CLEAVE_RETURN_IF_ERROR(expectOwn("targets", *stage->targets()));
   return {};
 }
 

@@ -5,8 +5,10 @@
 #include "runtime/program/Print.h"
 #include "runtime/program/Program.h"
 #include "runtime/program/Verify.h"
+#include "runtime/program/Work.h"
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
@@ -22,29 +24,34 @@ public:
   InstructionVerifier(const Stage &stage, size_t index)
       : stage(stage), program(stage.getProgram()),
         instruction(stage.getInstruction(index)),
-        operands(toSpan(instruction.operands())),
-        ints(toSpan(instruction.ints())), floats(toSpan(instruction.floats())),
-        index(index) {}
+        operands(toSpan(instruction.operands())), index(index) {}
 
   Status verify();
 
 private:
   std::string describe() const {
     return "instruction " + std::to_string(index) + " (" +
-           fb::EnumNameOpcode(instruction.opcode()) + " " +
+           fb::EnumNameOpcode(instruction.work_type()) + " " +
            quote(toView(instruction.name())) + ")";
   }
   Status bad(const std::string &how) const {
     return Status::error(describe() + " " + how);
   }
 
-  Status expectCounts(size_t operandCount, size_t intCount, size_t floatCount);
-  Status expectInt(size_t i, const char *name, int64_t low, int64_t high);
-  Status expectSize(size_t i, const char *name) {
-    return expectInt(i, name, 1, int64_t(limits::count));
+  Status expectOperands(size_t count) const;
+  Status expectInt(const char *name, int64_t value, int64_t low, int64_t high);
+  Status expectSize(const char *name, int64_t value) {
+    return expectInt(name, value, 1, int64_t(limits::count));
   }
-  Status expectType(size_t i, const char *name, bool integers = false) {
-    return expectInt(i, name, 0, integers ? 2 : 1);
+  template <typename Enum>
+  Status expectEnum(const char *name, Enum value, Enum last) {
+    return expectInt(name, int64_t(value), 0, int64_t(last));
+  }
+  Status expectFloat(const char *name, fb::DType type) {
+    return expectEnum(name, type, fb::DType::BF16);
+  }
+  Status expectType(const char *name, fb::DType type) {
+    return expectEnum(name, type, fb::DType::MAX);
   }
   /// Operand i has as many bytes as the product of `factors`.
   Status expectBytes(size_t i, const char *name,
@@ -57,48 +64,45 @@ private:
   Status verifyOperands();
   Status verifyGroup();
 
+  Status verifyLaunch(const fb::Launch &launch);
+  Status verifyGemm(const fb::Gemm &gemm);
+  /// Attention or AttentionGrad, which has further operands.
+  template <typename Table>
+  Status verifyAttention(const Table &attention);
+  Status verifyEmbeddingSizes(int64_t rows, int64_t width, int64_t tableRows);
+  Status verifyEmbedding(const fb::Embedding &embedding);
+  Status verifyEmbeddingGrad(const fb::EmbeddingGrad &embedding);
+  Status verifyCopy();
+  Status verifyAllReduce(const fb::AllReduce &reduce);
+  /// AllGather, ReduceScatter, Slice: operand `whole` has the ranks as a dim.
+  template <typename Table>
+  Status verifyParts(const Table &table, size_t whole);
+  Status verifyAllToAll(const fb::AllToAll &exchange);
+  Status verifySchedule(const fb::Schedule &schedule);
   Status verifyMessage();
-  Status verifyLaunch();
-  Status verifyGemm();
-  Status verifyAttention(bool grad);
-  Status verifyEmbedding(bool grad);
-  Status verifyAllReduce();
-  Status verifyGatherOrScatter();
-  Status verifyAllToAll();
-  Status verifySchedule();
-
-  int64_t getElementBytes(size_t i) const {
-    return int64_t(getBytes(fb::DType(ints[i])));
-  }
 
   const Stage &stage;
   const fb::Program &program;
   const fb::Instruction &instruction;
   std::span<const fb::Operand> operands;
-  std::span<const int64_t> ints;
-  std::span<const double> floats;
   size_t index;
   int64_t shards = 1; ///< of the group
 };
 
-Status InstructionVerifier::expectCounts(size_t operandCount, size_t intCount,
-                                         size_t floatCount) {
-  auto expect = [&](const char *what, size_t have, size_t want) {
-    if (have == want)
-      return Status();
-    return bad("has " + std::to_string(have) + " " + what + ", expects " +
-               std::to_string(want));
-  };
-  CLEAVE_RETURN_IF_ERROR(expect("operands", operands.size(), operandCount));
-  CLEAVE_RETURN_IF_ERROR(expect("ints", ints.size(), intCount));
-  return expect("floats", floats.size(), floatCount);
+int64_t getElementBytes(fb::DType type) { return int64_t(getBytes(type)); }
+
+Status InstructionVerifier::expectOperands(size_t count) const {
+  if (operands.size() == count)
+    return {};
+  return bad("has " + std::to_string(operands.size()) + " operands, expects " +
+             std::to_string(count));
 }
 
-Status InstructionVerifier::expectInt(size_t i, const char *name, int64_t low,
-                                      int64_t high) {
-  if (ints[i] >= low && ints[i] <= high)
+Status InstructionVerifier::expectInt(const char *name, int64_t value,
+                                      int64_t low, int64_t high) {
+  if (value >= low && value <= high)
     return {};
-  return bad(std::string("has ") + name + " " + std::to_string(ints[i]) +
+  return bad(std::string("has ") + name + " " + std::to_string(value) +
              ", expects " + std::to_string(low) + " to " +
              std::to_string(high));
 }
@@ -125,13 +129,13 @@ Status InstructionVerifier::expectAtLeast(size_t i, const char *name,
 
 Status InstructionVerifier::expectDisjoint(size_t a, size_t b, bool same) {
   const fb::Operand &x = operands[a], &y = operands[b];
-  bool isParallel = x.stride() == y.stride() && x.places() == y.places();
-  if (same && isParallel && x.offset() == y.offset() && x.bytes() == y.bytes())
+  bool isAlike = x.bytes() == y.bytes() && x.places() == y.places();
+  if (same && isAlike && x.offset() == y.offset())
     return {};
   // Operands that move on together keep their distance; of others, no place of
   // one may share a byte with any place of the other.
   uint64_t xEnd = x.offset() + x.bytes(), yEnd = y.offset() + y.bytes();
-  if (!isParallel) {
+  if (!isAlike) {
     xEnd = *getOperandEnd(x, stage->arena_bytes());
     yEnd = *getOperandEnd(y, stage->arena_bytes());
   }
@@ -149,18 +153,9 @@ Status InstructionVerifier::expectDisjointFromAll(size_t out) {
 }
 
 Status InstructionVerifier::verifyOperands() {
-  std::span<const uint32_t> buffers = toSpan(instruction.buffers());
-  if (buffers.size() != operands.size())
-    return bad("has " + std::to_string(buffers.size()) + " buffers for " +
-               std::to_string(operands.size()) +
-               " operands, expects one for each");
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (buffers[i] == 0)
-      return bad("has operand " + std::to_string(i) +
-                 " in buffer 0, expects a number of at least 1");
+  for (size_t i = 0; i < operands.size(); ++i)
     CLEAVE_RETURN_IF_ERROR(verifyPlaces(
         stage, operands[i], describe() + " has operand " + std::to_string(i)));
-  }
   return {};
 }
 
@@ -177,20 +172,17 @@ Status InstructionVerifier::verifyGroup() {
   return {};
 }
 
-Status InstructionVerifier::verifyLaunch() {
-  if (!ints.empty() || !floats.empty())
-    return bad("has ints or floats, expects none");
+Status InstructionVerifier::verifyLaunch(const fb::Launch &launch) {
   if (operands.empty())
     return bad("has no operands");
-  if (instruction.kernel() < 0 ||
-      size_t(instruction.kernel()) >= getSize(program.kernels()))
-    return bad("has kernel " + std::to_string(instruction.kernel()) +
+  if (launch.kernel() < 0 ||
+      size_t(launch.kernel()) >= getSize(program.kernels()))
+    return bad("has kernel " + std::to_string(launch.kernel()) +
                ", expects one of the " +
                std::to_string(getSize(program.kernels())) + " kernels");
-  const fb::Kernel &kernel =
-      *program.kernels()->Get(flatbuffers::uoffset_t(instruction.kernel()));
+  const fb::Kernel &kernel = getKernel(program, instruction);
   std::span<const fb::Access> accesses = toSpan(kernel.accesses());
-  CLEAVE_RETURN_IF_ERROR(expectCounts(accesses.size(), 0, 0));
+  CLEAVE_RETURN_IF_ERROR(expectOperands(accesses.size()));
   for (size_t i = 0; i < accesses.size(); ++i) {
     std::optional<ByteRange> touched = getTouchedBytes(kernel, accesses[i]);
     if (!touched || touched->end > operands[i].bytes())
@@ -198,237 +190,278 @@ Status InstructionVerifier::verifyLaunch() {
                  " bytes of operand " + std::to_string(i) +
                  ", expects at least " +
                  (touched ? std::to_string(touched->end) : "2^64") +
-                 " for the " + std::to_string(getRows(kernel)) + " rows and " +
-                 std::to_string(getColumns(kernel)) + " columns of kernel " +
+                 " for the " + std::to_string(kernel.rows()) + " rows and " +
+                 std::to_string(kernel.columns()) + " columns of kernel " +
                  quote(toView(kernel.symbol())));
   }
   return {};
 }
 
-Status InstructionVerifier::verifyGemm() {
-  if (ints.size() != 10)
-    return expectCounts(operands.size(), 10, 0);
-  CLEAVE_RETURN_IF_ERROR(expectInt(9, "hasBias", 0, 1));
-  size_t bias = size_t(ints[9]);
-  CLEAVE_RETURN_IF_ERROR(expectCounts(4 + bias, 10, 0));
-  CLEAVE_RETURN_IF_ERROR(expectSize(0, "m"));
-  CLEAVE_RETURN_IF_ERROR(expectSize(1, "n"));
-  CLEAVE_RETURN_IF_ERROR(expectSize(2, "k"));
-  CLEAVE_RETURN_IF_ERROR(expectInt(3, "transA", 0, 1));
-  CLEAVE_RETURN_IF_ERROR(expectInt(4, "transB", 0, 1));
-  CLEAVE_RETURN_IF_ERROR(expectType(5, "typeA"));
-  CLEAVE_RETURN_IF_ERROR(expectType(6, "typeB"));
-  CLEAVE_RETURN_IF_ERROR(expectType(7, "typeC"));
-  CLEAVE_RETURN_IF_ERROR(expectInt(8, "mode", 0, 2));
-  int64_t m = ints[0], n = ints[1], k = ints[2];
-  CLEAVE_RETURN_IF_ERROR(expectBytes(0, "A", {m, k, getElementBytes(5)}));
-  CLEAVE_RETURN_IF_ERROR(expectBytes(1, "B", {k, n, getElementBytes(6)}));
+Status InstructionVerifier::verifyGemm(const fb::Gemm &gemm) {
+  size_t bias = gemm.has_bias();
+  CLEAVE_RETURN_IF_ERROR(expectOperands(4 + bias));
+  CLEAVE_RETURN_IF_ERROR(expectSize("m", gemm.m()));
+  CLEAVE_RETURN_IF_ERROR(expectSize("n", gemm.n()));
+  CLEAVE_RETURN_IF_ERROR(expectSize("k", gemm.k()));
+  CLEAVE_RETURN_IF_ERROR(expectFloat("type_a", gemm.type_a()));
+  CLEAVE_RETURN_IF_ERROR(expectFloat("type_b", gemm.type_b()));
+  CLEAVE_RETURN_IF_ERROR(expectFloat("type_c", gemm.type_c()));
+  CLEAVE_RETURN_IF_ERROR(
+      expectEnum("accumulate", gemm.accumulate(), fb::Accumulate::MAX));
+  int64_t m = gemm.m(), n = gemm.n(), k = gemm.k();
+  CLEAVE_RETURN_IF_ERROR(
+      expectBytes(0, "A", {m, k, getElementBytes(gemm.type_a())}));
+  CLEAVE_RETURN_IF_ERROR(
+      expectBytes(1, "B", {k, n, getElementBytes(gemm.type_b())}));
   if (bias)
     CLEAVE_RETURN_IF_ERROR(expectBytes(2, "bias", {n, 4}));
   CLEAVE_RETURN_IF_ERROR(
-      expectBytes(2 + bias, "C", {m, n, getElementBytes(7)}));
+      expectBytes(2 + bias, "C", {m, n, getElementBytes(gemm.type_c())}));
   CLEAVE_RETURN_IF_ERROR(expectAtLeast(
       3 + bias, "workspace",
-      cpu::gemmWorkspaceBytes(m, n, k, ints[3], ints[4], ints[5], ints[6],
-                              ints[7], program.threads())));
+      cpu::gemmWorkspaceBytes(m, n, k, gemm.trans_a(), gemm.trans_b(),
+                              int64_t(gemm.type_a()), int64_t(gemm.type_b()),
+                              int64_t(gemm.type_c()), program.threads())));
   CLEAVE_RETURN_IF_ERROR(expectDisjointFromAll(2 + bias));
   return expectDisjointFromAll(3 + bias);
 }
 
-Status InstructionVerifier::verifyAttention(bool grad) {
-  CLEAVE_RETURN_IF_ERROR(expectCounts(grad ? 10 : 6, 7, 2));
-  static const char *const names[] = {"batch", "seq", "heads", "kvHeads"};
-  for (size_t i = 0; i < 4; ++i)
-    CLEAVE_RETURN_IF_ERROR(expectSize(i, names[i]));
-  CLEAVE_RETURN_IF_ERROR(expectInt(4, "headDim", 1, int64_t(limits::headDim)));
-  CLEAVE_RETURN_IF_ERROR(expectInt(5, "window", 0, int64_t(limits::count)));
-  CLEAVE_RETURN_IF_ERROR(expectType(6, "type"));
-  int64_t batch = ints[0], seq = ints[1], heads = ints[2], kvHeads = ints[3],
-          headDim = ints[4], bytes = getElementBytes(6);
+template <typename Table>
+Status InstructionVerifier::verifyAttention(const Table &attention) {
+  constexpr bool isGrad = std::is_same_v<Table, fb::AttentionGrad>;
+  CLEAVE_RETURN_IF_ERROR(expectOperands(isGrad ? 10 : 6));
+  int64_t batch = attention.batch(), seq = attention.seq(),
+          heads = attention.heads(), kvHeads = attention.kv_heads(),
+          headDim = attention.head_dim();
+  CLEAVE_RETURN_IF_ERROR(expectSize("batch", batch));
+  CLEAVE_RETURN_IF_ERROR(expectSize("seq", seq));
+  CLEAVE_RETURN_IF_ERROR(expectSize("heads", heads));
+  CLEAVE_RETURN_IF_ERROR(expectSize("kv_heads", kvHeads));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt("head_dim", headDim, 1, int64_t(limits::headDim)));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt("window", attention.window(), 0, int64_t(limits::count)));
+  CLEAVE_RETURN_IF_ERROR(expectFloat("type", attention.type()));
   if (heads % kvHeads != 0)
     return bad("has heads " + std::to_string(heads) +
-               ", expects a multiple of kvHeads " + std::to_string(kvHeads));
-  if (!std::isfinite(floats[0]) || !std::isfinite(floats[1]) || floats[1] < 0)
-    return bad("has scale " + std::to_string(floats[0]) + " and softcap " +
-               std::to_string(floats[1]) +
+               ", expects a multiple of kv_heads " + std::to_string(kvHeads));
+  if (!std::isfinite(attention.scale()) ||
+      !std::isfinite(attention.softcap()) || attention.softcap() < 0)
+    return bad("has scale " + std::to_string(attention.scale()) +
+               " and softcap " + std::to_string(attention.softcap()) +
                ", expects numbers, softcap at least 0");
   auto expectHeads = [&](size_t i, const char *name, int64_t count) {
-    return expectBytes(i, name, {batch, seq, count, headDim, bytes});
+    return expectBytes(
+        i, name,
+        {batch, seq, count, headDim, getElementBytes(attention.type())});
   };
   CLEAVE_RETURN_IF_ERROR(expectHeads(0, "q", heads));
   CLEAVE_RETURN_IF_ERROR(expectHeads(1, "k", kvHeads));
   CLEAVE_RETURN_IF_ERROR(expectHeads(2, "v", kvHeads));
   CLEAVE_RETURN_IF_ERROR(expectHeads(3, "out", heads));
   CLEAVE_RETURN_IF_ERROR(expectBytes(4, "lse", {batch, heads, seq, 4}));
-  if (grad) {
+  if (isGrad) {
     CLEAVE_RETURN_IF_ERROR(expectHeads(5, "dout", heads));
     CLEAVE_RETURN_IF_ERROR(expectHeads(6, "dq", heads));
     CLEAVE_RETURN_IF_ERROR(expectHeads(7, "dk", kvHeads));
     CLEAVE_RETURN_IF_ERROR(expectHeads(8, "dv", kvHeads));
   }
   auto *getWorkspace =
-      grad ? cpu::attentionGradWorkspaceBytes : cpu::attentionWorkspaceBytes;
-  CLEAVE_RETURN_IF_ERROR(
-      expectAtLeast(operands.size() - 1, "workspace",
-                    getWorkspace(batch, seq, heads, kvHeads, headDim, ints[6],
-                                 program.threads())));
-  for (size_t out = grad ? 6 : 3; out < operands.size(); ++out)
+      isGrad ? cpu::attentionGradWorkspaceBytes : cpu::attentionWorkspaceBytes;
+  CLEAVE_RETURN_IF_ERROR(expectAtLeast(
+      operands.size() - 1, "workspace",
+      getWorkspace(batch, seq, heads, kvHeads, headDim,
+                   int64_t(attention.type()), program.threads())));
+  for (size_t out = isGrad ? 6 : 3; out < operands.size(); ++out)
     CLEAVE_RETURN_IF_ERROR(expectDisjointFromAll(out));
   return {};
 }
 
-Status InstructionVerifier::verifyEmbedding(bool grad) {
-  CLEAVE_RETURN_IF_ERROR(expectCounts(3, grad ? 6 : 5, 0));
-  CLEAVE_RETURN_IF_ERROR(expectSize(0, "rows"));
-  CLEAVE_RETURN_IF_ERROR(expectSize(1, "width"));
-  CLEAVE_RETURN_IF_ERROR(expectSize(2, "tableRows"));
-  CLEAVE_RETURN_IF_ERROR(expectType(3, grad ? "typeDout" : "typeTable"));
-  CLEAVE_RETURN_IF_ERROR(expectType(4, grad ? "typeDtable" : "typeOut"));
-  if (grad)
-    CLEAVE_RETURN_IF_ERROR(expectInt(5, "mode", 0, 2));
-  int64_t rows = ints[0], width = ints[1], tableRows = ints[2];
+Status InstructionVerifier::verifyEmbeddingSizes(int64_t rows, int64_t width,
+                                                 int64_t tableRows) {
+  CLEAVE_RETURN_IF_ERROR(expectOperands(3));
+  CLEAVE_RETURN_IF_ERROR(expectSize("rows", rows));
+  CLEAVE_RETURN_IF_ERROR(expectSize("width", width));
+  CLEAVE_RETURN_IF_ERROR(expectSize("table_rows", tableRows));
   if (tableRows > int64_t(limits::count) / shards)
-    return bad("has tableRows " + std::to_string(tableRows) + " in " +
+    return bad("has table_rows " + std::to_string(tableRows) + " in " +
                std::to_string(shards) + " shards, expects at most " +
                std::to_string(limits::count) + " rows in all");
-  CLEAVE_RETURN_IF_ERROR(expectBytes(0, "ids", {rows, 4}));
-  if (grad) {
-    CLEAVE_RETURN_IF_ERROR(
-        expectBytes(1, "dout", {rows, width, getElementBytes(3)}));
-    CLEAVE_RETURN_IF_ERROR(
-        expectBytes(2, "dtable", {tableRows, width, getElementBytes(4)}));
-  } else {
-    CLEAVE_RETURN_IF_ERROR(
-        expectBytes(1, "table", {tableRows, width, getElementBytes(3)}));
-    CLEAVE_RETURN_IF_ERROR(
-        expectBytes(2, "out", {rows, width, getElementBytes(4)}));
-  }
+  return expectBytes(0, "ids", {rows, 4});
+}
+
+Status InstructionVerifier::verifyEmbedding(const fb::Embedding &embedding) {
+  int64_t rows = embedding.rows(), width = embedding.width(),
+          tableRows = embedding.table_rows();
+  CLEAVE_RETURN_IF_ERROR(verifyEmbeddingSizes(rows, width, tableRows));
+  CLEAVE_RETURN_IF_ERROR(expectFloat("type_table", embedding.type_table()));
+  CLEAVE_RETURN_IF_ERROR(expectFloat("type_out", embedding.type_out()));
+  CLEAVE_RETURN_IF_ERROR(expectBytes(
+      1, "table", {tableRows, width, getElementBytes(embedding.type_table())}));
+  CLEAVE_RETURN_IF_ERROR(expectBytes(
+      2, "out", {rows, width, getElementBytes(embedding.type_out())}));
   return expectDisjointFromAll(2);
 }
 
-Status InstructionVerifier::verifyAllReduce() {
-  CLEAVE_RETURN_IF_ERROR(expectCounts(2, 3, 0));
+Status
+InstructionVerifier::verifyEmbeddingGrad(const fb::EmbeddingGrad &embedding) {
+  int64_t rows = embedding.rows(), width = embedding.width(),
+          tableRows = embedding.table_rows();
+  CLEAVE_RETURN_IF_ERROR(verifyEmbeddingSizes(rows, width, tableRows));
+  CLEAVE_RETURN_IF_ERROR(expectFloat("type_dout", embedding.type_dout()));
+  CLEAVE_RETURN_IF_ERROR(expectFloat("type_dtable", embedding.type_dtable()));
   CLEAVE_RETURN_IF_ERROR(
-      expectInt(0, "elements", 1, int64_t(limits::arenaBytes)));
-  CLEAVE_RETURN_IF_ERROR(expectType(1, "type", /*integers=*/true));
-  CLEAVE_RETURN_IF_ERROR(expectInt(2, "reduction", 0, 1));
+      expectEnum("accumulate", embedding.accumulate(), fb::Accumulate::MAX));
+  CLEAVE_RETURN_IF_ERROR(expectBytes(
+      1, "dout", {rows, width, getElementBytes(embedding.type_dout())}));
+  CLEAVE_RETURN_IF_ERROR(expectBytes(
+      2, "dtable",
+      {tableRows, width, getElementBytes(embedding.type_dtable())}));
+  return expectDisjointFromAll(2);
+}
+
+Status InstructionVerifier::verifyCopy() {
+  CLEAVE_RETURN_IF_ERROR(expectOperands(2));
   CLEAVE_RETURN_IF_ERROR(
-      expectBytes(0, "input", {ints[0], getElementBytes(1)}));
-  CLEAVE_RETURN_IF_ERROR(
-      expectBytes(1, "output", {ints[0], getElementBytes(1)}));
+      expectBytes(1, "output", {int64_t(operands[0].bytes())}));
   return expectDisjoint(0, 1, /*same=*/true);
 }
 
-/// AllGather, ReduceScatter, Slice: one of the two has the ranks as a dim.
-Status InstructionVerifier::verifyGatherOrScatter() {
-  bool reduces = instruction.opcode() == fb::Opcode::ReduceScatter;
-  CLEAVE_RETURN_IF_ERROR(expectCounts(2, reduces ? 4 : 3, 0));
-  CLEAVE_RETURN_IF_ERROR(expectSize(0, "outer"));
-  CLEAVE_RETURN_IF_ERROR(expectInt(1, "inner", 1, int64_t(limits::arenaBytes)));
-  CLEAVE_RETURN_IF_ERROR(expectType(2, "type", /*integers=*/true));
-  if (reduces)
-    CLEAVE_RETURN_IF_ERROR(expectInt(3, "reduction", 0, 1));
-  size_t whole = instruction.opcode() == fb::Opcode::AllGather ? 1 : 0;
+Status InstructionVerifier::verifyAllReduce(const fb::AllReduce &reduce) {
+  CLEAVE_RETURN_IF_ERROR(expectOperands(2));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt("elements", reduce.elements(), 1, int64_t(limits::arenaBytes)));
+  CLEAVE_RETURN_IF_ERROR(expectType("type", reduce.type()));
+  CLEAVE_RETURN_IF_ERROR(
+      expectEnum("reduction", reduce.reduction(), fb::Reduction::MAX));
+  int64_t bytes = getElementBytes(reduce.type());
+  CLEAVE_RETURN_IF_ERROR(expectBytes(0, "input", {reduce.elements(), bytes}));
+  CLEAVE_RETURN_IF_ERROR(expectBytes(1, "output", {reduce.elements(), bytes}));
+  return expectDisjoint(0, 1, /*same=*/true);
+}
+
+template <typename Table>
+Status InstructionVerifier::verifyParts(const Table &table, size_t whole) {
+  CLEAVE_RETURN_IF_ERROR(expectOperands(2));
+  CLEAVE_RETURN_IF_ERROR(expectSize("outer", table.outer()));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt("inner", table.inner(), 1, int64_t(limits::arenaBytes)));
+  CLEAVE_RETURN_IF_ERROR(expectType("type", table.type()));
+  if constexpr (std::is_same_v<Table, fb::ReduceScatter>)
+    CLEAVE_RETURN_IF_ERROR(
+        expectEnum("reduction", table.reduction(), fb::Reduction::MAX));
+  int64_t bytes = getElementBytes(table.type());
   CLEAVE_RETURN_IF_ERROR(
       expectBytes(whole, whole ? "output" : "input",
-                  {ints[0], shards, ints[1], getElementBytes(2)}));
+                  {table.outer(), shards, table.inner(), bytes}));
   CLEAVE_RETURN_IF_ERROR(expectBytes(1 - whole, whole ? "input" : "output",
-                                     {ints[0], ints[1], getElementBytes(2)}));
+                                     {table.outer(), table.inner(), bytes}));
   return expectDisjoint(0, 1);
 }
 
-Status InstructionVerifier::verifyAllToAll() {
-  CLEAVE_RETURN_IF_ERROR(expectCounts(2, 7, 0));
-  static const char *const names[] = {"outer", "a", "mid", "b", "inner"};
-  for (size_t i = 0; i < 5; ++i)
-    CLEAVE_RETURN_IF_ERROR(expectSize(i, names[i]));
-  CLEAVE_RETURN_IF_ERROR(expectType(5, "type", /*integers=*/true));
-  CLEAVE_RETURN_IF_ERROR(expectInt(6, "concatFirst", 0, 1));
+Status InstructionVerifier::verifyAllToAll(const fb::AllToAll &exchange) {
+  CLEAVE_RETURN_IF_ERROR(expectOperands(2));
+  CLEAVE_RETURN_IF_ERROR(expectSize("outer", exchange.outer()));
+  CLEAVE_RETURN_IF_ERROR(expectSize("a", exchange.a()));
+  CLEAVE_RETURN_IF_ERROR(expectSize("mid", exchange.mid()));
+  CLEAVE_RETURN_IF_ERROR(expectSize("b", exchange.b()));
+  CLEAVE_RETURN_IF_ERROR(expectSize("inner", exchange.inner()));
+  CLEAVE_RETURN_IF_ERROR(expectType("type", exchange.type()));
   for (size_t i = 0; i < 2; ++i)
-    CLEAVE_RETURN_IF_ERROR(expectBytes(i, i ? "output" : "input",
-                                       {ints[0], ints[1], ints[2], shards,
-                                        ints[3], ints[4], getElementBytes(5)}));
+    CLEAVE_RETURN_IF_ERROR(expectBytes(
+        i, i ? "output" : "input",
+        {exchange.outer(), exchange.a(), exchange.mid(), shards, exchange.b(),
+         exchange.inner(), getElementBytes(exchange.type())}));
   return expectDisjoint(0, 1);
 }
 
-Status InstructionVerifier::verifySchedule() {
-  CLEAVE_RETURN_IF_ERROR(expectCounts(1, 4, 4));
-  CLEAVE_RETURN_IF_ERROR(expectInt(0, "kind", 0, 3));
+Status InstructionVerifier::verifySchedule(const fb::Schedule &schedule) {
+  CLEAVE_RETURN_IF_ERROR(expectOperands(1));
   CLEAVE_RETURN_IF_ERROR(
-      expectInt(1, "warmupSteps", 0, int64_t(limits::count)));
-  CLEAVE_RETURN_IF_ERROR(expectInt(2, "decaySteps", 0, int64_t(limits::count)));
+      expectEnum("kind", schedule.kind(), fb::LRSchedule::MAX));
+  constexpr int64_t most = int64_t(limits::count);
   CLEAVE_RETURN_IF_ERROR(
-      expectInt(3, "stableSteps", 0, int64_t(limits::count)));
-  for (size_t i = 0; i < 2; ++i)
-    if (!std::isfinite(floats[i]) || floats[i] < 0)
-      return bad(std::string("has ") + (i ? "minLr " : "lr ") +
-                 std::to_string(floats[i]) + ", expects at least 0");
-  for (size_t i = 2; i < 4; ++i)
-    if (!(floats[i] >= 0 && floats[i] < 1))
-      return bad(std::string("has ") + (i == 2 ? "beta1 " : "beta2 ") +
-                 std::to_string(floats[i]) +
+      expectInt("warmup_steps", schedule.warmup_steps(), 0, most));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt("decay_steps", schedule.decay_steps(), 0, most));
+  CLEAVE_RETURN_IF_ERROR(
+      expectInt("stable_steps", schedule.stable_steps(), 0, most));
+  for (auto [name, rate] :
+       {std::pair("lr", schedule.lr()), std::pair("min_lr", schedule.min_lr())})
+    if (!std::isfinite(rate) || rate < 0)
+      return bad(std::string("has ") + name + " " + std::to_string(rate) +
+                 ", expects at least 0");
+  for (auto [name, beta] : {std::pair("beta1", schedule.beta1()),
+                            std::pair("beta2", schedule.beta2())})
+    if (!(beta >= 0 && beta < 1))
+      return bad(std::string("has ") + name + " " + std::to_string(beta) +
                  ", expects at least 0 and less than 1");
   return expectBytes(0, "output", {4, 4});
 }
 
 /// That a channel has two ends, verifyMeetings() checks.
 Status InstructionVerifier::verifyMessage() {
-  CLEAVE_RETURN_IF_ERROR(expectCounts(1, 2, 0));
-  CLEAVE_RETURN_IF_ERROR(expectInt(messagePeer, "peer", 0,
+  CLEAVE_RETURN_IF_ERROR(expectOperands(1));
+  Message message = getMessage(instruction);
+  CLEAVE_RETURN_IF_ERROR(expectInt("stage", message.stage, 0,
                                    int64_t(getSize(program.stages())) - 1));
   CLEAVE_RETURN_IF_ERROR(
-      expectInt(messageChannel, "channel", 0, int64_t(limits::channels) - 1));
-  if (ints[messagePeer] == int64_t(stage.getNumber()))
-    return bad("has peer " + std::to_string(ints[messagePeer]) +
-               ", expects another stage than its own");
+      expectInt("channel", message.channel, 0, int64_t(limits::channels) - 1));
+  if (message.stage == int64_t(stage.getNumber()))
+    return bad("has stage " + std::to_string(message.stage) +
+               ", expects another than its own");
   if (!toSpan(instruction.group()).empty())
     return bad("has a group, expects none");
   return {};
 }
 
 Status InstructionVerifier::verify() {
-  if (instruction.opcode() > fb::Opcode::MAX)
+  fb::Opcode opcode = instruction.work_type();
+  if (opcode <= fb::Opcode::NONE || opcode > fb::Opcode::MAX)
     return Status::error("instruction " + std::to_string(index) + " " +
                          quote(toView(instruction.name())) +
                          " has the unknown opcode " +
-                         std::to_string(int(instruction.opcode())));
+                         std::to_string(int(opcode)));
+  if (!instruction.work())
+    return bad("says nothing of its work");
   if (!std::isfinite(instruction.flops()) || instruction.flops() < 0)
     return bad("has a number of FLOPs that is not at least 0");
   CLEAVE_RETURN_IF_ERROR(verifyOperands());
   CLEAVE_RETURN_IF_ERROR(verifyGroup());
-  switch (instruction.opcode()) {
+  switch (opcode) {
   case fb::Opcode::Launch:
-    return verifyLaunch();
+    return verifyLaunch(*instruction.work_as_Launch());
   case fb::Opcode::Gemm:
-    return verifyGemm();
+    return verifyGemm(*instruction.work_as_Gemm());
   case fb::Opcode::Attention:
-    return verifyAttention(/*grad=*/false);
+    return verifyAttention(*instruction.work_as_Attention());
   case fb::Opcode::AttentionGrad:
-    return verifyAttention(/*grad=*/true);
+    return verifyAttention(*instruction.work_as_AttentionGrad());
   case fb::Opcode::Embedding:
-    return verifyEmbedding(/*grad=*/false);
+    return verifyEmbedding(*instruction.work_as_Embedding());
   case fb::Opcode::EmbeddingGrad:
-    return verifyEmbedding(/*grad=*/true);
+    return verifyEmbeddingGrad(*instruction.work_as_EmbeddingGrad());
   case fb::Opcode::Fill:
-    return expectCounts(1, 0, 0);
+    return expectOperands(1);
   case fb::Opcode::Copy:
-    CLEAVE_RETURN_IF_ERROR(expectCounts(2, 0, 0));
-    CLEAVE_RETURN_IF_ERROR(
-        expectBytes(1, "output", {int64_t(operands[0].bytes())}));
-    return expectDisjoint(0, 1, /*same=*/true);
+    return verifyCopy();
   case fb::Opcode::AllReduce:
-    return verifyAllReduce();
+    return verifyAllReduce(*instruction.work_as_AllReduce());
   case fb::Opcode::AllGather:
+    return verifyParts(*instruction.work_as_AllGather(), /*whole=*/1);
   case fb::Opcode::ReduceScatter:
+    return verifyParts(*instruction.work_as_ReduceScatter(), /*whole=*/0);
   case fb::Opcode::Slice:
-    return verifyGatherOrScatter();
+    return verifyParts(*instruction.work_as_Slice(), /*whole=*/0);
   case fb::Opcode::AllToAll:
-    return verifyAllToAll();
+    return verifyAllToAll(*instruction.work_as_AllToAll());
   case fb::Opcode::Schedule:
-    return verifySchedule();
+    return verifySchedule(*instruction.work_as_Schedule());
   case fb::Opcode::Send:
   case fb::Opcode::Recv:
     return verifyMessage();
+  case fb::Opcode::NONE:
+    break;
   }
   return bad("has an opcode that nothing verifies");
 }

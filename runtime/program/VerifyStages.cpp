@@ -21,6 +21,7 @@
 #include "runtime/program/Print.h"
 #include "runtime/program/Program.h"
 #include "runtime/program/Verify.h"
+#include "runtime/program/Work.h"
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -52,6 +53,16 @@ static bool areEqual(
     const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>> *a,
     const flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>> *b) {
   return std::ranges::equal(toList(a), toList(b), {}, toView, toView);
+}
+
+/// Whether two instructions of one opcode have the same in all fields.
+static bool isSameWork(const fb::Instruction &a, const fb::Instruction &b) {
+  return std::ranges::all_of(
+      getWorkFields(a.work_type()), [&](const WorkField &field) {
+        return field.kind == WorkField::Kind::Real
+                   ? getReal(a.work(), field) == getReal(b.work(), field)
+                   : getInteger(a.work(), field) == getInteger(b.work(), field);
+      });
 }
 
 /// What two states of one role and name differ in, but for where they lie; null
@@ -158,7 +169,7 @@ public:
 private:
   bool isMeeting(const fb::Instruction &instruction) const {
     auto group = toSpan(instruction.group());
-    return isCollective(instruction.opcode()) &&
+    return isCollective(instruction.work_type()) &&
            std::ranges::find(group, program.stage_axis()) != group.end();
   }
   const fb::Instruction &get(const Point &point) const {
@@ -196,22 +207,23 @@ private:
 /// messages are alike and keep their order.
 Status MeetingVerifier::connect(const Point &end) {
   const fb::Instruction &instruction = get(end);
-  int64_t number = toSpan(instruction.ints())[messageChannel];
+  int64_t number = getMessage(instruction).channel;
   Channel &channel = channels[number];
-  bool sends = instruction.opcode() == fb::Opcode::Send;
+  bool sends = instruction.work_type() == fb::Opcode::Send;
   std::optional<Point> &first = sends ? channel.sender : channel.receiver;
   if (!first) {
     first = end;
     return {};
   }
   const fb::Instruction &other = get(*first);
-  const char *differs = first->stage != end.stage                     ? "stage"
-                        : other.stream() != instruction.stream()      ? "stream"
-                        : !areEqual(other.ints(), instruction.ints()) ? "peer"
-                        : toSpan(other.operands())[0].bytes() !=
-                                toSpan(instruction.operands())[0].bytes()
-                            ? "size"
-                            : nullptr;
+  const char *differs =
+      first->stage != end.stage                                  ? "stage"
+      : other.stream() != instruction.stream()                   ? "stream"
+      : getMessage(other).stage != getMessage(instruction).stage ? "peer"
+      : toSpan(other.operands())[0].bytes() !=
+              toSpan(instruction.operands())[0].bytes()
+          ? "size"
+          : nullptr;
   if (!differs)
     return {};
   return bad(end, std::string(sends ? "sends" : "receives") + " on channel " +
@@ -229,9 +241,9 @@ Status MeetingVerifier::findStops() {
       const fb::Segment &segment = walk.stage.getSegment(s);
       for (size_t k = segment.begin(); k < segment.end(); ++k) {
         const fb::Instruction &instruction = walk.stage.getInstruction(k);
-        if (isMessage(instruction.opcode()))
+        if (isMessage(instruction.work_type()))
           CLEAVE_RETURN_IF_ERROR(connect({i, k}));
-        if (isMessage(instruction.opcode()) || isMeeting(instruction))
+        if (isMessage(instruction.work_type()) || isMeeting(instruction))
           walk.stops.back().push_back(k);
       }
     }
@@ -256,9 +268,9 @@ Status MeetingVerifier::checkChannels() const {
       return bad(*channel.receiver, "receives " + on + ", where nothing sends");
     const Point &from = *channel.sender, &to = *channel.receiver;
     for (auto [end, other] : {std::pair(from, to), {to, from}})
-      if (int64_t peer = toSpan(get(end).ints())[messagePeer];
+      if (int64_t peer = getMessage(get(end)).stage;
           peer != int64_t(other.stage))
-        return bad(end, "has peer " + std::to_string(peer) +
+        return bad(end, "has stage " + std::to_string(peer) +
                             ", but the other end of channel " +
                             std::to_string(number) + " is " + describe(other));
     uint64_t sent = toSpan(get(from).operands())[0].bytes();
@@ -271,12 +283,12 @@ Status MeetingVerifier::checkChannels() const {
 }
 
 Status MeetingVerifier::send(const Point &point, uint32_t microBatch) {
-  Channel &channel = channels[toSpan(get(point).ints())[messageChannel]];
+  Channel &channel = channels[getMessage(get(point)).channel];
   channel.sent.push_back(microBatch);
   std::optional<Point> &waiting = walks[channel.receiver->stage].waitsIn;
   if (waiting && waiting->instruction != Point::update &&
-      get(*waiting).opcode() == fb::Opcode::Recv &&
-      &channels[toSpan(get(*waiting).ints())[messageChannel]] == &channel) {
+      get(*waiting).work_type() == fb::Opcode::Recv &&
+      &channels[getMessage(get(*waiting)).channel] == &channel) {
     waiting.reset();
     ready.push_back(channel.receiver->stage);
   }
@@ -285,7 +297,7 @@ Status MeetingVerifier::send(const Point &point, uint32_t microBatch) {
 
 /// The stage waits where there is no message.
 Status MeetingVerifier::receive(const Point &point, uint32_t microBatch) {
-  Channel &channel = channels[toSpan(get(point).ints())[messageChannel]];
+  Channel &channel = channels[getMessage(get(point)).channel];
   if (channel.sent.empty()) {
     walks[point.stage].waitsIn = point;
     return {};
@@ -307,8 +319,8 @@ Status MeetingVerifier::meet(const Point &point) {
                   (other.instruction == Point::update);
     if (isSame && point.instruction != Point::update) {
       const fb::Instruction &a = get(point), &b = get(other);
-      isSame = a.opcode() == b.opcode() && a.stream() == b.stream() &&
-               areEqual(a.ints(), b.ints()) && areEqual(a.group(), b.group());
+      isSame = a.work_type() == b.work_type() && a.stream() == b.stream() &&
+               isSameWork(a, b) && areEqual(a.group(), b.group());
     }
     if (!isSame)
       return bad(point, "is not what " + describe(other) +
@@ -350,7 +362,7 @@ Status MeetingVerifier::advance(size_t number) {
       continue;
     }
     Point point{number, stops[walk.stop]};
-    if (get(point).opcode() == fb::Opcode::Recv) {
+    if (get(point).work_type() == fb::Opcode::Recv) {
       CLEAVE_RETURN_IF_ERROR(receive(point, run.micro_batch()));
       if (walk.waitsIn) // to be looked at again
         return {};
@@ -358,7 +370,7 @@ Status MeetingVerifier::advance(size_t number) {
       continue;
     }
     ++walk.stop;
-    if (get(point).opcode() == fb::Opcode::Send)
+    if (get(point).work_type() == fb::Opcode::Send)
       CLEAVE_RETURN_IF_ERROR(send(point, run.micro_batch()));
     else
       CLEAVE_RETURN_IF_ERROR(meet(point));
@@ -386,9 +398,9 @@ Status MeetingVerifier::describeWaiting() const {
       continue;
     const Point &point = *walk.waitsIn;
     bool receives = point.instruction != Point::update &&
-                    get(point).opcode() == fb::Opcode::Recv;
+                    get(point).work_type() == fb::Opcode::Recv;
     text += (text.empty() ? "" : "; ") + describe(point) + " waits for " +
-            (receives ? "stage " + std::to_string(toSpan(get(point).ints())[0])
+            (receives ? "stage " + std::to_string(getMessage(get(point)).stage)
                       : "all stages");
   }
   if (count > most)

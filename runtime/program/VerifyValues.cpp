@@ -19,7 +19,6 @@ struct Placed {
   const flatbuffers::Vector<flatbuffers::Offset<fb::DimAxes>> *dims;
   std::span<const uint8_t> partial;
   const fb::Operand *operand;
-  uint32_t buffer;
 };
 
 std::string format(std::span<const uint64_t> list) {
@@ -86,8 +85,6 @@ Status verifyPlaced(const Stage &stage, const Placed &value,
   auto bytes = multiplyAll(local);
   if (!value.operand)
     return bad("has no operand");
-  if (value.buffer == 0)
-    return bad("is in buffer 0, expects a number of at least 1");
   if (!bytes || value.operand->bytes() != *bytes)
     return bad("has " + std::to_string(value.operand->bytes()) +
                " bytes on a rank, expects " +
@@ -177,8 +174,7 @@ Status verifyState(const Stage &stage, const fb::State &state, size_t index) {
                 toSpan(state.logical()),
                 state.dims(),
                 {},
-                state.operand(),
-                state.buffer()};
+                state.operand()};
   CLEAVE_RETURN_IF_ERROR(verifyPlaced(stage, placed, label));
   if (state.operand()->places() != 0)
     return Status::error(label + " has " +
@@ -235,8 +231,7 @@ Status cleave::runtime::verifyOutputs(const Stage &stage) {
     label += " " + quote(name);
     Placed placed{output->dtype(),           toSpan(output->shape()),
                   toSpan(output->logical()), output->dims(),
-                  toSpan(output->partial()), output->operand(),
-                  output->buffer()};
+                  toSpan(output->partial()), output->operand()};
     CLEAVE_RETURN_IF_ERROR(verifyPlaced(stage, placed, label));
     std::string_view state = toView(output->state());
     if (!state.empty() && !states.contains(state))

@@ -32,7 +32,7 @@ PhaseTimer::PhaseTimer(const Program &program, int rank) {
       if (number != program.getStageNumber(rank))
         continue;
       phaseOf.push_back(phase);
-      isWithOthers.push_back(meetsOthers(instruction.opcode()));
+      isWithOthers.push_back(meetsOthers(instruction.work_type()));
     }
   }
   seconds.resize(names.size() + 1);

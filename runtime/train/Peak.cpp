@@ -10,14 +10,14 @@ fb::DType runtime::getMatrixType(const Program &program) {
   double bf16 = 0, all = 0;
   for (const fb::Stage *stage : toList(program->stages()))
     for (const fb::Instruction *instruction : toList(stage->instructions())) {
-      if (instruction->opcode() != fb::Opcode::Gemm)
+      const fb::Gemm *gemm = instruction->work_as_Gemm();
+      if (!gemm)
         continue;
-      // m, n, k, transA, transB, typeA, typeB: runtime/program/README.md.
-      auto ints = toSpan(instruction->ints());
-      double products = double(ints[0]) * double(ints[1]) * double(ints[2]);
+      double products =
+          double(gemm->m()) * double(gemm->n()) * double(gemm->k());
       all += products;
-      if (ints[5] == int64_t(fb::DType::BF16) &&
-          ints[6] == int64_t(fb::DType::BF16))
+      if (gemm->type_a() == fb::DType::BF16 &&
+          gemm->type_b() == fb::DType::BF16)
         bf16 += products;
     }
   return bf16 > all / 2 ? fb::DType::BF16 : fb::DType::F32;

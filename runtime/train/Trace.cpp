@@ -57,7 +57,7 @@ std::string Trace::format(int rank) const {
   std::vector<std::string> heads;
   for (size_t i = 0; i < stage.getInstructionCount(); ++i) {
     const fb::Instruction &instruction = stage.getInstruction(i);
-    fb::Opcode opcode = instruction.opcode();
+    fb::Opcode opcode = instruction.work_type();
     std::string_view name = toView(instruction.name());
     heads.push_back("{\"ph\":\"X\",\"name\":" +
                     toJson(name.empty() ? fb::EnumNameOpcode(opcode) : name) +
@@ -80,7 +80,7 @@ std::string Trace::format(int rank) const {
         numbers, sizeof(numbers),
         ",\"tid\":%zu,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%lld,"
         "\"micro_batch\":%llu,\"instruction\":%zu",
-        getTrack(event.time, instruction.opcode()), begin, micros,
+        getTrack(event.time, instruction.work_type()), begin, micros,
         (long long)event.step, (unsigned long long)event.time.microBatch,
         event.time.index);
     text += heads[event.time.index] + numbers;

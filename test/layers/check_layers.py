@@ -16,6 +16,7 @@ JOINT = (
     "runtime/abi/",
     "runtime/base/Version.h",
     "runtime/program/program_generated.h",
+    "runtime/program/Work.h",
     "runtime/program/Envelope.h",
     "runtime/program/Limits.h",
 )

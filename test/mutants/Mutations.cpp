@@ -612,10 +612,26 @@ static Mutation notOfMaxima(Mutation mutation) {
 
 std::vector<Mutation> test::getInstructionMutations() {
   auto twice = setReal([](double x) { return 2 * x; });
-  auto nextMode = setInteger([](int64_t i) { return (i + 1) % 3; });
   auto accumulate = [](Attribute from) -> Attribute {
-    bool never = cast<StringAttr>(from).getValue() == "never";
-    return StringAttr::get(from.getContext(), never ? "always" : "never");
+    bool never =
+        cast<exec::AccumulateAttr>(from).getValue() == exec::Accumulate::Never;
+    return exec::AccumulateAttr::get(from.getContext(),
+                                     never ? exec::Accumulate::Always
+                                           : exec::Accumulate::Never);
+  };
+  auto nextAccumulate = [](Attribute from) -> Attribute {
+    auto now = cast<exec::AccumulateAttr>(from).getValue();
+    return exec::AccumulateAttr::get(from.getContext(),
+                                     exec::Accumulate((int(now) + 1) % 3));
+  };
+  auto maximum = [](Attribute from) -> Attribute {
+    return exec::ReductionAttr::get(from.getContext(), exec::Reduction::Max);
+  };
+  auto otherReduction = [](Attribute from) -> Attribute {
+    bool isSum =
+        cast<exec::ReductionAttr>(from).getValue() == exec::Reduction::Sum;
+    return exec::ReductionAttr::get(
+        from.getContext(), isSum ? exec::Reduction::Max : exec::Reduction::Sum);
   };
   auto nextRow = setInteger([](int64_t i) { return i + 1; });
   return {
@@ -625,7 +641,7 @@ std::vector<Mutation> test::getInstructionMutations() {
       {"an output to another buffer", replaceBuffer(true)},
       change("exec.gemm", "trans_a", flip()),
       change("exec.gemm", "trans_b", flip()),
-      change("exec.gemm", "mode", nextMode),
+      change("exec.gemm", "accumulate", nextAccumulate),
       swapOperands("exec.gemm", 0, 1),
       change("exec.attention", "scale", twice),
       change("exec.attention", "window",
@@ -636,17 +652,15 @@ std::vector<Mutation> test::getInstructionMutations() {
       swapOperands("exec.attention", 1, 2),
       swapOperands("exec.attention_grad", 1, 2),
       swapOperands("exec.attention_grad", 7, 8),
-      change("exec.embedding_grad", "mode", nextMode),
+      change("exec.embedding_grad", "accumulate", nextAccumulate),
       change("exec.embedding", "shard_axes", setAxis()),
       change("exec.embedding_grad", "shard_axes", setAxis()),
       notOfMaxima(change("exec.launch", "shard_axes", setAxis())),
       takeSiblingsAttribute("exec.launch", "kernel"),
       change("exec.all_reduce", "axes", setAxis()),
-      change("exec.all_reduce", "reduction",
-             setInteger([](int64_t) { return 1; })),
+      change("exec.all_reduce", "reduction", maximum),
       change("exec.reduce_scatter", "axes", setAxis()),
-      change("exec.reduce_scatter", "reduction",
-             setInteger([](int64_t i) { return 1 - i; })),
+      change("exec.reduce_scatter", "reduction", otherReduction),
       change("exec.all_gather", "axes", setAxis()),
       change("exec.slice", "axes", setAxis()),
       change("exec.schedule", "lr", twice),

@@ -49,7 +49,7 @@ class CommandLineTest(ToolTest):
             text = self.run_tool("cleave", "inspect", "train")
             return shown.get("cleave"), text.partition("\nmesh ")[0]
 
-        self.assertEqual(inspect(), (version, "program of format version 5\n"
+        self.assertEqual(inspect(), (version, "program of format version 6\n"
                                      f"made by       cleave {version}"))
         # Of what made it, not of what reads it; and it is data from a file.
         executable = bytearray(self.read("train"))
@@ -57,13 +57,13 @@ class CommandLineTest(ToolTest):
         self.assertGreater(size, len(version))
         executable[offset:offset + 5] = b"9\n9\x1b\0"
         self.write("train", bytes(executable))
-        self.assertEqual(inspect(), ("9\n9\x1b", "program of format version 5\n"
+        self.assertEqual(inspect(), ("9\n9\x1b", "program of format version 6\n"
                                      "made by       cleave 9\\x0a9\\x1b"))
         # Executables without it are read all the same.
         at = executable.rindex(b".cleave.version\0")
         executable[at:at + 2] = b".x"
         self.write("train", bytes(executable))
-        self.assertEqual(inspect(), (None, "program of format version 5"))
+        self.assertEqual(inspect(), (None, "program of format version 6"))
 
     def test_plans_name_the_version(self):
         self.run_tool("cleave", *PLANNED, "-o", "plan.json")
@@ -291,7 +291,7 @@ class CommandLineTest(ToolTest):
         self.assertEqual(weight["shape"], [332, 64])
         gemm = next(each for each in shown["instructions"]
                     if each["opcode"] == "Gemm")
-        self.assertEqual(gemm["parameters"]["typeA"], "f32")
+        self.assertEqual(gemm["parameters"]["type_a"], "f32")
         self.assertEqual(gemm["flops"], 2 * gemm["parameters"]["m"]
                          * gemm["parameters"]["n"] * gemm["parameters"]["k"])
 

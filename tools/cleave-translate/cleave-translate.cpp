@@ -4,13 +4,18 @@
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
 #include "passes/Emit/EmitObject.h"
+#include "passes/Emit/EmitProgram.h"
 #include "passes/Emit/EmitPtx.h"
+#include "passes/Emit/ReadProgram.h"
 #include "passes/Interpret/CompareSteps.h"
 #include "passes/Pipelines/Pipelines.h"
 #include "runtime/base/StandardStreams.h"
 #include "runtime/base/Version.h"
+#include "runtime/program/Envelope.h"
+#include "runtime/program/Program.h"
 #include "tools/UsageCode.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -55,6 +60,25 @@ static void printValues(StringRef kind,
         [&](double x) { output << llvm::format("%.12g", x); }, " ");
     output << (elements.size() > most ? " ...\n" : "\n");
   }
+}
+
+/// The program of an executable, or a sealed one from a file of its own.
+static OwningOpRef<ModuleOp> readProgram(llvm::SourceMgr &sources,
+                                         MLIRContext *context) {
+  const llvm::MemoryBuffer &file =
+      *sources.getMemoryBuffer(sources.getMainFileID());
+  runtime::Program program;
+  std::string name = file.getBufferIdentifier().str();
+  runtime::Status status =
+      file.getBuffer().starts_with(runtime::programMagic)
+          ? runtime::Program::load(file.getBufferStart(), file.getBufferSize(),
+                                   name, program)
+          : runtime::Program::loadFile(name, program);
+  if (!status.ok()) {
+    emitError(UnknownLoc::get(context)) << status.message();
+    return {};
+  }
+  return emit::readProgram(context, program.get());
 }
 
 /// Runs a step in f64, and compares it with another.
@@ -149,6 +173,31 @@ int main(int argc, char **argv) {
         return success();
       },
       registerDialects);
+  TranslateFromMLIRRegistration toProgram(
+      "exec-to-program",
+      "exec.program ops with their memory planned, exec.kernel ops and an "
+      "exec.workload to a program file, which cleave inspect shows; cleave "
+      "assemble makes an executable of them",
+      [](Operation *op, raw_ostream &output) -> LogicalResult {
+        ModuleOp module = getModule(op);
+        if (!module)
+          return failure();
+        auto target = emit::getTargetCpu(module, cpu);
+        if (failed(target))
+          return failure();
+        auto program = emit::emitProgram(module, *target);
+        if (failed(program))
+          return failure();
+        output.write(reinterpret_cast<const char *>(program->data()),
+                     program->size());
+        return success();
+      },
+      registerDialects);
+  TranslateToMLIRRegistration toExec(
+      "program-to-exec",
+      "the program of an executable, or a program file, to exec.program ops "
+      "(--mlir-print-debuginfo keeps the names of instructions)",
+      readProgram, registerDialects);
   TranslateFromMLIRRegistration toValues(
       "interpret-step",
       "the outputs and states after steps in f64, on simulated ranks, from "

@@ -131,6 +131,7 @@ llvm::Error linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output);
 /// Each adds its command to `app`; `run` holds what to do once it is parsed.
 void addImportCommand(CLI::App &app, std::function<int()> &run);
 void addCompileCommand(CLI::App &app, std::function<int()> &run);
+void addAssembleCommand(CLI::App &app, std::function<int()> &run);
 void addTrainCommand(CLI::App &app, std::function<int()> &run);
 void addRunCommand(CLI::App &app, std::function<int()> &run);
 void addParityCommand(CLI::App &app, std::function<int()> &run);

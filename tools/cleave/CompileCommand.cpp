@@ -145,6 +145,10 @@ void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
       ->check(
           CLI::IsMember({"grad", "recompute", "place", "partition", "pipeline",
                          "kernels", "overlap", "memory", "all"}));
+  app.add_flag("--dump-locations", options.dumpLocations,
+               "print what each op is called, too: without, an executable "
+               "that cleave assemble makes of the IR cannot name its "
+               "instructions");
   app.add_flag("--remarks", options.remarks,
                "say what the passes decided, on stderr");
   app.add_flag("-q,--quiet", quiet, "print errors only");

@@ -78,6 +78,7 @@ static int runCommand(int argc, char **argv) {
   std::function<int()> run;
   tool::addImportCommand(app, run);
   tool::addCompileCommand(app, run);
+  tool::addAssembleCommand(app, run);
   tool::addTrainCommand(app, run);
   tool::addRunCommand(app, run);
   tool::addParityCommand(app, run);

@@ -1,6 +1,6 @@
 //===- ProgramJSON.cpp - A program as JSON --------------------------------===//
 #include "ProgramJSON.h"
-#include "runtime/program/Print.h"
+#include "runtime/program/Work.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace cleave;
@@ -25,10 +25,8 @@ public:
   json::Object writeOperand(const fb::Operand &operand) const {
     json::Object object{{"offset", operand.offset()},
                         {"bytes", operand.bytes()}};
-    if (operand.places() > 0) {
-      object["stride"] = operand.stride();
+    if (operand.places() > 0)
       object["places"] = operand.places();
-    }
     return object;
   }
 
@@ -37,7 +35,7 @@ public:
   json::Object writeTensor(const Table &table) const {
     json::Object object = writeOperand(*table.operand());
     object["name"] = getText(table.name());
-    object["dtype"] = runtime::describeInt("type", int64_t(table.dtype()));
+    object["dtype"] = runtime::toSnakeCase(fb::EnumNameDType(table.dtype()));
     object["shape"] = writeSizes(toSpan(table.shape()));
     object["logical"] = writeSizes(toSpan(table.logical()));
     json::Array dims;
@@ -76,27 +74,28 @@ Writer::writeInstruction(const fb::Instruction &instruction) const {
   json::Array operands;
   for (const fb::Operand &operand : toSpan(instruction.operands()))
     operands.push_back(writeOperand(operand));
-  json::Object object{{"opcode", fb::EnumNameOpcode(instruction.opcode())},
+  json::Object object{{"opcode", fb::EnumNameOpcode(instruction.work_type())},
                       {"name", getText(instruction.name())},
                       {"category", getText(instruction.category())},
                       {"operands", std::move(operands)},
                       {"flops", instruction.flops()}};
-  if (instruction.opcode() == fb::Opcode::Launch)
-    object["kernel"] = instruction.kernel();
   if (!toSpan(instruction.group()).empty())
     object["group"] = writeAxes(toSpan(instruction.group()));
-  runtime::InstructionFields fields =
-      runtime::getInstructionFields(instruction.opcode());
   json::Object parameters;
-  for (auto [field, value] :
-       llvm::zip(fields.ints, toSpan(instruction.ints()))) {
-    std::string text = runtime::describeInt(field, value);
-    bool isNumber = text == std::to_string(value);
-    parameters[field] = isNumber ? json::Value(value) : json::Value(text);
+  for (const runtime::WorkField &field :
+       runtime::getWorkFields(instruction.work_type())) {
+    std::string name(field.name);
+    using Kind = runtime::WorkField::Kind;
+    if (field.kind == Kind::Real) {
+      parameters[name] = getReal(instruction.work(), field);
+      continue;
+    }
+    int64_t value = getInteger(instruction.work(), field);
+    parameters[name] = field.kind == Kind::Enum
+                           ? json::Value(getEnumName(field, value))
+                       : field.kind == Kind::Flag ? json::Value(value != 0)
+                                                  : json::Value(value);
   }
-  for (auto [field, value] :
-       llvm::zip(fields.floats, toSpan(instruction.floats())))
-    parameters[field] = value;
   if (!parameters.empty())
     object["parameters"] = std::move(parameters);
   return object;
@@ -121,9 +120,12 @@ json::Object tool::toJSON(const runtime::Program &program) {
                                 {"size", axis.size()}});
   });
   Writer::forEach(program->kernels(), [&](const fb::Kernel &kernel) {
-    kernels.push_back(json::Object{{"symbol", Writer::getText(kernel.symbol())},
-                                   {"rows", kernel.rows()},
-                                   {"grain", kernel.grain()}});
+    kernels.push_back(json::Object{
+        {"symbol", Writer::getText(kernel.symbol())},
+        {"mode", runtime::toSnakeCase(fb::EnumNameKernelMode(kernel.mode()))},
+        {"rows", kernel.rows()},
+        {"columns", kernel.columns()},
+        {"grain", kernel.grain()}});
   });
   runtime::Stage largest = program.getStage(0);
   for (size_t number = 0; number != program.getStageCount(); ++number) {

@@ -44,13 +44,10 @@ struct TaskShape {
   bool operator==(const TaskShape &) const = default;
 };
 
-/// The shape of an instruction: its opcode, ints and group, as
-/// runtime/program/README.md has them, and the bytes of its operands.
-TaskShape getTaskShape(program::Opcode opcode, llvm::ArrayRef<int64_t> ints,
+/// The shape of an instruction: its opcode and that one's table, as program.fbs
+/// has them, the bytes of its operands, and its group.
+TaskShape getTaskShape(program::Opcode opcode, const void *work,
                        llvm::ArrayRef<int64_t> operandBytes, AxisList group);
-
-/// The opcode that the program format calls so.
-std::optional<program::Opcode> findOpcode(llvm::StringRef name);
 
 struct Task {
   std::string name;  ///< "gemm layers.3.mlp.up"

@@ -109,11 +109,12 @@ exec.kernel @row_modulus mode = row, rows = 4, columns = 8,
 
 // -----
 
-// expected-error @+1 {{expects accumulate to be "never", "always" or "after_first", got "sometimes"}}
 exec.kernel @accumulate mode = row, rows = 4, columns = 8,
     inputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
     outputs = [#exec.access<f32, offset = 0, row = (1, 0, 8), col = 1>],
-    accumulate = "sometimes" {
+    // expected-error @+2 {{expected ::cleave::exec::Accumulate to be one of: never, always, after_first}}
+    // expected-error @+1 {{failed to parse Exec_AccumulateAttr parameter 'value'}}
+    accumulate = sometimes {
 ^bb0(%x: f32):
   exec.yield %x : f32
 }
@@ -229,7 +230,7 @@ dist.mesh @mesh [#dist.axis<"tp" = 4>]
 %a = exec.buffer "activations" 32 : !exec.buffer
 %b = exec.buffer "activations" 32 : !exec.buffer
 // expected-error @+1 {{'exec.all_reduce' op expects axes of ["tp"=4], got "zz"}}
-exec.all_reduce(%a) -> (%b) {elements = 8 : i64, type = 0 : i64, reduction = 0 : i64, axes = ["zz"]}
+exec.all_reduce(%a) -> (%b) {elements = 8 : i64, type = f32, reduction = #exec<reduction sum>, axes = ["zz"]}
 
 // -----
 
@@ -591,4 +592,51 @@ exec.program @unknown_attribute threads 1 {
     exec.fill() -> (%b) {exec.stream = 1 : i64}
   }
   exec.run @all 0 first
+}
+
+// -----
+
+// expected-error @+1 {{expects seq_len of at least 1, got 0}}
+exec.workload {vocab = 8 : i64, seq_len = 0 : i64, global_batch = 4 : i64,
+    micro_batches = 2 : i64, batch_axes = [], flops = 0.0 : f64}
+
+// -----
+
+// expected-error @+1 {{expects a global_batch that its 3 micro_batches divide, got 4}}
+exec.workload {vocab = 8 : i64, seq_len = 4 : i64, global_batch = 4 : i64,
+    micro_batches = 3 : i64, batch_axes = [], flops = 0.0 : f64}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"dp" = 2>]
+// expected-error @+1 {{expects axes of ["dp"=2], got "tp"}}
+exec.workload {vocab = 8 : i64, seq_len = 4 : i64, global_batch = 4 : i64,
+    micro_batches = 2 : i64, batch_axes = ["tp"], flops = 0.0 : f64}
+
+// -----
+
+// expected-error @+1 {{is not the only one of its module}}
+exec.workload {vocab = 8 : i64, seq_len = 4 : i64, global_batch = 4 : i64,
+    micro_batches = 2 : i64, batch_axes = [], flops = 0.0 : f64}
+exec.workload {vocab = 8 : i64, seq_len = 4 : i64, global_batch = 4 : i64,
+    micro_batches = 2 : i64, batch_axes = [], flops = 0.0 : f64}
+
+// -----
+
+exec.program @step threads 1 {
+  %b = exec.buffer "data" 16 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{has type f64, which the program format does not have}}
+    exec.all_gather(%b) -> (%b) {outer = 1 : i64, inner = 2 : i64, type = f64,
+        axes = []}
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+exec.program @step threads 1 {
+  %b = exec.buffer "data" 16 : !exec.buffer
+  // expected-error @+1 {{expects a logical shape that fits in 'tensor<4xf32>', got [5]}}
+  exec.output "x" %b : tensor<4xf32> {logical = array<i64: 5>}
 }

@@ -26,10 +26,10 @@ exec.kernel @softmax mode = row, rows = 4, columns = 8,
 }
 
 // CHECK: exec.kernel @first mode = flat, rows = 64, columns = 1,
-// CHECK-SAME: accumulate = "after_first"
+// CHECK-SAME: accumulate = after_first
 exec.kernel @first mode = flat, rows = 64, columns = 1,
     inputs = [], outputs = [#exec.access<i32, offset = 0, row = (1, 0, 1), col = 0>],
-    accumulate = "after_first" {
+    accumulate = after_first {
   // CHECK: exec.column : i32
   %c = exec.column : i32
   // CHECK: exec.shard_index : i32
@@ -72,8 +72,8 @@ exec.program @step threads 2 {
   exec.fill() -> (%b)
   // CHECK: exec.copy(%[[W]]) -> (%[[B]])
   exec.copy(%w) -> (%b)
-  // CHECK: exec.schedule() -> (%[[B]]) {beta1 = {{.*}}, kind = 1 : i64
-  exec.schedule() -> (%b) {kind = 1 : i64, warmup_steps = 0 : i64,
+  // CHECK: exec.schedule() -> (%[[B]]) {beta1 = {{.*}}, kind = #exec<lr_schedule cosine>
+  exec.schedule() -> (%b) {kind = #exec<lr_schedule cosine>, warmup_steps = 0 : i64,
       decay_steps = 0 : i64, stable_steps = 0 : i64, lr = 3.0e-4 : f64,
       min_lr = 3.0e-5 : f64, beta1 = 0.9 : f64, beta2 = 0.95 : f64}
   }
@@ -83,43 +83,43 @@ exec.program @step threads 2 {
     %v = exec.view %b 1024 places 4 : !exec.buffer
     // CHECK: exec.launch(%[[V]]) -> (%[[B]], %[[G]]) {kernel = @softmax, shard_axes = ["tp"]}
     exec.launch(%v) -> (%b, %g) {kernel = @softmax, shard_axes = ["tp"]}
-    // CHECK: exec.gemm(%[[V]], %[[W]]) -> (%[[B]]) using(%[[V]]) {has_bias = false,
+    // CHECK: exec.gemm(%[[V]], %[[W]]) -> (%[[B]]) using(%[[V]]) {accumulate = #exec<accumulate after_first>, has_bias = false,
     exec.gemm(%v, %w) -> (%b) using(%v) {m = 8 : i64, n = 8 : i64, k = 8 : i64,
-        trans_a = false, trans_b = true, type_a = 0 : i64, type_b = 0 : i64,
-        type_c = 0 : i64, mode = 2 : i64, has_bias = false}
+        trans_a = false, trans_b = true, type_a = f32, type_b = f32,
+        type_c = f32, accumulate = #exec<accumulate after_first>, has_bias = false}
     // CHECK: exec.attention(%[[V]], %[[V]], %[[V]]) -> (%[[B]], %[[B]]) using(%[[V]])
     exec.attention(%v, %v, %v) -> (%b, %b) using(%v) {batch = 1 : i64,
         seq = 4 : i64, heads = 4 : i64, kv_heads = 2 : i64, head_dim = 8 : i64,
-        window = 0 : i64, type = 0 : i64, scale = 0.25 : f64,
+        window = 0 : i64, type = f32, scale = 0.25 : f64,
         softcap = 0.0 : f64}
     // CHECK: exec.attention_grad(%[[V]], {{.*}}) -> (%[[B]], %[[B]], %[[B]])
     exec.attention_grad(%v, %v, %v, %v, %v, %v) -> (%b, %b, %b) using(%v) {
         batch = 1 : i64, seq = 4 : i64, heads = 4 : i64, kv_heads = 2 : i64,
-        head_dim = 8 : i64, window = 0 : i64, type = 0 : i64, scale = 0.25 : f64,
+        head_dim = 8 : i64, window = 0 : i64, type = f32, scale = 0.25 : f64,
         softcap = 0.0 : f64}
     // CHECK: exec.embedding(%[[V]], %[[W]]) -> (%[[B]])
     exec.embedding(%v, %w) -> (%b) {rows = 4 : i64, width = 8 : i64,
-        table_rows = 8 : i64, type_table = 0 : i64, type_out = 1 : i64}
+        table_rows = 8 : i64, type_table = f32, type_out = bf16}
     // CHECK: exec.embedding_grad(%[[V]], %[[B]]) -> (%[[W]])
     // CHECK-SAME: shard_axes = ["tp"]
     exec.embedding_grad(%v, %b) -> (%w) {rows = 4 : i64, width = 8 : i64,
-        table_rows = 8 : i64, type_dout = 0 : i64, type_dtable = 0 : i64,
-        mode = 0 : i64, shard_axes = ["tp"]}
+        table_rows = 8 : i64, type_dout = f32, type_dtable = f32,
+        accumulate = #exec<accumulate never>, shard_axes = ["tp"]}
     // CHECK: exec.all_reduce(%[[V]]) -> (%[[B]]) {axes = ["dp", "tp"],
-    exec.all_reduce(%v) -> (%b) {elements = 8 : i64, type = 0 : i64,
-        reduction = 1 : i64, axes = ["dp", "tp"]}
+    exec.all_reduce(%v) -> (%b) {elements = 8 : i64, type = f32,
+        reduction = #exec<reduction max>, axes = ["dp", "tp"]}
     // CHECK: exec.all_gather(%[[V]]) -> (%[[B]]) {axes = ["tp"],
-    exec.all_gather(%v) -> (%b) {outer = 1 : i64, inner = 8 : i64, type = 0 : i64,
+    exec.all_gather(%v) -> (%b) {outer = 1 : i64, inner = 8 : i64, type = f32,
         axes = ["tp"]}
     // CHECK: exec.reduce_scatter(%[[V]]) -> (%[[B]]) {axes = ["tp"],
     exec.reduce_scatter(%v) -> (%b) {outer = 1 : i64, inner = 8 : i64,
-        type = 0 : i64, reduction = 0 : i64, axes = ["tp"]}
+        type = f32, reduction = #exec<reduction sum>, axes = ["tp"]}
     // CHECK: exec.all_to_all(%[[V]]) -> (%[[B]]) {a = 2 : i64, axes = ["tp"],
     exec.all_to_all(%v) -> (%b) {outer = 1 : i64, a = 2 : i64, mid = 1 : i64,
-        b = 2 : i64, inner = 1 : i64, type = 0 : i64, concat_first = true,
+        b = 2 : i64, inner = 1 : i64, type = f32, concat_first = true,
         axes = ["tp"]}
     // CHECK: exec.slice(%[[V]]) -> (%[[B]]) {axes = ["tp"],
-    exec.slice(%v) -> (%b) {outer = 1 : i64, inner = 4 : i64, type = 0 : i64,
+    exec.slice(%v) -> (%b) {outer = 1 : i64, inner = 4 : i64, type = f32,
         axes = ["tp"]}
     // CHECK: exec.send(%[[V]]) -> () {channel = 3 : i64, stage = 1 : i64}
     exec.send(%v) -> () {stage = 1 : i64, channel = 3 : i64}

@@ -8,7 +8,6 @@
 #include "gtest/gtest.h"
 
 using namespace cleave;
-using program::Opcode;
 
 namespace {
 
@@ -26,10 +25,27 @@ TaskPricer getPricer() {
                     machine.device);
 }
 
+namespace fb = program;
+constexpr auto bf16 = fb::DType::BF16;
+
+/// The shape of an instruction with these fields.
+template <typename Work>
+TaskShape getShape(const Work &work, llvm::ArrayRef<int64_t> operandBytes,
+                   AxisList group = {}) {
+  fb::OpcodeUnion fields;
+  fields.Set(Work(work));
+  flatbuffers::FlatBufferBuilder builder;
+  builder.Finish(fields.Pack(builder));
+  return getTaskShape(
+      fields.type,
+      flatbuffers::GetRoot<flatbuffers::Table>(builder.GetBufferPointer()),
+      operandBytes, std::move(group));
+}
+
 TEST(Tasks, productsByTheirSizes) {
   TaskShape shape =
-      getTaskShape(Opcode::Gemm, {64, 128, 256, 0, 1, 1, 1, 1, 0, 0},
-                   {64 * 256 * 2, 128 * 256 * 2, 64 * 128 * 2, 4096}, {});
+      getShape(fb::GemmT{{}, 64, 128, 256, false, true, bf16, bf16, bf16},
+               {64 * 256 * 2, 128 * 256 * 2, 64 * 128 * 2, 4096});
   EXPECT_EQ(shape.kind, Kind::Matmul);
   EXPECT_EQ(shape.dtype, DType::BF16);
   EXPECT_DOUBLE_EQ(
@@ -41,60 +57,72 @@ TEST(Tasks, productsByTheirSizes) {
 TEST(Tasks, attentionByWhatItsMaskLeaves) {
   Machine machine = getMachine();
   llvm::StringRef kernel = machine.device.attention.begin()->first;
-  for (auto [opcode, direction] :
-       {std::pair(Opcode::Attention, Direction::Forward),
-        {Opcode::AttentionGrad, Direction::Backward}})
-    for (int64_t window : {0, 100}) {
-      TaskShape shape =
-          getTaskShape(opcode, {2, 512, 8, 4, 64, window, 1}, {}, {});
+  for (int64_t window : {0, 100}) {
+    auto expect = [&](const TaskShape &shape, Direction direction) {
       double pairs = getCausalPairs(512, double(window));
       EXPECT_DOUBLE_EQ(getPricer().getSeconds(shape),
                        getAttentionTime(machine.device, kernel, DType::BF16,
                                         direction, 16, 512, pairs, 64, 64));
-    }
+    };
+    expect(getShape(fb::AttentionT{{}, 2, 512, 8, 4, 64, window, bf16}, {}),
+           Direction::Forward);
+    expect(getShape(fb::AttentionGradT{{}, 2, 512, 8, 4, 64, window, bf16}, {}),
+           Direction::Backward);
+  }
 }
 
 TEST(Tasks, restByItsBytes) {
   double rate = 1 / getStreamTime(getMachine().device, 1);
-  auto getBytes = [&](Opcode opcode, llvm::ArrayRef<int64_t> ints,
-                      llvm::ArrayRef<int64_t> operands) {
-    TaskShape shape = getTaskShape(opcode, ints, operands, {});
+  auto getBytes = [&](const auto &work, llvm::ArrayRef<int64_t> operands) {
+    TaskShape shape = getShape(work, operands);
     EXPECT_EQ(shape.kind, Kind::Memory);
     return getPricer().getSeconds(shape) * rate;
   };
-  EXPECT_NEAR(getBytes(Opcode::Launch, {}, {100, 20, 3}), 123, 1e-6);
-  EXPECT_NEAR(getBytes(Opcode::Fill, {}, {64}), 64, 1e-6);
+  EXPECT_NEAR(getBytes(fb::LaunchT(), {100, 20, 3}), 123, 1e-6);
+  EXPECT_NEAR(getBytes(fb::FillT(), {64}), 64, 1e-6);
   // 10 rows of 8 from a large table, in bf16.
-  EXPECT_NEAR(getBytes(Opcode::Embedding, {10, 8, 1'000'000, 1, 1}, {40, 1, 1}),
-              10 * 8 * 4, 1e-6);
+  EXPECT_NEAR(
+      getBytes(fb::EmbeddingT{{}, 10, 8, 1'000'000, bf16, bf16}, {40, 1, 1}),
+      10 * 8 * 4, 1e-6);
   // bf16 rows, added to rows of an f32 table that is set to zero first.
-  EXPECT_NEAR(getBytes(Opcode::EmbeddingGrad, {10, 8, 50, 1, 0, 0}, {}),
-              10 * 8 * (2 + 8) + 50 * 8 * 4, 1e-6);
-  EXPECT_NEAR(getBytes(Opcode::EmbeddingGrad, {10, 8, 50, 1, 0, 1}, {}),
-              10 * 8 * (2 + 8), 1e-6);
+  fb::EmbeddingGradT gradient{{}, 10, 8, 50, bf16};
+  EXPECT_NEAR(getBytes(gradient, {}), 10 * 8 * (2 + 8) + 50 * 8 * 4, 1e-6);
+  gradient.accumulate = fb::Accumulate::Always;
+  EXPECT_NEAR(getBytes(gradient, {}), 10 * 8 * (2 + 8), 1e-6);
 }
 
 TEST(Tasks, collectivesByTheirGroup) {
   Machine machine = getMachine();
   TaskPricer pricer = getPricer();
+  const int64_t bytes[] = {1 << 20, 1 << 20};
   struct Case {
-    Opcode opcode;
+    TaskShape shape;
     CollectiveKind kind;
     AxisList axes;
     Group group;
     double whole; ///< of the bytes that a rank puts in
   };
-  for (const Case &each :
-       {Case{Opcode::AllReduce, CollectiveKind::AllReduce, {2}, {2, 1}, 1},
-        Case{Opcode::AllGather, CollectiveKind::AllGather, {1}, {4, 2}, 4},
-        Case{Opcode::ReduceScatter,
-             CollectiveKind::ReduceScatter,
-             {1, 2},
-             {8, 1},
-             1},
-        Case{Opcode::AllToAll, CollectiveKind::AllToAll, {0}, {2, 8}, 1}}) {
-    TaskShape shape =
-        getTaskShape(each.opcode, {}, {1 << 20, 1 << 20}, each.axes);
+  for (const Case &each : {Case{getShape(fb::AllReduceT(), bytes, {2}),
+                                CollectiveKind::AllReduce,
+                                {2},
+                                {2, 1},
+                                1},
+                           Case{getShape(fb::AllGatherT(), bytes, {1}),
+                                CollectiveKind::AllGather,
+                                {1},
+                                {4, 2},
+                                4},
+                           Case{getShape(fb::ReduceScatterT(), bytes, {1, 2}),
+                                CollectiveKind::ReduceScatter,
+                                {1, 2},
+                                {8, 1},
+                                1},
+                           Case{getShape(fb::AllToAllT(), bytes, {0}),
+                                CollectiveKind::AllToAll,
+                                {0},
+                                {2, 8},
+                                1}}) {
+    const TaskShape &shape = each.shape;
     EXPECT_TRUE(shape.communicates());
     EXPECT_DOUBLE_EQ(pricer.getSeconds(shape),
                      getCollectiveTime(machine, each.kind, each.group,
@@ -110,7 +138,7 @@ TEST(Tasks, collectivesByTheirGroup) {
 
 TEST(Tasks, messagesByTheirSize) {
   TaskPricer pricer = getPricer();
-  TaskShape send = getTaskShape(Opcode::Send, {1, 3}, {4096}, {});
+  TaskShape send = getShape(fb::SendT{{}, 1, 3}, {4096});
   EXPECT_EQ(send.peer, 1);
   EXPECT_EQ(send.channel, 3);
   EXPECT_DOUBLE_EQ(pricer.getSeconds(send),
@@ -118,15 +146,10 @@ TEST(Tasks, messagesByTheirSize) {
   EXPECT_FALSE(pricer.tiesStages(send));
   EXPECT_EQ(pricer.getLevel(send), 1);
   // Who receives waits; the link is the sender's to use.
-  TaskShape recv = getTaskShape(Opcode::Recv, {0, 3}, {4096}, {});
+  TaskShape recv = getShape(fb::RecvT{{}, 0, 3}, {4096});
   EXPECT_DOUBLE_EQ(pricer.getSeconds(recv), 0);
   EXPECT_TRUE(pricer.tiesStages(recv));
   EXPECT_EQ(pricer.getLevel(recv), std::nullopt);
-}
-
-TEST(Tasks, opcodesByName) {
-  EXPECT_EQ(findOpcode("ReduceScatter"), Opcode::ReduceScatter);
-  EXPECT_EQ(findOpcode("reduce_scatter"), std::nullopt);
 }
 
 TEST(Tasks, programsAsTheyAreWritten) {
@@ -145,7 +168,10 @@ TEST(Tasks, programsAsTheyAreWritten) {
   stage->arena_bytes = 4096;
   for (int i = 0; i != 3; ++i) {
     auto instruction = std::make_unique<program::InstructionT>();
-    instruction->opcode = i == 1 ? Opcode::AllReduce : Opcode::Copy;
+    if (i == 1)
+      instruction->work.Set(fb::AllReduceT());
+    else
+      instruction->work.Set(fb::CopyT());
     instruction->name = i == 2 ? "" : "instruction " + std::to_string(i);
     instruction->category = "forward";
     instruction->operands = {{0, 64, 0, 0}, {64, 64, 0, 0}};

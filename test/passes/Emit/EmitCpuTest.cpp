@@ -83,7 +83,8 @@ void checkAll(std::vector<Sample> samples, const std::string &cpu) {
     for (int64_t microBatch : {0, 2}) {
       SCOPED_TRACE(sample.name + ", micro-batch " + std::to_string(microBatch));
       check(compiled, sample, microBatch);
-      if (compiled.getKernel(sample.name).getAccumulate() != "after_first")
+      if (compiled.getKernel(sample.name).getAccumulate() !=
+          exec::Accumulate::AfterFirst)
         break;
     }
 }

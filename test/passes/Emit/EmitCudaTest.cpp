@@ -45,7 +45,7 @@ void checkAll(std::vector<Sample> samples) {
     for (int64_t microBatch : {0, 2}) {
       SCOPED_TRACE(sample.name + ", micro-batch " + std::to_string(microBatch));
       check(simulator, kernel, sample, microBatch);
-      if (kernel.getAccumulate() != "after_first")
+      if (kernel.getAccumulate() != exec::Accumulate::AfterFirst)
         break;
     }
   }

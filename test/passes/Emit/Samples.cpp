@@ -43,7 +43,7 @@ public:
                        ", inputs = [" + join(inputs) + "], outputs = [" +
                        join(outputs) + "]";
     if (accumulate != "never")
-      text += ", accumulate = \"" + accumulate + "\"";
+      text += ", accumulate = " + accumulate;
     text += " {\n^bb0(";
     for (size_t i = 0; i < inputs.size(); ++i) {
       bool isInteger = inputs[i].find("<i32") != std::string::npos;

@@ -91,7 +91,7 @@ exec.kernel @scale mode = row, rows = 3, columns = 24,
 exec.kernel @bias_grad mode = column, rows = 64, columns = 4096,
     inputs = [#exec.access<f32, offset = 0, row = (1, 0, 4096), col = 1>],
     outputs = [#exec.access<f32, offset = 0, row = (1, 1, 0), col = 1>],
-    accumulate = "after_first" {
+    accumulate = after_first {
 ^bb0(%x: f32):
   exec.yield %x : f32
 }

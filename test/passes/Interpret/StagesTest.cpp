@@ -189,7 +189,7 @@ exec.program @stage_0 threads 1 {
   exec.segment @forward {
     %i = exec.view %ids 16 places 2 : !exec.buffer
     exec.embedding(%i, %w) -> (%x) {rows = 4 : i64, width = 1 : i64,
-        table_rows = 8 : i64, type_table = 0 : i64, type_out = 0 : i64}
+        table_rows = 8 : i64, type_table = f32, type_out = f32}
     exec.send(%x) -> () {stage = 1 : i64, channel = 0 : i64}
   }
   exec.segment @backward {
@@ -211,7 +211,7 @@ exec.program @stage_1 threads 1 {
     exec.recv() -> (%x) {stage = 0 : i64, channel = 0 : i64}
     %t = exec.view %targets 16 places 2 : !exec.buffer
     exec.embedding(%t, %w) -> (%e) {rows = 4 : i64, width = 1 : i64,
-        table_rows = 8 : i64, type_table = 0 : i64, type_out = 0 : i64}
+        table_rows = 8 : i64, type_table = f32, type_out = f32}
     exec.copy(%e) -> (%y)
     exec.send(%x) -> () {stage = 0 : i64, channel = 1 : i64}
   }

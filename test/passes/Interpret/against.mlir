@@ -65,7 +65,7 @@ exec.program @program threads 1 {
   %a = exec.buffer "a" 16 : !exec.buffer
   %b = exec.buffer "b" 16 : !exec.buffer
   exec.segment @all {
-    exec.gemm(%a, %a) -> (%b) {m = 2 : i64, n = 2 : i64, k = 3 : i64, trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+    exec.gemm(%a, %a) -> (%b) {m = 2 : i64, n = 2 : i64, k = 3 : i64, trans_a = false, trans_b = false, type_a = f32, type_b = f32, type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
   }
   exec.run @all 0 first
 }

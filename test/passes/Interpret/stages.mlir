@@ -116,19 +116,19 @@ exec.program @stage_0 threads 1 {
   exec.segment @forward {
     %i = exec.view %ids 8 places 3 : !exec.buffer
     exec.embedding(%i, %t) -> (%x) {rows = 2 : i64, width = 4 : i64,
-        table_rows = 8 : i64, type_table = 0 : i64, type_out = 0 : i64}
+        table_rows = 8 : i64, type_table = f32, type_out = f32}
     exec.send(%x) -> () {stage = 1 : i64, channel = 0 : i64}
   }
   exec.segment @backward {
     %i = exec.view %ids 8 places 3 : !exec.buffer
     exec.recv() -> (%dx) {stage = 1 : i64, channel = 1 : i64}
     exec.embedding_grad(%i, %dx) -> (%gt) {rows = 2 : i64, width = 4 : i64,
-        table_rows = 8 : i64, type_dout = 0 : i64, type_dtable = 0 : i64,
-        mode = 2 : i64}
+        table_rows = 8 : i64, type_dout = f32, type_dtable = f32,
+        accumulate = #exec<accumulate after_first>}
   }
   exec.segment @update updates {
-    exec.all_reduce(%gt) -> (%gt) {elements = 32 : i64, type = 0 : i64,
-        reduction = 0 : i64, axes = ["pp", "dp"]}
+    exec.all_reduce(%gt) -> (%gt) {elements = 32 : i64, type = f32,
+        reduction = #exec<reduction sum>, axes = ["pp", "dp"]}
     exec.copy(%gt) -> (%t)
   }
   exec.run @forward 0 first
@@ -153,27 +153,27 @@ exec.program @stage_1 threads 1 {
   exec.segment @forward {
     exec.recv() -> (%x) {stage = 0 : i64, channel = 0 : i64}
     exec.gemm(%x, %w) -> (%h) {m = 2 : i64, n = 4 : i64, k = 4 : i64,
-        trans_a = false, trans_b = true, type_a = 0 : i64, type_b = 0 : i64,
-        type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+        trans_a = false, trans_b = true, type_a = f32, type_b = f32,
+        type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
   }
   exec.segment @backward {
     %y = exec.view %targets 8 places 3 : !exec.buffer
     exec.gemm(%h, %w) -> (%dx) {m = 2 : i64, n = 4 : i64, k = 4 : i64,
-        trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
-        type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+        trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+        type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
     exec.send(%dx) -> () {stage = 0 : i64, channel = 1 : i64}
     exec.embedding_grad(%y, %h) -> (%gt) {rows = 2 : i64, width = 4 : i64,
-        table_rows = 8 : i64, type_dout = 0 : i64, type_dtable = 0 : i64,
-        mode = 2 : i64}
+        table_rows = 8 : i64, type_dout = f32, type_dtable = f32,
+        accumulate = #exec<accumulate after_first>}
     exec.gemm(%h, %x) -> (%gw) {m = 4 : i64, n = 4 : i64, k = 2 : i64,
-        trans_a = true, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
-        type_c = 0 : i64, mode = 2 : i64, has_bias = false}
+        trans_a = true, trans_b = false, type_a = f32, type_b = f32,
+        type_c = f32, accumulate = #exec<accumulate after_first>, has_bias = false}
   }
   exec.segment @update updates {
-    exec.all_reduce(%gw) -> (%gw) {elements = 16 : i64, type = 0 : i64,
-        reduction = 0 : i64, axes = ["dp"]}
-    exec.all_reduce(%gt) -> (%gt) {elements = 32 : i64, type = 0 : i64,
-        reduction = 0 : i64, axes = ["pp", "dp"]}
+    exec.all_reduce(%gw) -> (%gw) {elements = 16 : i64, type = f32,
+        reduction = #exec<reduction sum>, axes = ["dp"]}
+    exec.all_reduce(%gt) -> (%gt) {elements = 32 : i64, type = f32,
+        reduction = #exec<reduction sum>, axes = ["pp", "dp"]}
     exec.copy(%gt) -> (%t)
     exec.copy(%gw) -> (%w)
   }

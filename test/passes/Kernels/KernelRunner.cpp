@@ -89,7 +89,7 @@ public:
       const Row &x = at(fold.getValue());
       double result = x[0];
       for (int64_t c = 1; c < columns; ++c)
-        result = fold.getKind() == exec::ReduceKind::Sum
+        result = fold.getKind() == exec::Reduction::Sum
                      ? result + x[c]
                      : std::max(result, x[c]);
       y.assign(columns, result);

@@ -23,7 +23,7 @@ exec.program @zero_2 threads 1 {
   %part = exec.buffer "gradients" 2097152 pinned : !exec.buffer
   // CHECK: exec.segment @before_micro_batch
   exec.segment @before {
-    exec.all_gather(%shard) -> (%w) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, type = 0 : i64}
+    exec.all_gather(%shard) -> (%w) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, type = f32}
   }
   // CHECK-NEXT: exec.all_gather{{.*}}#exec.order<1
   // CHECK-NEXT: exec.gemm(%{{.*}}, %{{.*}}) -> (%[[T1]])
@@ -35,14 +35,14 @@ exec.program @zero_2 threads 1 {
   // CHECK-NEXT: exec.gemm(%[[T0]], %{{.*}}) -> (%[[SUM]])
   %t = exec.buffer "temporary" 65536 : !exec.buffer
   exec.segment @micro_batch {
-    exec.gemm(%x, %x) -> (%t) {has_bias = false, k = 16 : i64, m = 16 : i64, mode = 0 : i64, n = 1024 : i64, trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64}
-    exec.gemm(%x, %w) -> (%t) {has_bias = false, k = 1024 : i64, m = 16 : i64, mode = 0 : i64, n = 1024 : i64, trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64}
-    exec.gemm(%t, %x) -> (%sum) {has_bias = false, k = 16 : i64, m = 1024 : i64, mode = 2 : i64, n = 1024 : i64, trans_a = true, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64}
+    exec.gemm(%x, %x) -> (%t) {has_bias = false, k = 16 : i64, m = 16 : i64, accumulate = #exec<accumulate never>, n = 1024 : i64, trans_a = false, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
+    exec.gemm(%x, %w) -> (%t) {has_bias = false, k = 1024 : i64, m = 16 : i64, accumulate = #exec<accumulate never>, n = 1024 : i64, trans_a = false, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
+    exec.gemm(%t, %x) -> (%sum) {has_bias = false, k = 16 : i64, m = 1024 : i64, accumulate = #exec<accumulate after_first>, n = 1024 : i64, trans_a = true, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
   }
   // Nothing hides the reduction: what it reduces is done last.
   // CHECK: exec.segment @after {
   exec.segment @after {
-    exec.reduce_scatter(%sum) -> (%part) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, reduction = 0 : i64, type = 0 : i64}
+    exec.reduce_scatter(%sum) -> (%part) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, reduction = #exec<reduction sum>, type = f32}
   }
   // CHECK: exec.run @before_micro_batch 0 first
   // CHECK-NEXT: exec.run @micro_batch 1
@@ -79,13 +79,13 @@ exec.program @stage_1 threads 1 {
   // CHECK-NEXT: exec.send{{.*}}channel = 3{{.*}}#exec.order<[[STREAM]]
   // CHECK-NEXT: exec.gemm
   exec.segment @micro_batch {
-    exec.gemm(%x, %x) -> (%sum) {has_bias = false, k = 4 : i64, m = 1024 : i64, mode = 2 : i64, n = 1024 : i64, trans_a = true, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64}
-    exec.gemm(%x, %x) -> (%dx) {has_bias = false, k = 4 : i64, m = 1024 : i64, mode = 0 : i64, n = 1024 : i64, trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64}
+    exec.gemm(%x, %x) -> (%sum) {has_bias = false, k = 4 : i64, m = 1024 : i64, accumulate = #exec<accumulate after_first>, n = 1024 : i64, trans_a = true, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
+    exec.gemm(%x, %x) -> (%dx) {has_bias = false, k = 4 : i64, m = 1024 : i64, accumulate = #exec<accumulate never>, n = 1024 : i64, trans_a = false, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
     exec.send(%dx) -> () {channel = 3 : i64, stage = 0 : i64}
-    exec.gemm(%x, %x) -> (%dw) {has_bias = false, k = 4 : i64, m = 1024 : i64, mode = 2 : i64, n = 1024 : i64, trans_a = true, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64}
+    exec.gemm(%x, %x) -> (%dw) {has_bias = false, k = 4 : i64, m = 1024 : i64, accumulate = #exec<accumulate after_first>, n = 1024 : i64, trans_a = true, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
   }
   exec.segment @after {
-    exec.reduce_scatter(%sum) -> (%part) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, reduction = 0 : i64, type = 0 : i64}
+    exec.reduce_scatter(%sum) -> (%part) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, reduction = #exec<reduction sum>, type = f32}
   }
   // CHECK: exec.run @micro_batch 0 first
   // CHECK-NEXT: exec.run @micro_batch_after 1
@@ -110,11 +110,11 @@ exec.program @tied threads 1 {
   %part = exec.buffer "gradients" 2097152 pinned : !exec.buffer
   %dw = exec.buffer "gradients" 4194304 pinned : !exec.buffer
   exec.segment @micro_batch {
-    exec.gemm(%x, %x) -> (%sum) {has_bias = false, k = 4 : i64, m = 1024 : i64, mode = 2 : i64, n = 1024 : i64, trans_a = true, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64}
-    exec.gemm(%x, %x) -> (%dw) {has_bias = false, k = 4 : i64, m = 1024 : i64, mode = 2 : i64, n = 1024 : i64, trans_a = true, trans_b = false, type_a = 0 : i64, type_b = 0 : i64, type_c = 0 : i64}
+    exec.gemm(%x, %x) -> (%sum) {has_bias = false, k = 4 : i64, m = 1024 : i64, accumulate = #exec<accumulate after_first>, n = 1024 : i64, trans_a = true, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
+    exec.gemm(%x, %x) -> (%dw) {has_bias = false, k = 4 : i64, m = 1024 : i64, accumulate = #exec<accumulate after_first>, n = 1024 : i64, trans_a = true, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
   }
   exec.segment @after {
-    exec.reduce_scatter(%sum) -> (%part) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, reduction = 0 : i64, type = 0 : i64}
+    exec.reduce_scatter(%sum) -> (%part) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, reduction = #exec<reduction sum>, type = f32}
     exec.recv() -> (%other) {channel = 3 : i64, stage = 1 : i64}
   }
   // CHECK: exec.run @micro_batch 0 first

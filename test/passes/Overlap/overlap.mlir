@@ -23,13 +23,13 @@ exec.program @gather threads 1 {
     // CHECK: exec.gemm(%[[X:[0-9a-z]+]], %{{.*}}) -> (%[[Y:[0-9a-z]+]])
     // CHECK: exec.gemm(%[[Y]], {{.*}}<0, event = 0, waits = [1]>
     exec.gemm(%x, %w0) -> (%y) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
-      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
-      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
     exec.all_gather(%s1) -> (%w1) {outer = 1 : i64, inner = 524288 : i64,
-      type = 0 : i64, axes = ["dp"]}
+      type = f32, axes = ["dp"]}
     exec.gemm(%y, %w1) -> (%z) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
-      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
-      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
   }
   exec.run @all 0 first
 }
@@ -54,14 +54,14 @@ exec.program @scatter threads 1 {
     // CHECK-NOT: exec.order
     // CHECK: exec.copy{{.*}}<0, event = 0, waits = [2]>
     exec.gemm(%x, %x) -> (%g) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
-      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
-      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
     exec.reduce_scatter(%g) -> (%part) {outer = 1 : i64, inner = 524288 : i64,
-      type = 0 : i64, reduction = 0 : i64, axes = ["dp"]}
+      type = f32, reduction = #exec<reduction sum>, axes = ["dp"]}
     exec.copy(%part) -> (%sum)
     exec.gemm(%x, %x) -> (%z) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
-      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
-      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
   }
   exec.run @all 0 first
 }
@@ -80,8 +80,8 @@ exec.program @alone threads 1 {
   exec.segment @all {
     // CHECK: exec.all_reduce
     // CHECK-NOT: exec.order
-    exec.all_reduce(%x) -> (%y) {elements = 1024 : i64, type = 0 : i64,
-      reduction = 0 : i64, axes = ["tp"]}
+    exec.all_reduce(%x) -> (%y) {elements = 1024 : i64, type = f32,
+      reduction = #exec<reduction sum>, axes = ["tp"]}
     exec.copy(%y) -> (%z)
   }
   exec.run @all 0 first
@@ -110,15 +110,15 @@ exec.program @stage_0 threads 1 {
     // CHECK-NOT: exec.order
     // CHECK: exec.gemm
     exec.gemm(%x, %x) -> (%y) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
-      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
-      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
     exec.send(%y) -> () {stage = 1 : i64, channel = 0 : i64}
     exec.recv() -> (%r) {stage = 1 : i64, channel = 1 : i64}
-    exec.all_reduce(%n) -> (%n) {elements = 16 : i64, type = 0 : i64,
-      reduction = 0 : i64, axes = ["pp"]}
+    exec.all_reduce(%n) -> (%n) {elements = 16 : i64, type = f32,
+      reduction = #exec<reduction sum>, axes = ["pp"]}
     exec.gemm(%x, %r) -> (%z) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
-      trans_a = false, trans_b = false, type_a = 0 : i64, type_b = 0 : i64,
-      type_c = 0 : i64, mode = 0 : i64, has_bias = false}
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
   }
   exec.run @all 0 first
 }

@@ -80,8 +80,12 @@ TEST(Restore, RefusesAnotherModel) {
       [](fb::ProgramT &p) {
         p.stages[0]->states[7]->dtype = fb::DType::F32;
         uint64_t end = p.stages[0]->arena_bytes; // where twice the bytes fit
-        p.stages[0]->states[7]->operand =
-            std::make_unique<fb::Operand>(end, 24 * 4, 0, 0);
+        auto &buffers = p.stages[0]->buffers;
+        buffers.push_back(std::make_unique<fb::BufferT>());
+        buffers.back()->offset = end;
+        buffers.back()->bytes = 24 * 4;
+        p.stages[0]->states[7]->operand = std::make_unique<fb::Operand>(
+            end, 24 * 4, 0, uint32_t(buffers.size()));
         p.stages[0]->arena_bytes += 128;
       },
       "parameter \"narrow\" is BF16; the program expects F32");

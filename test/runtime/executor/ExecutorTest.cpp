@@ -53,9 +53,9 @@ TEST(Executor, SplitProductIsTheWholeProduct) {
             {x.offset(), m * kLocal * 4 * microBatches, 0, 0});
     b.state("w", {k, n}, {{1}, {}}, w);
     b.start(ProgramBuilder::MicroBatch);
-    b.gemm(m, n, kLocal, x, w, sum, /*mode=*/2);
+    b.gemm(m, n, kLocal, x, w, sum, fb::Accumulate::AfterFirst);
     b.start(ProgramBuilder::After);
-    b.add(Opcode::AllReduce, {sum, reduced}, {m * int64_t(n), 0, 0}, {}, {1});
+    b.add(fb::AllReduceT{{}, m * int64_t(n)}, {sum, reduced}, {1});
     b.launch("twice", m, {reduced, out}, {0});
     b.output("partial", {rows, n}, {{0}, {}}, sum, {1});
     b.output("reduced", {rows, n}, {{0}, {}}, reduced);
@@ -112,12 +112,10 @@ TEST(Executor, SplitEmbeddingIsTheWholeEmbedding) {
     fb::StateT &idState = b.state("ids", {rows}, {{}}, ids);
     idState.dtype = fb::DType::I32;
     idState.role = "constant";
-    b.add(Opcode::Embedding, {ids, table, out}, {rows, width, tableRows, 0, 0},
-          {}, {0});
-    b.add(Opcode::AllReduce, {out, out}, {int64_t(rows * width), 0, 0}, {},
+    b.add(fb::EmbeddingT{{}, rows, width, tableRows}, {ids, table, out}, {0});
+    b.add(fb::AllReduceT{{}, int64_t(rows * width)}, {out, out}, {0});
+    b.add(fb::EmbeddingGradT{{}, rows, width, tableRows}, {ids, out, grad},
           {0});
-    b.add(Opcode::EmbeddingGrad, {ids, out, grad},
-          {rows, width, tableRows, 0, 0, 0}, {}, {0});
     b.output("out", {rows, width}, {{}, {}}, out);
     b.output("grad", {vocab, width}, {{0}, {}}, grad);
 
@@ -170,19 +168,17 @@ TEST(Executor, MovesKeepTheTensor) {
     fb::Operand copied = b.allocate(whole), zero = b.allocate(whole);
     b.state("x", {4, 8, 6}, {{}, {0}, {}}, split);
     // [{}, {tp}, {}] -> [{}, {}, {}] -> [{}, {tp}, {}] by a slice.
-    b.add(Opcode::AllGather, {split, full}, {4, 8 / tp * 6, 0}, {}, {0});
-    b.add(Opcode::Slice, {full, sliced}, {4, 8 / tp * 6, 0}, {}, {0});
+    b.add(fb::AllGatherT{{}, 4, 8 / tp * 6}, {split, full}, {0});
+    b.add(fb::SliceT{{}, 4, 8 / tp * 6}, {full, sliced}, {0});
     // [{}, {tp}, {}] -> [{tp}, {}, {}] and back. The dims are outer, a, mid,
     // b, inner: a is dim 0 or its part, b dim 1 or its part.
-    b.add(Opcode::AllToAll, {split, moved}, {1, 4 / tp, 1, 8 / tp, 6, 0, 0}, {},
-          {0});
-    b.add(Opcode::AllToAll, {moved, back}, {1, 4 / tp, 1, 8 / tp, 6, 0, 1}, {},
-          {0});
+    b.add(fb::AllToAllT{{}, 1, 4 / tp, 1, 8 / tp, 6}, {split, moved}, {0});
+    b.add(fb::AllToAllT{{}, 1, 4 / tp, 1, 8 / tp, 6, fb::DType::F32, true},
+          {moved, back}, {0});
     // A sum over the ranks of what each has whole: tp times the tensor.
-    b.add(Opcode::ReduceScatter, {full, scattered}, {4, 8 / tp * 6, 0, 0}, {},
-          {0});
-    b.add(Opcode::Copy, {full, copied});
-    b.add(Opcode::Fill, {zero});
+    b.add(fb::ReduceScatterT{{}, 4, 8 / tp * 6}, {full, scattered}, {0});
+    b.add(fb::CopyT(), {full, copied});
+    b.add(fb::FillT(), {zero});
     b.output("full", {4, 8, 6}, {{}, {}, {}}, full);
     b.output("sliced", {4, 8, 6}, {{}, {0}, {}}, sliced);
     b.output("moved", {4, 8, 6}, {{0}, {}, {}}, moved);
@@ -217,7 +213,8 @@ TEST(Executor, MovesKeepTheTensor) {
 TEST(Executor, ScheduleIsWrittenEachStep) {
   ProgramBuilder b({});
   fb::Operand out = b.allocate(16);
-  b.add(Opcode::Schedule, {out}, {2, 2, 0, 0}, {1.0, 0.0, 0.5, 0.75});
+  b.add(fb::ScheduleT{{}, fb::LRSchedule::Linear, 2, 0, 0, 1.0, 0.0, 0.5, 0.75},
+        {out});
   b.output("schedule", {4}, {{}}, out);
   ExecutorOptions options;
   options.schedule.totalSteps = 6;
@@ -244,9 +241,9 @@ TEST(Executor, ScheduleIsWrittenEachStep) {
 TEST(Executor, ObserverSeesEveryInstruction) {
   ProgramBuilder b({}, /*microBatches=*/3);
   fb::Operand x = b.allocate(64, 3), y = b.allocate(64), z = b.allocate(64, 3);
-  b.add(Opcode::Fill, {y});
+  b.add(fb::FillT(), {y});
   b.start(ProgramBuilder::MicroBatch);
-  b.add(Opcode::Copy, {y, x});
+  b.add(fb::CopyT(), {y, x});
   b.launch("twice", 4, {x, z});
   struct Recorder : InstructionObserver {
     void onInstruction(const InstructionTime &time) override {
@@ -284,7 +281,7 @@ TEST(Executor, TokensAreWhereTheProgramSays) {
   ProgramBuilder b({}, 2);
   fb::Operand tokens = b.allocate(16, 2);
   b.stage->tokens = std::make_unique<fb::Operand>(tokens.offset(), 32, 0, 0);
-  b.add(Opcode::Fill, {b.allocate(64)});
+  b.add(fb::FillT(), {b.allocate(64)});
   Status status = runProgram(b, [](Executor &executor) -> Status {
     EXPECT_EQ(executor.getTokens().size(), 8u);
     EXPECT_TRUE(executor.getTargets().empty());
@@ -330,7 +327,7 @@ TEST(Executor, RefusesWhatItCannotRun) {
 /// A rank whose program has no collective must stop too.
 TEST(Executor, StopsBetweenInstructions) {
   ProgramBuilder b({{"dp", 2}});
-  b.add(Opcode::Fill, {b.allocate(64)});
+  b.add(fb::FillT(), {b.allocate(64)});
   Status status = runProgram(b, [](Executor &executor) -> Status {
     if (executor.getCommunicator().getRank() == 1)
       return Status::error("stop");
@@ -348,7 +345,7 @@ TEST(Executor, AFailingRankIsNamedOnce) {
   fb::Operand x = b.allocate(64);
   b.state("x", {16}, {{}}, x).role = "parameter";
   b.start(ProgramBuilder::Update);
-  b.add(Opcode::AllReduce, {x, x}, {16, 0, 0}, {}, {0});
+  b.add(fb::AllReduceT{{}, 16}, {x, x}, {0});
   Status status = runProgram(b, [](Executor &executor) -> Status {
     for (int64_t step = 0; step < 5; ++step) {
       if (step == 3 && executor.getCommunicator().getRank() == 2)

@@ -59,7 +59,7 @@ TEST(Gather, StatesOfEveryPlacement) {
       bytes *= test.shape[d] >> test.dims[d].size();
     b.state("value", test.shape, test.dims, b.allocate(bytes)).logical =
         test.logical;
-    b.add(Opcode::Fill, {b.allocate(64)});
+    b.add(fb::FillT(), {b.allocate(64)});
     Status status = runProgram(b, [&](Executor &executor) -> Status {
       const fb::State &state =
           *executor.getProgram().findState("value", "constant");
@@ -78,7 +78,7 @@ TEST(Gather, PartialSumsAreAdded) {
   ProgramBuilder b({{"x", 2}, {"y", 3}});
   fb::Operand operand = b.allocate(2 * 2);
   b.output("out", {4}, {{0}}, operand, {1}).dtype = fb::DType::BF16;
-  b.add(Opcode::Fill, {operand});
+  b.add(fb::FillT(), {operand});
   Status status = runProgram(b, [&](Executor &executor) -> Status {
     const fb::Output &output = *executor.getProgram().findOutput("out");
     int rank = executor.getCommunicator().getRank(), x = rank / 3, y = rank % 3;

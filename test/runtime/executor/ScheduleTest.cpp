@@ -80,13 +80,15 @@ TEST(Schedule, BiasCorrections) {
 class Resolve : public testing::Test {
 protected:
   Resolve() : builder({}) {
-    builder.add(Opcode::Schedule, {builder.allocate(16)}, {1, 3, 0, 0},
-                {0.5, 0.1, 0.9, 0.95});
+    builder.add(
+        fb::ScheduleT{{}, fb::LRSchedule::Cosine, 3, 0, 0, 0.5, 0.1, 0.9, 0.95},
+        {builder.allocate(16)});
     EXPECT_TRUE(builder.load(program).ok());
   }
   Status resolve(const ScheduleOverrides &overrides) {
-    return resolveSchedule(program.getStage(0).getInstruction(0), overrides,
-                           schedule);
+    return resolveSchedule(
+        *program.getStage(0).getInstruction(0).work_as_Schedule(), overrides,
+        schedule);
   }
 
   ProgramBuilder builder;

@@ -41,18 +41,15 @@ ProgramBuilder makeProgram(uint64_t ranks, uint64_t microBatches) {
     instruction.waits = std::move(waits);
   };
   add(b.launch("twice", 4, {x, hidden[0]}), 0, 1, {2, 4});
-  add(b.add(Opcode::AllReduce, {hidden[0], reduced[0]}, {elements, 0, 0}, {},
-            {0}),
-      1, 2, {1, 6});
+  add(b.add(fb::AllReduceT{{}, elements}, {hidden[0], reduced[0]}, {0}), 1, 2,
+      {1, 6});
   add(b.launch("twice", 4, {hidden[0], hidden[1]}), 0, 3, {5});
-  add(b.add(Opcode::AllGather, {hidden[0], gathered}, {1, elements, 0}, {},
-            {0}),
-      2, 4, {1, 7});
-  add(b.add(Opcode::AllReduce, {hidden[1], reduced[1]}, {elements, 0, 0}, {},
-            {0}),
-      1, 5, {3, 6});
-  add(b.add(Opcode::Copy, {reduced[1], last}), 0, 6, {2, 5});
-  add(b.add(Opcode::Copy, {gathered, all}), 0, 7, {4});
+  add(b.add(fb::AllGatherT{{}, 1, elements}, {hidden[0], gathered}, {0}), 2, 4,
+      {1, 7});
+  add(b.add(fb::AllReduceT{{}, elements}, {hidden[1], reduced[1]}, {0}), 1, 5,
+      {3, 6});
+  add(b.add(fb::CopyT(), {reduced[1], last}), 0, 6, {2, 5});
+  add(b.add(fb::CopyT(), {gathered, all}), 0, 7, {4});
   b.output("reduced", {elements}, {{}}, last);
   b.output("first", {elements}, {{}}, reduced[0]);
   b.output("all", {ranks * elements}, {{}}, all);
@@ -129,8 +126,8 @@ TEST(Streams, LinksOfSeveralAxesAreApart) {
   ProgramBuilder b({{"a", 2}, {"b", 2}});
   fb::Operand x = b.allocate(64), y = b.allocate(64), z = b.allocate(64);
   b.state("x", {16}, {{}}, x);
-  b.add(Opcode::AllReduce, {x, y}, {16, 0, 0}, {}, {0}).stream = 1;
-  b.add(Opcode::AllReduce, {x, z}, {16, 0, 0}, {}, {1}).stream = 2;
+  b.add(fb::AllReduceT{{}, 16}, {x, y}, {0}).stream = 1;
+  b.add(fb::AllReduceT{{}, 16}, {x, z}, {1}).stream = 2;
   ExecutorOptions options;
   options.links = {{"a", 1e12, 0.1}, {"b", 1e12, 0.1}};
   double seconds = 0;
@@ -176,7 +173,7 @@ TEST(Streams, AFailureBesideAStreamEndsTheRank) {
   ProgramBuilder b({{"dp", 2}});
   fb::Operand x = b.allocate(64), y = b.allocate(64), z = b.allocate(64);
   b.state("x", {16}, {{}}, x);
-  b.add(Opcode::AllReduce, {x, y}, {16, 0, 0}, {}, {0}).stream = 1;
+  b.add(fb::AllReduceT{{}, 16}, {x, y}, {0}).stream = 1;
   b.launch("twice", 1, {x, z});
   const CleaveKernelEntry failing[] = {
       {"twice", [](void *const *, const int64_t *, int64_t, int64_t) {

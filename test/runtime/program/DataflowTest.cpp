@@ -29,10 +29,10 @@ ProgramBuilder makeReuse() {
   ProgramBuilder b({});
   fb::Operand x = b.allocate(64), shared = b.allocate(64), y = b.allocate(64);
   b.state("x", {16}, {{}}, x);
-  b.add(Opcode::Copy, {x, shared}).buffers = {1, 2};
-  b.add(Opcode::Copy, {shared, y}).buffers = {2, 3};
-  b.add(Opcode::Copy, {x, shared}).buffers = {1, 4};
-  b.add(Opcode::Copy, {shared, y}).buffers = {4, 3};
+  b.add(fb::CopyT(), {x, b.in(2, shared)});
+  b.add(fb::CopyT(), {b.in(2, shared), y});
+  b.add(fb::CopyT(), {x, b.in(4, shared)});
+  b.add(fb::CopyT(), {b.in(4, shared), y});
   return b;
 }
 
@@ -47,8 +47,9 @@ TEST(Dataflow, StaleBytesOfAnotherBufferAreNoValue) {
 
 TEST(Dataflow, APartlyOverwrittenBufferIsNotRead) {
   ProgramBuilder b = makeReuse();
-  b.stage->instructions[2]->operands = {{0, 4, 0, 0}, {64, 4, 0, 0}};
-  b.stage->instructions[3]->buffers[0] = 2;
+  b.stage->instructions[2]->operands = {{0, 4, 0, 0}, {64, 4, 0, 4}};
+  fb::Operand &read = b.stage->instructions[3]->operands[0];
+  read = b.in(2, read);
   EXPECT_REFUSED(b, "at byte 64 of the arena, which buffer 4 has written");
 }
 
@@ -58,7 +59,8 @@ TEST(Dataflow, StateIsNotOverwrittenByAnotherBuffer) {
   b.state("x", {16}, {{}}, x).role = "parameter";
   b.addUpdate();
   EXPECT_ACCEPTED(b);
-  b.stage->instructions[0]->buffers = {7};
+  fb::Operand &written = b.stage->instructions[0]->operands[0];
+  written = b.in(7, written);
   EXPECT_REFUSED(b, "state \"x\" (buffer 1) is something else at the end of a "
                     "step, at byte 0 of the arena, which buffer 7 has written");
 }
@@ -69,7 +71,7 @@ ProgramBuilder makeUpdate() {
   fb::Operand x = b.allocate(64), y = b.allocate(64), z = b.allocate(64);
   b.state("x", {16}, {{}}, x);
   b.state("z", {16}, {{}}, z).role = "parameter";
-  b.add(Opcode::Copy, {x, y});
+  b.add(fb::CopyT(), {x, y});
   b.addUpdate();
   return b;
 }
@@ -84,11 +86,11 @@ TEST(Dataflow, EachTrainedStateIsUpdatedOnce) {
   part.stage->instructions.back()->operands = {{128, 32, 0, 0}};
   EXPECT_REFUSED(part, "no instruction updates byte 160 of the arena");
   ProgramBuilder twice = makeUpdate();
-  twice.add(Opcode::Fill, {{128, 32, 0, 0}});
+  twice.add(fb::FillT(), {{128, 32, 0, 0}});
   EXPECT_REFUSED(twice, "instruction 2 (Fill \"test Fill\") updates parameter "
                         "\"z\" a second time");
   ProgramBuilder constant = makeUpdate();
-  constant.add(Opcode::Fill, {{0, 64, 0, 0}});
+  constant.add(fb::FillT(), {{0, 64, 0, 0}});
   EXPECT_REFUSED(constant, "writes constant \"x\", which no step changes");
 }
 
@@ -113,13 +115,13 @@ TEST(Dataflow, OutputsAreWritten) {
   b.output("x", {16}, {{}}, x);
   EXPECT_REFUSED(b, "output \"x\" (buffer 1) is something else at the end of a "
                     "step, at byte 0 of the arena, which nothing wrote");
-  b.add(Opcode::Fill, {x});
+  b.add(fb::FillT(), {x});
   EXPECT_ACCEPTED(b);
 }
 
 /// A sum over micro-batches: the product is read by itself after the first.
 /// `isLost`: in each micro-batch something else takes its place before.
-ProgramBuilder makeSum(int64_t mode, uint64_t microBatches,
+ProgramBuilder makeSum(fb::Accumulate accumulate, uint64_t microBatches,
                        bool isLost = false) {
   ProgramBuilder b({}, microBatches);
   fb::Operand x = b.allocate(64), y = b.allocate(64), sum = b.allocate(64);
@@ -127,18 +129,19 @@ ProgramBuilder makeSum(int64_t mode, uint64_t microBatches,
   b.state("y", {4, 4}, {{}, {}}, y);
   b.start(ProgramBuilder::MicroBatch);
   if (isLost)
-    b.add(Opcode::Fill, {sum}).buffers = {99};
-  b.gemm(4, 4, 4, x, y, sum, mode);
+    b.add(fb::FillT(), {b.in(99, sum)});
+  b.gemm(4, 4, 4, x, y, sum, accumulate);
   b.output("sum", {4, 4}, {{}, {}}, sum);
   return b;
 }
 
 TEST(Dataflow, SumsStartSomewhere) {
-  EXPECT_ACCEPTED(makeSum(0, 2));
-  EXPECT_ACCEPTED(makeSum(2, 1));
-  EXPECT_ACCEPTED(makeSum(2, 3));
-  EXPECT_REFUSED(makeSum(1, 2), "reads operand 2 (buffer 3) at byte 128");
-  EXPECT_REFUSED(makeSum(2, 2, /*isLost=*/true),
+  EXPECT_ACCEPTED(makeSum(fb::Accumulate::Never, 2));
+  EXPECT_ACCEPTED(makeSum(fb::Accumulate::AfterFirst, 1));
+  EXPECT_ACCEPTED(makeSum(fb::Accumulate::AfterFirst, 3));
+  EXPECT_REFUSED(makeSum(fb::Accumulate::Always, 2),
+                 "reads operand 2 (buffer 3) at byte 128");
+  EXPECT_REFUSED(makeSum(fb::Accumulate::AfterFirst, 2, /*isLost=*/true),
                  "which buffer 99 has written for micro-batch 1");
 }
 
@@ -148,9 +151,9 @@ ProgramBuilder makeWhole(ProgramBuilder::Part part) {
   fb::Operand x = b.allocate(64, 3), y = b.allocate(64), z = b.allocate(192);
   b.state("y", {16}, {{}}, y);
   b.start(ProgramBuilder::MicroBatch);
-  b.add(Opcode::Copy, {y, x});
+  b.add(fb::CopyT(), {y, x});
   b.start(part);
-  b.add(Opcode::Copy, {fb::Operand(x.offset(), 192, 0, 0), z});
+  b.add(fb::CopyT(), {fb::Operand(x.offset(), 192, 0, 0), z});
   return b;
 }
 
@@ -170,10 +173,10 @@ ProgramBuilder makePipeline(uint32_t microBatches, uint32_t ahead,
   fb::Operand x = b.allocate(64), kept = b.allocate(64, places),
               sum = b.allocate(64), scratch = b.allocate(64);
   b.state("x", {16}, {{}}, x);
-  b.add(Opcode::Copy, {x, kept});
-  b.add(Opcode::Copy, {x, scratch});
-  b.add(Opcode::Copy, {kept, scratch});
-  b.add(Opcode::Copy, {scratch, sum});
+  b.add(fb::CopyT(), {x, kept});
+  b.add(fb::CopyT(), {x, scratch});
+  b.add(fb::CopyT(), {kept, scratch});
+  b.add(fb::CopyT(), {scratch, sum});
   b.output("sum", {16}, {{}}, sum);
   fb::StageT &p = *b.stage;
   for (uint64_t begin : {0, 2}) {
@@ -231,12 +234,12 @@ ProgramBuilder makeHalves() {
   b.state("x", {4, 8}, {{}, {}}, x);
   b.launch("halves", 4, {x, y, y});
   fb::KernelT &kernel = *b.program.kernels[0];
-  kernel.serial = 4;
+  kernel.columns = 4;
   kernel.inputs = 1;
   kernel.accesses = {{0, 1, 0, 8, 1, fb::DType::F32},
                      {0, 1, 0, 8, 1, fb::DType::F32},
                      {4, 1, 0, 8, 1, fb::DType::F32}};
-  b.add(Opcode::Copy, {y, z});
+  b.add(fb::CopyT(), {y, z});
   return b;
 }
 
@@ -244,12 +247,12 @@ TEST(Dataflow, HalvesMakeAWhole) {
   EXPECT_ACCEPTED(makeHalves());
   ProgramBuilder b = makeHalves();
   // Some channels of each row are left out.
-  b.program.kernels[0]->serial = 3;
+  b.program.kernels[0]->columns = 3;
   EXPECT_REFUSED(b, "writes a part of operand 1 (buffer 3), of which the rest "
                     "is something at byte 128 of the arena, which nothing "
                     "wrote");
   auto fill = std::make_unique<fb::InstructionT>();
-  fill->opcode = Opcode::Fill;
+  fill->work.Set(fb::FillT());
   fill->operands = {b.stage->instructions[0]->operands[1]};
   b.stage->instructions.insert(b.stage->instructions.begin(), std::move(fill));
   EXPECT_ACCEPTED(b);
@@ -280,7 +283,7 @@ TEST(Dataflow, IsFast) {
   fb::Operand last = x;
   for (int i = 0; i < count; ++i) {
     fb::Operand next = buffers[size_t(i) * 997 % buffers.size()];
-    b.add(Opcode::Copy, {last, next});
+    b.add(fb::CopyT(), {last, next});
     last = next;
   }
   std::vector<uint8_t> bytes = b.pack();

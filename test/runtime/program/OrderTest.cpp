@@ -134,7 +134,7 @@ Case RandomPrograms::make() {
       const fb::Operand
           &in = buffers[size_t(pick(0, int64_t(buffers.size()) - 1))],
           &out = buffers[size_t(pick(0, int64_t(buffers.size()) - 1))];
-      fb::InstructionT &copy = b.add(Opcode::Copy, {in, out});
+      fb::InstructionT &copy = b.add(fb::CopyT(), {in, out});
       copy.stream = uint8_t(pick(0, streams - 1));
       copy.event = ++events;
     }
@@ -283,11 +283,11 @@ ProgramBuilder makeHandOver() {
   fb::Operand x = b.allocate(64), a = b.allocate(64), y = b.allocate(64);
   b.state("x", {16}, {{}}, x);
   b.start(ProgramBuilder::MicroBatch);
-  fb::InstructionT &first = b.add(Opcode::Copy, {x, a});
+  fb::InstructionT &first = b.add(fb::CopyT(), {x, a});
   first.stream = 1;
   first.event = 1;
   first.waits = {2};
-  fb::InstructionT &second = b.add(Opcode::Copy, {a, y});
+  fb::InstructionT &second = b.add(fb::CopyT(), {a, y});
   second.event = 2;
   second.waits = {1};
   return b;

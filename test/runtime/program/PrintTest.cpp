@@ -27,12 +27,12 @@ TEST_F(Print, InstructionsNameTheirFields) {
                : line.substr(0, open) + line.substr(close + 1);
   };
   EXPECT_EQ(print(SampleSchedule),
-            "forward Schedule \"test Schedule\" kind=cosine, warmupSteps=2, "
-            "decaySteps=10, stableSteps=0, lr=0.001, minLr=0.0001, beta1=0.9, "
-            "beta2=0.95");
+            "forward Schedule \"test Schedule\" kind=cosine, warmup_steps=2, "
+            "decay_steps=10, stable_steps=0, lr=0.001, min_lr=0.0001, "
+            "beta1=0.9, beta2=0.95");
   EXPECT_EQ(print(SampleGemm),
-            "forward Gemm \"test Gemm\" m=8, n=8, k=8, transA=0, transB=0, "
-            "typeA=f32, typeB=f32, typeC=f32, mode=0, hasBias=0");
+            "forward Gemm \"test Gemm\" m=8, n=8, k=8, trans_a=0, trans_b=0, "
+            "type_a=f32, type_b=f32, type_c=f32, accumulate=never, has_bias=0");
   EXPECT_EQ(print(SampleAllReduce),
             "forward AllReduce \"test AllReduce\" elements=64, type=f32, "
             "reduction=sum over {dp}");
@@ -40,14 +40,14 @@ TEST_F(Print, InstructionsNameTheirFields) {
             "forward Launch square \"test Launch\" over {tp}");
   EXPECT_EQ(printInstruction(program.getStage(0), SampleEmbedding),
             "forward Embedding \"test Embedding\" (0+32*2, 128+256, 512+256) "
-            "rows=8, width=8, tableRows=8, typeTable=f32, typeOut=f32 over "
+            "rows=8, width=8, table_rows=8, type_table=f32, type_out=f32 over "
             "{tp}");
 }
 
 TEST_F(Print, SaysEverythingAsked) {
   std::string text = printProgram(program);
   for (const char *words :
-       {"program of format version 5\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
+       {"program of format version 6\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
         "CPU           x86-64-v3, with Avx2\n",
         "8 sequences of 4 tokens, 2 micro-batches, split over {dp}\n",
         "\nmemory at the peak\n", "100.0%  everything\n",
@@ -70,7 +70,7 @@ TEST_F(Print, SaysEverythingAsked) {
 
 TEST_F(Print, EscapesNames) {
   ProgramBuilder builder({});
-  builder.add(Opcode::Fill, {builder.allocate(64)}).name = "\x1b[31m%s\n";
+  builder.add(fb::FillT(), {builder.allocate(64)}).name = "\x1b[31m%s\n";
   ASSERT_TRUE(builder.load(program).ok());
   EXPECT_EQ(printInstruction(program.getStage(0), 0),
             "forward Fill \"\\x1b[31m%s\\x0a\" (0+64)");

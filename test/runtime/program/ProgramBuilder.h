@@ -5,6 +5,7 @@
 #include "runtime/abi/Workspace.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/Program.h"
+#include "runtime/program/Verify.h"
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -55,23 +56,22 @@ public:
   /// `bytes`, of no micro-batch or in each of some places; a multiple of 4
   /// where there are more than one.
   fb::Operand allocate(uint64_t bytes, uint64_t places = 0) {
-    fb::Operand operand(next, bytes, places > 1 ? bytes : 0, places);
+    fb::Operand operand(next, bytes, uint32_t(places), 0);
     next += (bytes * std::max<uint64_t>(places, 1) + 63) / 64 * 64;
     stage->arena_bytes = next;
     return operand;
   }
 
-  fb::InstructionT &add(Opcode opcode, std::vector<fb::Operand> operands,
-                        std::vector<int64_t> ints = {},
-                        std::vector<double> floats = {},
+  /// An instruction by the fields of its opcode, as in GemmT{{}, m, n, k}.
+  template <typename Work>
+  fb::InstructionT &add(Work work, std::vector<fb::Operand> operands,
                         std::vector<uint8_t> group = {}) {
     auto instruction = std::make_unique<fb::InstructionT>();
-    instruction->opcode = opcode;
-    instruction->name = std::string("test ") + fb::EnumNameOpcode(opcode);
+    instruction->work.Set(std::move(work));
+    instruction->name =
+        std::string("test ") + fb::EnumNameOpcode(instruction->work.type);
     instruction->category = "forward";
     instruction->operands = std::move(operands);
-    instruction->ints = std::move(ints);
-    instruction->floats = std::move(floats);
     instruction->group = std::move(group);
     parts[instruction.get()] = part;
     stage->instructions.push_back(std::move(instruction));
@@ -104,32 +104,33 @@ public:
     auto kernel = std::make_unique<fb::KernelT>();
     kernel->symbol = symbol;
     kernel->rows = rows;
+    kernel->columns = 1;
     kernel->grain = 1;
     // The largest operands have rows of one length; of others the first element
     // is used. The last operand is the output.
     for (const fb::Operand &operand : operands)
-      kernel->serial = std::max(kernel->serial, operand.bytes() / 4 / rows);
+      kernel->columns = std::max(kernel->columns, operand.bytes() / 4 / rows);
     kernel->inputs = uint32_t(operands.size()) - 1;
     for (const fb::Operand &operand : operands) {
-      bool isFull = operand.bytes() == rows * kernel->serial * 4;
+      bool isFull = operand.bytes() == rows * kernel->columns * 4;
       kernel->accesses.emplace_back(0, 1, isFull ? 0 : 1,
-                                    isFull ? kernel->serial : 0, isFull,
+                                    isFull ? kernel->columns : 0, isFull,
                                     fb::DType::F32);
     }
+    fb::LaunchT work{{}, int64_t(program.kernels.size())};
     program.kernels.push_back(std::move(kernel));
-    fb::InstructionT &instruction =
-        add(Opcode::Launch, std::move(operands), {}, {}, std::move(group));
-    instruction.kernel = int32_t(program.kernels.size()) - 1;
-    return instruction;
+    return add(work, std::move(operands), std::move(group));
   }
 
   /// f32 C[m,n] = A[m,k] B[k,n].
   fb::InstructionT &gemm(int64_t m, int64_t n, int64_t k, fb::Operand a,
-                         fb::Operand b, fb::Operand c, int64_t mode = 0) {
+                         fb::Operand b, fb::Operand c,
+                         fb::Accumulate accumulate = fb::Accumulate::Never) {
     fb::Operand workspace = allocate(cpu::gemmWorkspaceBytes(
         m, n, k, false, false, 0, 0, 0, program.threads));
-    return add(Opcode::Gemm, {a, b, c, workspace},
-               {m, n, k, 0, 0, 0, 0, 0, mode, 0});
+    fb::GemmT work{{}, m, n, k};
+    work.accumulate = accumulate;
+    return add(work, {a, b, c, workspace});
   }
 
   static std::vector<std::unique_ptr<fb::DimAxesT>>
@@ -163,7 +164,7 @@ public:
     start(Update);
     for (const auto &state : stage->states)
       if (state->role != "constant")
-        add(Opcode::Fill, {*state->operand});
+        add(fb::FillT(), {*state->operand});
   }
 
   fb::OutputT &output(const std::string &name, std::vector<uint64_t> shape,
@@ -180,33 +181,42 @@ public:
     return *stage->outputs.back();
   }
 
-  /// The number of the buffer that starts at `offset`: here no two of them
-  /// share bytes.
+  /// The number of the buffer that starts at `offset`: of those that operands
+  /// do not name themselves, no two share bytes.
   static uint32_t getBuffer(uint64_t offset) {
     return uint32_t(offset / 64 % (uint32_t(1) << 31)) + 1;
   }
+  /// The operand as another buffer's.
+  static fb::Operand in(uint32_t buffer, const fb::Operand &operand) {
+    return {operand.offset(), operand.bytes(), operand.places(), buffer};
+  }
 
-  /// The FlatBuffer alone. Operands that say no buffer get theirs.
+  /// The FlatBuffer alone. Operands that say no buffer get theirs, and the
+  /// stage buffers that have room for its operands, behind those that it has.
   std::vector<uint8_t> pack() const {
     fb::ProgramT numbered(program);
-    auto number = [](auto &operand, uint32_t &buffer) {
-      if (operand && buffer == 0)
-        buffer = getBuffer(operand->offset());
-    };
     for (size_t i = 0; i < numbered.stages.size(); ++i) {
       fb::StageT &each = *numbered.stages[i];
       if (each.segments.empty())
         cutSegments(*program.stages[i], each);
+      auto number = [&](fb::Operand &operand) {
+        if (operand.buffer() == 0)
+          operand = in(getBuffer(operand.offset()), operand);
+        if (operand.buffer() > program.stages[i]->buffers.size())
+          addToBuffer(each, operand);
+      };
       for (auto &instruction : each.instructions)
-        if (instruction->buffers.empty())
-          for (const fb::Operand &operand : instruction->operands)
-            instruction->buffers.push_back(getBuffer(operand.offset()));
+        for (fb::Operand &operand : instruction->operands)
+          number(operand);
       for (auto &state : each.states)
-        number(state->operand, state->buffer);
+        if (state->operand)
+          number(*state->operand);
       for (auto &output : each.outputs)
-        number(output->operand, output->buffer);
-      number(each.tokens, each.tokens_buffer);
-      number(each.targets, each.targets_buffer);
+        if (output->operand)
+          number(*output->operand);
+      for (auto *operand : {each.tokens.get(), each.targets.get()})
+        if (operand)
+          number(*operand);
     }
     flatbuffers::FlatBufferBuilder builder;
     fb::FinishProgramBuffer(builder, fb::Program::Pack(builder, &numbered));
@@ -228,6 +238,24 @@ public:
   fb::StageT *stage; ///< that is added to
 
 private:
+  /// Of an operand in the arena: others are wrong whatever their buffer.
+  static void addToBuffer(fb::StageT &stage, const fb::Operand &operand) {
+    auto end = runtime::getOperandEnd(operand, stage.arena_bytes);
+    if (!end || operand.bytes() == 0 || operand.offset() % 64 != 0 ||
+        operand.buffer() > stage.arena_bytes / 64 + 128)
+      return;
+    while (stage.buffers.size() < operand.buffer()) {
+      stage.buffers.push_back(std::make_unique<fb::BufferT>());
+      stage.buffers.back()->bytes = 1; // one that nobody uses
+    }
+    fb::BufferT &buffer = *stage.buffers[operand.buffer() - 1];
+    if (buffer.bytes == 1)
+      buffer.offset = operand.offset();
+    uint64_t last = std::max(buffer.offset + buffer.bytes, *end);
+    buffer.offset = std::min(buffer.offset, operand.offset());
+    buffer.bytes = last - buffer.offset;
+  }
+
   void cutSegments(const fb::StageT &from, fb::StageT &cut) const {
     static const char *const names[] = {"before", "micro_batch", "after",
                                         "update"};

@@ -78,36 +78,54 @@ inline ProgramBuilder makeSample() {
   b.state("keys", {8, 4}, {{}, {}}, k);
   b.state("values", {8, 4}, {{}, {}}, v);
 
-  b.add(Opcode::Schedule, {schedule}, {1, 2, 10, 0}, {1e-3, 1e-4, 0.9, 0.95});
-  b.add(Opcode::Fill, {grad});
+  b.add(
+      fb::ScheduleT{
+          {}, fb::LRSchedule::Cosine, 2, 10, 0, 1e-3, 1e-4, 0.9, 0.95},
+      {schedule});
+  b.add(fb::FillT(), {grad});
   b.start(ProgramBuilder::MicroBatch);
-  b.add(Opcode::Embedding, {tokens, weight, hidden}, {rows, width, table, 0, 0},
-        {}, {1});
+  b.add(fb::EmbeddingT{{}, rows, width, table}, {tokens, weight, hidden}, {1});
   b.gemm(rows, width, width, hidden, projection, projected);
   fb::Operand workspace = b.allocate(cpu::gemmWorkspaceBytes(
       rows, width, width, false, true, 0, 0, 0, p.threads));
-  b.add(Opcode::Gemm, {hidden, projection, bias, projected, workspace},
-        {rows, width, width, 0, 1, 0, 0, 0, 2, 1});
+  b.add(fb::GemmT{{},
+                  rows,
+                  width,
+                  width,
+                  false,
+                  true,
+                  fb::DType::F32,
+                  fb::DType::F32,
+                  fb::DType::F32,
+                  fb::Accumulate::AfterFirst,
+                  true},
+        {hidden, projection, bias, projected, workspace});
   // batch 2, seq 4, heads 2, kvHeads 1, headDim 4.
   fb::Operand scratch =
       b.allocate(cpu::attentionWorkspaceBytes(2, 4, 2, 1, 4, 0, p.threads));
-  b.add(Opcode::Attention, {projected, k, v, out, lse, scratch},
-        {2, 4, 2, 1, 4, 0, 0}, {0.5, 0});
+  b.add(fb::AttentionT{{}, 2, 4, 2, 1, 4, 0, fb::DType::F32, 0.5},
+        {projected, k, v, out, lse, scratch});
   fb::Operand gradScratch =
       b.allocate(cpu::attentionGradWorkspaceBytes(2, 4, 2, 1, 4, 0, p.threads));
-  b.add(Opcode::AttentionGrad,
-        {projected, k, v, out, lse, hidden, dq, dk, dv, gradScratch},
-        {2, 4, 2, 1, 4, 0, 0}, {0.5, 0});
-  b.add(Opcode::EmbeddingGrad, {tokens, dq, grad},
-        {rows, width, table, 0, 0, 1}, {}, {1});
+  b.add(fb::AttentionGradT{{}, 2, 4, 2, 1, 4, 0, fb::DType::F32, 0.5},
+        {projected, k, v, out, lse, hidden, dq, dk, dv, gradScratch});
+  b.add(fb::EmbeddingGradT{{},
+                           rows,
+                           width,
+                           table,
+                           fb::DType::F32,
+                           fb::DType::F32,
+                           fb::Accumulate::Always},
+        {tokens, dq, grad}, {1});
   b.start(ProgramBuilder::After);
-  b.add(Opcode::AllReduce, {grad, grad}, {table * width, 0, 0}, {}, {0});
-  b.add(Opcode::AllGather, {grad, wide}, {table, width, 0}, {}, {1});
-  b.add(Opcode::ReduceScatter, {wide, hidden}, {rows, width, 0, 0}, {}, {0});
+  b.add(fb::AllReduceT{{}, table * width}, {grad, grad}, {0});
+  b.add(fb::AllGatherT{{}, table, width}, {grad, wide}, {1});
+  b.add(fb::ReduceScatterT{{}, rows, width}, {wide, hidden}, {0});
   fb::Operand wide2 = b.allocate(2 * rows * width * 4);
-  b.add(Opcode::AllToAll, {wide, wide2}, {2, 2, 2, 4, 2, 0, 1}, {}, {1});
-  b.add(Opcode::Slice, {wide, hidden}, {rows, width, 0}, {}, {1});
-  b.add(Opcode::Copy, {hidden, projected});
+  b.add(fb::AllToAllT{{}, 2, 2, 2, 4, 2, fb::DType::F32, true}, {wide, wide2},
+        {1});
+  b.add(fb::SliceT{{}, rows, width}, {wide, hidden}, {1});
+  b.add(fb::CopyT(), {hidden, projected});
   b.launch("square", rows, {projected, out}, {1});
   b.addUpdate();
   b.cutSegments();

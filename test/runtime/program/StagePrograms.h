@@ -110,16 +110,15 @@ inline void addStage(ProgramBuilder &b, uint64_t number, uint64_t stages,
     state.init = fb::InitKind::Normal;
     state.init_scale = 1;
     uint64_t slice = rows * width * 4;
-    b.add(Opcode::Copy,
-          {{x.offset(), slice, microBatches > 1 ? slice : 0, microBatches},
-           kept[0]});
+    b.add(fb::CopyT(),
+          {{x.offset(), slice, uint32_t(microBatches), 0}, kept[0]});
   } else {
-    b.add(Opcode::Recv, {kept[0]}, {int64_t(number) - 1, int64_t(number) - 1});
+    b.add(fb::RecvT{{}, int64_t(number) - 1, int64_t(number) - 1}, {kept[0]});
   }
   for (uint64_t i = 0; i < count; ++i)
     b.gemm(rows, width, width, kept[i], weights[i], kept[i + 1]);
   if (!isLast)
-    b.add(Opcode::Send, {kept[count]}, {int64_t(number) + 1, int64_t(number)});
+    b.add(fb::SendT{{}, int64_t(number) + 1, int64_t(number)}, {kept[count]});
   b.cutSegment("forward");
 
   // The loss is half the sum of squares: its gradient is what comes out.
@@ -127,41 +126,48 @@ inline void addStage(ProgramBuilder &b, uint64_t number, uint64_t stages,
   fb::Operand gradients[2] = {b.allocate(rows * width * 4),
                               b.allocate(rows * width * 4)};
   if (isLast)
-    b.add(Opcode::Copy, {kept[count], gradients[count % 2]});
+    b.add(fb::CopyT(), {kept[count], gradients[count % 2]});
   else
-    b.add(Opcode::Recv, {gradients[count % 2]},
-          {int64_t(number) + 1, back + 1});
+    b.add(fb::RecvT{{}, int64_t(number) + 1, back + 1}, {gradients[count % 2]});
   auto multiply = [&](fb::Operand a, fb::Operand c, fb::Operand out,
-                      bool transA, bool transB, int64_t mode) {
+                      bool transA, bool transB, fb::Accumulate accumulate) {
     fb::Operand workspace = b.allocate(cpu::gemmWorkspaceBytes(
         4, 4, 4, transA, transB, 0, 0, 0, b.program.threads));
-    b.add(Opcode::Gemm, {a, c, out, workspace},
-          {4, 4, 4, transA, transB, 0, 0, 0, mode, 0});
+    b.add(fb::GemmT{{},
+                    4,
+                    4,
+                    4,
+                    transA,
+                    transB,
+                    fb::DType::F32,
+                    fb::DType::F32,
+                    fb::DType::F32,
+                    accumulate},
+          {a, c, out, workspace});
   };
   for (uint64_t i = count; i-- > 0;) {
-    multiply(kept[i], gradients[(i + 1) % 2], grads[i], true, false, 2);
+    multiply(kept[i], gradients[(i + 1) % 2], grads[i], true, false,
+             fb::Accumulate::AfterFirst);
     multiply(gradients[(i + 1) % 2], weights[i], gradients[i % 2], false, true,
-             0);
+             fb::Accumulate::Never);
   }
   if (!isFirst)
-    b.add(Opcode::Send, {gradients[0]}, {int64_t(number) - 1, back});
+    b.add(fb::SendT{{}, int64_t(number) - 1, back}, {gradients[0]});
   b.cutSegment("backward");
 
-  b.add(Opcode::Fill, {norms});
+  b.add(fb::FillT(), {norms});
   for (uint64_t i = 0; i < count; ++i) {
-    b.add(Opcode::AllReduce, {grads[i], grads[i]}, {16, 0, 0}, {}, {1});
+    b.add(fb::AllReduceT{{}, 16}, {grads[i], grads[i]}, {1});
     fb::Operand part(norms.offset() + (first + i) * 64, 4, 0, 0);
-    b.launch("square", 1, {grads[i], part}).buffers = {
-        ProgramBuilder::getBuffer(grads[i].offset()),
-        ProgramBuilder::getBuffer(norms.offset())};
+    uint32_t buffer = ProgramBuilder::getBuffer(norms.offset());
+    b.launch("square", 1, {grads[i], b.in(buffer, part)});
   }
-  b.add(Opcode::AllReduce, {norms, norms}, {layers * 16, 0, 0}, {}, {0});
+  b.add(fb::AllReduceT{{}, layers * 16}, {norms, norms}, {0});
   b.launch("norm", 1, {norms, total});
   b.cutSegment("norm");
   for (uint64_t i = 0; i < count; ++i) {
     b.launch("update", 1, {total, grads[i], weights[i]});
-    b.add(Opcode::Slice, {grads[i], moments[i]}, {1, int64_t(16 / dp), 0}, {},
-          {1});
+    b.add(fb::SliceT{{}, 1, int64_t(16 / dp)}, {grads[i], moments[i]}, {1});
   }
   if (isFirst || isLast)
     b.launch("shrink", 1, {total, shared});

@@ -64,14 +64,17 @@ struct Broken {
 
 fb::InstructionT &find(fb::StageT &stage, Opcode opcode) {
   for (auto &instruction : stage.instructions)
-    if (instruction->opcode == opcode)
+    if (instruction->work.type == opcode)
       return *instruction;
   abort();
+}
+fb::SendT &findSend(fb::StageT &stage) {
+  return *find(stage, Opcode::Send).work.AsSend();
 }
 /// The one over the stages, which is the last.
 fb::InstructionT &findMeeting(fb::StageT &stage) {
   for (size_t i = stage.instructions.size(); i-- > 0;)
-    if (stage.instructions[i]->opcode == Opcode::AllReduce)
+    if (stage.instructions[i]->work.type == Opcode::AllReduce)
       return *stage.instructions[i];
   abort();
 }
@@ -100,19 +103,17 @@ const Broken brokens[] = {
           b.states[0]->dims[0]->axes = {0}),
     BREAK("is partial over axis 0", a.outputs[0]->partial = {0}),
 
-    BREAK("has 1 ints, expects 2", find(a, Opcode::Send).ints.pop_back()),
-    BREAK("peer 2, expects 0 to 1", find(a, Opcode::Send).ints[0] = 2),
-    BREAK("peer -1", find(a, Opcode::Send).ints[0] = -1),
-    BREAK("has peer 0, expects another stage than its own",
-          find(a, Opcode::Send).ints[0] = 0),
-    BREAK("channel 32768, expects 0 to 32767",
-          find(a, Opcode::Send).ints[1] = 32768),
+    BREAK("stage 2, expects 0 to 1", findSend(a).stage = 2),
+    BREAK("stage -1", findSend(a).stage = -1),
+    BREAK("has stage 0, expects another than its own", findSend(a).stage = 0),
+    BREAK("channel 32768, expects 0 to 32767", findSend(a).channel = 32768),
     BREAK("has a group, expects none", find(a, Opcode::Send).group = {0}),
     BREAK("stage 1, instruction 0 (Recv \"test Recv\") receives for "
           "micro-batch 0 what stage 0, instruction 3 (Send \"test Send\") has "
           "sent for micro-batch 1",
           std::swap(a.runs[0], a.runs[1])),
-    BREAK("and the two would meet", findMeeting(b).ints[2] = 1),
+    BREAK("and the two would meet",
+          findMeeting(b).work.AsAllReduce()->reduction = fb::Reduction::Max),
     BREAK("and the two would meet", findMeeting(b).group = {1, 0}),
     BREAK("is not what stage 1, the beginning of the update is, and the two "
           "would meet",
@@ -174,13 +175,15 @@ ProgramBuilder makeChat(const std::vector<std::string> &stages,
         cut();
         b.stage->update_run = b.stage->runs.size();
       } else if (kind == '+') {
-        b.add(Opcode::AllReduce, {operand, scratch}, {16, 0, 0}, {}, {0});
+        b.add(fb::AllReduceT{{}, 16}, {operand, scratch}, {0});
       } else if (kind == '>' || kind == '<') {
         int64_t peer = stages[number][++i] - '0';
         int64_t self = int64_t(number), from = kind == '>' ? self : peer,
                 to = kind == '>' ? peer : self;
-        b.add(kind == '>' ? Opcode::Send : Opcode::Recv,
-              {kind == '>' ? operand : scratch}, {peer, from * 8 + to});
+        if (kind == '>')
+          b.add(fb::SendT{{}, peer, from * 8 + to}, {operand});
+        else
+          b.add(fb::RecvT{{}, peer, from * 8 + to}, {scratch});
       }
     }
     cut();
@@ -252,17 +255,18 @@ TEST(Stages, ChannelsHaveTwoEnds) {
                         "channel 1, as does stage 0, instruction 0 (Send "
                         "\"test Send\") of another stream");
   ProgramBuilder to = makeChat({">1>1", "<0<0", ""});
-  getSecond(to).ints[0] = 2;
+  getSecond(to).work.AsSend()->stage = 2;
   expectRefused(to, "of another peer");
   ProgramBuilder bytes = makeChat({">1>1", "<0<0"});
   fb::Operand &sent = getSecond(bytes).operands[0];
   sent = fb::Operand(sent.offset(), sent.bytes() / 2, 0, 0);
   expectRefused(bytes, "of another size");
   ProgramBuilder peer = makeChat({">1", "<0", ""});
-  peer.program.stages[0]->instructions[0]->ints[0] = 2;
-  expectRefused(peer, "stage 0, instruction 0 (Send \"test Send\") has peer 2, "
-                      "but the other end of channel 1 is stage 1, instruction "
-                      "0 (Recv \"test Recv\")");
+  findSend(*peer.program.stages[0]).stage = 2;
+  expectRefused(peer,
+                "stage 0, instruction 0 (Send \"test Send\") has stage 2, "
+                "but the other end of channel 1 is stage 1, instruction "
+                "0 (Recv \"test Recv\")");
   ProgramBuilder size = makeChat({">1", "<0"});
   size.program.stages[1]->instructions[0]->operands[0] = {64, 32, 0, 0};
   expectRefused(size, "stage 1, instruction 0 (Recv \"test Recv\") receives 32 "

@@ -17,7 +17,11 @@ TEST(Verify, AcceptsEveryOpcode) {
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(program.getWorldSize(), 4);
   EXPECT_EQ(program.getStage(0).getInstructionCount(), 16u);
-  EXPECT_EQ(program.getStage(0).getInstruction(SampleLaunch).kernel(), 0);
+  EXPECT_EQ(program.getStage(0)
+                .getInstruction(SampleLaunch)
+                .work_as_Launch()
+                ->kernel(),
+            0);
   EXPECT_NE(program.findState("rope.cos", "constant"), nullptr);
   EXPECT_EQ(program.findState("rope.cos"), nullptr);
   EXPECT_NE(program.findOutput("hidden"), nullptr);
@@ -26,7 +30,7 @@ TEST(Verify, AcceptsEveryOpcode) {
 
 TEST(Verify, AcceptsOneRankWithoutAxes) {
   ProgramBuilder builder({});
-  builder.add(Opcode::Fill, {builder.allocate(4)});
+  builder.add(fb::FillT(), {builder.allocate(4)});
   Program program;
   Status status = builder.load(program);
   EXPECT_TRUE(status.ok()) << status.message();
@@ -40,10 +44,16 @@ struct Broken {
 };
 
 fb::Operand at(const fb::Operand &operand, uint64_t offset) {
-  return {offset, operand.bytes(), operand.stride(), operand.places()};
+  return {offset, operand.bytes(), operand.places(), 0};
 }
 fb::Operand sized(const fb::Operand &operand, uint64_t bytes) {
-  return {operand.offset(), bytes, operand.stride(), operand.places()};
+  return {operand.offset(), bytes, operand.places(), 0};
+}
+
+/// One that no table is of.
+void setOpcode(fb::InstructionT &instruction, uint8_t code) {
+  instruction.work.Reset();
+  instruction.work.type = Opcode(code);
 }
 
 const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -61,7 +71,7 @@ const double nan = std::numeric_limits<double>::quiet_NaN();
   }
 
 const Broken programs[] = {
-    BREAK("version is 3, expects 5", p.version = 3),
+    BREAK("version is 3, expects 6", p.version = 3),
     BREAK("threads is 0", p.threads = 0),
     BREAK("threads is 5000", p.threads = 5000),
     BREAK("isa is 9, expects 0 to 2", p.isa = fb::Isa(9)),
@@ -103,7 +113,8 @@ const Broken programs[] = {
     BREAK("kernel 0 \"square\" is of 0 rows", p.kernels[0]->rows = 0),
     BREAK("of 18446744073709551615 rows", p.kernels[0]->rows = ~uint64_t(0)),
     BREAK("grain 0", p.kernels[0]->grain = 0),
-    BREAK("of an inner loop of 0", p.kernels[0]->serial = 0),
+    BREAK("of 0 columns", p.kernels[0]->columns = 0),
+    BREAK("of mode 3", p.kernels[0]->mode = fb::KernelMode(3)),
     BREAK("of 3 inputs, expects at most its 2 accesses",
           p.kernels[0]->inputs = 3),
     BREAK("of 0 inputs", p.kernels[0]->inputs = 0, p.kernels[0]->accesses = {}),
@@ -147,7 +158,7 @@ const Broken states[] = {
     BREAK("offset 36", *s.states[0]->operand = at(*s.states[0]->operand, 36)),
     BREAK("has 2 places, expects 0",
           *s.states[0]->operand =
-              fb::Operand(s.states[0]->operand->offset(), 256, 256, 2)),
+              fb::Operand(s.states[0]->operand->offset(), 256, 2, 0)),
     BREAK("overlap in the arena",
           *s.states[1]->operand =
               at(*s.states[1]->operand, s.states[0]->operand->offset() + 64)),
@@ -180,23 +191,19 @@ const Broken states[] = {
 };
 
 const Broken instructions[] = {
-    BREAK("unknown opcode 16", i(SampleFill).opcode = Opcode(16)),
-    BREAK("unknown opcode 255", i(SampleFill).opcode = Opcode(255)),
+    BREAK("unknown opcode 17", setOpcode(i(SampleFill), 17)),
+    BREAK("unknown opcode 255", setOpcode(i(SampleFill), 255)),
+    BREAK("unknown opcode 0", i(SampleFill).work.Reset()),
     BREAK("FLOPs", i(SampleGemm).flops = -1),
     BREAK("FLOPs", i(SampleGemm).flops = nan),
     BREAK("without bytes",
           i(SampleFill).operands[0] = sized(i(SampleFill).operands[0], 0)),
     BREAK("expects a multiple of 64",
           i(SampleFill).operands[0] = {4, 64, 0, 0}),
-    BREAK("stride 258", i(SampleGemm).operands[0] = {0, 256, 258, 2}),
-    BREAK("stride 128, expects 0 for up to one place, and for several a "
-          "multiple of 4 "
-          "that is at least their 256 bytes",
-          i(SampleGemm).operands[0] = {0, 256, 128, 2}),
-    BREAK("stride 256, expects 0",
-          i(SampleGemm).operands[0] = {0, 256, 256, 1}),
+    BREAK("with 258 bytes in each of several places, expects a multiple of 4",
+          i(SampleGemm).operands[0] = {0, 258, 2, 0}),
     BREAK("3 places, expects 0 to the 2 micro-batches",
-          i(SampleGemm).operands[0] = {0, 256, 256, 3}),
+          i(SampleGemm).operands[0] = {0, 256, 3, 0}),
     BREAK("outside the arena",
           i(SampleFill).operands[0] = {s.arena_bytes, 64, 0, 0}),
     BREAK("outside the arena",
@@ -204,22 +211,21 @@ const Broken instructions[] = {
     BREAK("outside the arena",
           i(SampleFill).operands[0] = {~uint64_t(63), 128, 0, 0}),
     BREAK("2 places, outside the arena",
-          i(SampleGemm).operands[0] = {0, 256, s.arena_bytes, 2}),
+          i(SampleGemm).operands[0] = {0, s.arena_bytes, 2, 0}),
     BREAK("outside the arena",
-          i(SampleGemm).operands[0] = {0, 256, ~uint64_t(3), 2}),
+          i(SampleGemm).operands[0] = {0, ~uint64_t(3), 2, 0}),
     BREAK("axis 2 in its group", i(SampleAllReduce).group = {2}),
     BREAK("axis 0 in its group", i(SampleAllReduce).group = {0, 0}),
-    BREAK("kernel 1", i(SampleLaunch).kernel = 1),
-    BREAK("kernel -1", i(SampleLaunch).kernel = -1),
+    BREAK("kernel 1", i(SampleLaunch).work.AsLaunch()->kernel = 1),
+    BREAK("kernel -1", i(SampleLaunch).work.AsLaunch()->kernel = -1),
     BREAK("no operands", i(SampleLaunch).operands = {}),
-    BREAK("ints or floats", i(SampleLaunch).ints = {1}),
     BREAK("has 1 operands, expects 2", i(SampleLaunch).operands.pop_back()),
     BREAK("256 bytes of operand 0, expects at least 288 for the 9 rows and 8 "
           "columns of kernel \"square\"",
           p.kernels[0]->rows = 9),
     BREAK("expects at least 35184372088832 for",
           p.kernels[0]->rows = uint64_t(1) << 40),
-    BREAK("expects at least 260", p.kernels[0]->serial = 9),
+    BREAK("expects at least 260", p.kernels[0]->columns = 9),
     BREAK("expects at least 260",
           p.kernels[0]->accesses[1] = {1, 1, 0, 8, 1, fb::DType::F32}),
     BREAK(
@@ -228,27 +234,32 @@ const Broken instructions[] = {
     BREAK(
         "expects at least 2^64",
         p.kernels[0]->accesses[1] = {0, 1, 0, ~uint64_t(0), 1, fb::DType::F32}),
-    BREAK("has 1 buffers for 2 operands", i(SampleLaunch).buffers = {1}),
-    BREAK("has operand 1 in buffer 0", i(SampleLaunch).buffers = {1, 0}),
+    BREAK("in buffer 9999, expects one of 1 to ",
+          i(SampleLaunch).operands[0] =
+              ProgramBuilder::in(9999, i(SampleLaunch).operands[0])),
+    BREAK("expects to lie in its buffer 1, which has 64 bytes at 0",
+          s.buffers.push_back(std::make_unique<fb::BufferT>());
+          s.buffers[0]->bytes = 64;
+          i(SampleLaunch).operands[0] =
+              ProgramBuilder::in(1, i(SampleLaunch).operands[0])),
 
-    BREAK("has 3 ints, expects 10", i(SampleGemm).ints = {1, 2, 3}),
     BREAK("has 3 operands, expects 4", i(SampleGemm).operands.pop_back()),
-    BREAK("has 4 operands, expects 5", i(SampleGemm).ints[9] = 1),
-    BREAK("hasBias 2", i(SampleGemm).ints[9] = 2),
-    BREAK("has 1 floats, expects 0", i(SampleGemm).floats = {1}),
-    BREAK("m 0", i(SampleGemm).ints[0] = 0),
-    BREAK("n -8", i(SampleGemm).ints[1] = -8),
+    BREAK("has 4 operands, expects 5",
+          i(SampleGemm).work.AsGemm()->has_bias = 1),
+    BREAK("m 0", i(SampleGemm).work.AsGemm()->m = 0),
+    BREAK("n -8", i(SampleGemm).work.AsGemm()->n = -8),
     BREAK("k 9223372036854775807",
-          i(SampleGemm).ints[2] = std::numeric_limits<int64_t>::max()),
-    BREAK("bytes of A, expects 512", i(SampleGemm).ints[0] = 16),
-    BREAK("bytes of B, expects 512", i(SampleGemm).ints[1] = 16),
+          i(SampleGemm).work.AsGemm()->k = std::numeric_limits<int64_t>::max()),
+    BREAK("bytes of A, expects 512", i(SampleGemm).work.AsGemm()->m = 16),
+    BREAK("bytes of B, expects 512", i(SampleGemm).work.AsGemm()->n = 16),
     BREAK("bytes of bias, expects 32", i(SampleBiasGemm).operands[2] = sized(
                                            i(SampleBiasGemm).operands[2], 64)),
-    BREAK("bytes of A, expects 128", i(SampleGemm).ints[5] = 1),
-    BREAK("typeA 2", i(SampleGemm).ints[5] = 2),
-    BREAK("typeC 3", i(SampleGemm).ints[7] = 3),
-    BREAK("transA 2", i(SampleGemm).ints[3] = 2),
-    BREAK("mode 3", i(SampleGemm).ints[8] = 3),
+    BREAK("bytes of A, expects 128",
+          i(SampleGemm).work.AsGemm()->type_a = fb::DType(1)),
+    BREAK("type_a 2", i(SampleGemm).work.AsGemm()->type_a = fb::DType(2)),
+    BREAK("type_c 3", i(SampleGemm).work.AsGemm()->type_c = fb::DType(3)),
+    BREAK("accumulate 3",
+          i(SampleGemm).work.AsGemm()->accumulate = fb::Accumulate(3)),
     BREAK("bytes of workspace",
           i(SampleGemm).operands[3] = sized(i(SampleGemm).operands[3], 64)),
     BREAK("bytes of workspace", p.threads = 3),
@@ -263,22 +274,22 @@ const Broken instructions[] = {
           i(SampleGemm).operands[2] =
               fb::Operand(i(SampleGemm).operands[0].offset() + 256, 256, 0, 0),
           i(SampleGemm).operands[0] =
-              fb::Operand(i(SampleGemm).operands[0].offset(), 256, 256, 2)),
+              fb::Operand(i(SampleGemm).operands[0].offset(), 256, 2, 0)),
 
     BREAK(
         "has 7 operands, expects 6",
         i(SampleAttention).operands.push_back(i(SampleAttention).operands[0])),
-    BREAK("has 2 ints, expects 7", i(SampleAttention).ints = {1, 2}),
-    BREAK("has 0 floats, expects 2", i(SampleAttention).floats = {}),
-    BREAK("batch 0", i(SampleAttention).ints[0] = 0),
-    BREAK("heads 2, expects a multiple of kvHeads 4",
-          i(SampleAttention).ints[3] = 4),
-    BREAK("headDim 100000", i(SampleAttention).ints[4] = 100000),
-    BREAK("window -1", i(SampleAttention).ints[5] = -1),
-    BREAK("type 2", i(SampleAttention).ints[6] = 2),
-    BREAK("scale nan", i(SampleAttention).floats[0] = nan),
-    BREAK("softcap -1", i(SampleAttention).floats[1] = -1),
-    BREAK("bytes of q, expects 512", i(SampleAttention).ints[1] = 8),
+    BREAK("batch 0", i(SampleAttention).work.AsAttention()->batch = 0),
+    BREAK("heads 2, expects a multiple of kv_heads 4",
+          i(SampleAttention).work.AsAttention()->kv_heads = 4),
+    BREAK("head_dim 100000",
+          i(SampleAttention).work.AsAttention()->head_dim = 100000),
+    BREAK("window -1", i(SampleAttention).work.AsAttention()->window = -1),
+    BREAK("type 2", i(SampleAttention).work.AsAttention()->type = fb::DType(2)),
+    BREAK("scale nan", i(SampleAttention).work.AsAttention()->scale = nan),
+    BREAK("softcap -1", i(SampleAttention).work.AsAttention()->softcap = -1),
+    BREAK("bytes of q, expects 512",
+          i(SampleAttention).work.AsAttention()->seq = 8),
     BREAK("bytes of v", i(SampleAttention).operands[2] =
                             sized(i(SampleAttention).operands[2], 64)),
     BREAK("bytes of lse", i(SampleAttention).operands[4] =
@@ -296,15 +307,22 @@ const Broken instructions[] = {
     BREAK("bytes of workspace", i(SampleAttentionGrad).operands[9] = sized(
                                     i(SampleAttentionGrad).operands[9], 64)),
 
-    BREAK("has 6 ints, expects 5", i(SampleEmbedding).ints.push_back(0)),
-    BREAK("rows 0", i(SampleEmbedding).ints[0] = 0),
-    BREAK("bytes of ids, expects 64", i(SampleEmbedding).ints[0] = 16),
-    BREAK("bytes of table, expects 512", i(SampleEmbedding).ints[2] = 16),
-    BREAK("bytes of out, expects 128", i(SampleEmbedding).ints[4] = 1),
-    BREAK("typeTable 2", i(SampleEmbedding).ints[3] = 2),
-    BREAK("tableRows", i(SampleEmbedding).ints[2] = int64_t(1) << 40),
-    BREAK("bytes of dtable", i(SampleEmbeddingGrad).ints[2] = 4),
-    BREAK("mode 3", i(SampleEmbeddingGrad).ints[5] = 3),
+    BREAK("rows 0", i(SampleEmbedding).work.AsEmbedding()->rows = 0),
+    BREAK("bytes of ids, expects 64",
+          i(SampleEmbedding).work.AsEmbedding()->rows = 16),
+    BREAK("bytes of table, expects 512",
+          i(SampleEmbedding).work.AsEmbedding()->table_rows = 16),
+    BREAK("bytes of out, expects 128",
+          i(SampleEmbedding).work.AsEmbedding()->type_out = fb::DType(1)),
+    BREAK("type_table 2",
+          i(SampleEmbedding).work.AsEmbedding()->type_table = fb::DType(2)),
+    BREAK("table_rows",
+          i(SampleEmbedding).work.AsEmbedding()->table_rows = int64_t(1) << 40),
+    BREAK("bytes of dtable",
+          i(SampleEmbeddingGrad).work.AsEmbeddingGrad()->table_rows = 4),
+    BREAK("accumulate 3",
+          i(SampleEmbeddingGrad).work.AsEmbeddingGrad()->accumulate =
+              fb::Accumulate(3)),
     BREAK("overlap", i(SampleEmbeddingGrad).operands[2] =
                          i(SampleEmbeddingGrad).operands[1]),
 
@@ -316,46 +334,53 @@ const Broken instructions[] = {
                          at(i(SampleCopy).operands[1],
                             i(SampleCopy).operands[0].offset() + 64)),
 
-    BREAK("elements 0", i(SampleAllReduce).ints[0] = 0),
-    BREAK("elements -1", i(SampleAllReduce).ints[0] = -1),
-    BREAK("type 3", i(SampleAllReduce).ints[1] = 3),
-    BREAK("reduction 2", i(SampleAllReduce).ints[2] = 2),
-    BREAK("bytes of input, expects 260", i(SampleAllReduce).ints[0] = 65),
+    BREAK("elements 0", i(SampleAllReduce).work.AsAllReduce()->elements = 0),
+    BREAK("elements -1", i(SampleAllReduce).work.AsAllReduce()->elements = -1),
+    BREAK("type 3", i(SampleAllReduce).work.AsAllReduce()->type = fb::DType(3)),
+    BREAK("reduction 2",
+          i(SampleAllReduce).work.AsAllReduce()->reduction = fb::Reduction(2)),
+    BREAK("bytes of input, expects 260",
+          i(SampleAllReduce).work.AsAllReduce()->elements = 65),
     BREAK("overlap", i(SampleAllReduce).operands[1] =
                          at(i(SampleAllReduce).operands[1],
                             i(SampleAllReduce).operands[1].offset() - 64)),
     BREAK("bytes of output", i(SampleAllGather).group = {}),
     BREAK("bytes of output, expects 1024", i(SampleAllGather).group = {0, 1}),
-    BREAK("inner 0", i(SampleAllGather).ints[1] = 0),
-    BREAK("outer 0", i(SampleAllGather).ints[0] = 0),
-    BREAK("bytes of output", i(SampleAllGather).ints[1] = int64_t(1) << 45),
+    BREAK("inner 0", i(SampleAllGather).work.AsAllGather()->inner = 0),
+    BREAK("outer 0", i(SampleAllGather).work.AsAllGather()->outer = 0),
+    BREAK("bytes of output",
+          i(SampleAllGather).work.AsAllGather()->inner = int64_t(1) << 45),
     BREAK("overlap", i(SampleAllGather).operands[0] =
                          at(i(SampleAllGather).operands[0],
                             i(SampleAllGather).operands[1].offset())),
-    BREAK("has 3 ints, expects 4", i(SampleReduceScatter).ints.pop_back()),
-    BREAK("reduction -1", i(SampleReduceScatter).ints[3] = -1),
+    BREAK("reduction 255",
+          i(SampleReduceScatter).work.AsReduceScatter()->reduction =
+              fb::Reduction(-1)),
     BREAK("bytes of input", i(SampleReduceScatter).group = {}),
-    BREAK("bytes of output, expects 128", i(SampleReduceScatter).ints[2] = 1,
+    BREAK("bytes of output, expects 128",
+          i(SampleReduceScatter).work.AsReduceScatter()->type = fb::DType(1),
           i(SampleReduceScatter).operands[0] =
               sized(i(SampleReduceScatter).operands[0], 256)),
-    BREAK("concatFirst 2", i(SampleAllToAll).ints[6] = 2),
-    BREAK("mid 0", i(SampleAllToAll).ints[2] = 0),
-    BREAK("b -4", i(SampleAllToAll).ints[3] = -4),
-    BREAK("bytes of input, expects 1024", i(SampleAllToAll).ints[4] = 4),
+    BREAK("mid 0", i(SampleAllToAll).work.AsAllToAll()->mid = 0),
+    BREAK("b -4", i(SampleAllToAll).work.AsAllToAll()->b = -4),
+    BREAK("bytes of input, expects 1024",
+          i(SampleAllToAll).work.AsAllToAll()->inner = 4),
     BREAK("overlap",
           i(SampleAllToAll).operands[1] = i(SampleAllToAll).operands[0]),
     BREAK("bytes of input", i(SampleSlice).group = {}),
-    BREAK("has 4 ints, expects 3", i(SampleSlice).ints.push_back(0)),
 
-    BREAK("has 3 ints, expects 4", i(SampleSchedule).ints.pop_back()),
-    BREAK("kind 4", i(SampleSchedule).ints[0] = 4),
-    BREAK("warmupSteps -1", i(SampleSchedule).ints[1] = -1),
-    BREAK("decaySteps -1", i(SampleSchedule).ints[2] = -1),
-    BREAK("stableSteps -1", i(SampleSchedule).ints[3] = -1),
-    BREAK("lr nan", i(SampleSchedule).floats[0] = nan),
-    BREAK("minLr -1", i(SampleSchedule).floats[1] = -1),
-    BREAK("beta1 1", i(SampleSchedule).floats[2] = 1),
-    BREAK("beta2 nan", i(SampleSchedule).floats[3] = nan),
+    BREAK("kind 4",
+          i(SampleSchedule).work.AsSchedule()->kind = fb::LRSchedule(4)),
+    BREAK("warmup_steps -1",
+          i(SampleSchedule).work.AsSchedule()->warmup_steps = -1),
+    BREAK("decay_steps -1",
+          i(SampleSchedule).work.AsSchedule()->decay_steps = -1),
+    BREAK("stable_steps -1",
+          i(SampleSchedule).work.AsSchedule()->stable_steps = -1),
+    BREAK("lr nan", i(SampleSchedule).work.AsSchedule()->lr = nan),
+    BREAK("min_lr -1", i(SampleSchedule).work.AsSchedule()->min_lr = -1),
+    BREAK("beta1 1", i(SampleSchedule).work.AsSchedule()->beta1 = 1),
+    BREAK("beta2 nan", i(SampleSchedule).work.AsSchedule()->beta2 = nan),
     BREAK("bytes of output", i(SampleSchedule).operands[0] =
                                  sized(i(SampleSchedule).operands[0], 12)),
 
@@ -398,7 +423,7 @@ TEST(Verify, RefusesBrokenInstructions) { expectAllRefused(instructions); }
 TEST(Verify, NamesTheInstruction) {
   ProgramBuilder builder = makeSample();
   builder.stage->instructions[SampleGemm]->name = "gemm \"q\"\n";
-  builder.stage->instructions[SampleGemm]->ints[0] = 0;
+  builder.stage->instructions[SampleGemm]->work.AsGemm()->m = 0;
   Program program;
   EXPECT_EQ(builder.load(program).message(),
             "test: instruction 3 (Gemm \"gemm \\\"q\\\"\\x0a\") has m 0, "

@@ -134,9 +134,9 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   fb::Operand targets = b.allocate(rows * 4 * microBatches);
   s.tokens = std::make_unique<fb::Operand>(tokens);
   s.targets = std::make_unique<fb::Operand>(targets);
-  uint64_t stride = microBatches > 1 ? rows * 4 : 0;
-  fb::Operand microTokens(tokens.offset(), rows * 4, stride, microBatches);
-  fb::Operand microTargets(targets.offset(), rows * 4, stride, microBatches);
+  auto places = uint32_t(microBatches);
+  fb::Operand microTokens(tokens.offset(), rows * 4, places, 0);
+  fb::Operand microTargets(targets.offset(), rows * 4, places, 0);
 
   addThird(b, "first", 0, 0, 1);
   fb::Operand table = addThird(b, "table", 1, 1, tp);
@@ -156,24 +156,28 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   auto category = [&](fb::InstructionT &instruction, const char *name) {
     instruction.category = name;
   };
-  b.add(Opcode::Schedule, {schedule}, {0, 2, 0, 0}, {8.0, 0, 0.9, 0.95});
-  b.add(Opcode::Fill, {grad});
+  b.add(fb::ScheduleT{{}, fb::LRSchedule::Constant, 2, 0, 0, 8.0, 0, 0.9, 0.95},
+        {schedule});
+  b.add(fb::FillT(), {grad});
   b.start(ProgramBuilder::MicroBatch);
-  b.add(Opcode::Embedding, {microTokens, table, embedded}, {r, w, t, 0, 0}, {},
-        {1});
-  b.add(Opcode::AllReduce, {embedded, embedded}, {r * w, 0, 0}, {}, {1});
+  b.add(fb::EmbeddingT{{}, r, w, t}, {microTokens, table, embedded}, {1});
+  b.add(fb::AllReduceT{{}, r * w}, {embedded, embedded}, {1});
   b.launch("toy_loss", 1, {embedded, microTargets, tokenRows, dembedded, loss})
       .flops = 1000;
   b.program.kernels.back()->inputs = 3; // and two outputs
-  category(b.add(Opcode::EmbeddingGrad, {microTokens, dembedded, grad},
-                 {r, w, t, 0, 0, 1}, {}, {1}),
+  category(b.add(fb::EmbeddingGradT{{},
+                                    r,
+                                    w,
+                                    t,
+                                    fb::DType::F32,
+                                    fb::DType::F32,
+                                    fb::Accumulate::Always},
+                 {microTokens, dembedded, grad}, {1}),
            "backward");
   b.start(ProgramBuilder::After);
-  category(b.add(Opcode::AllReduce, {grad, grad}, {t * w, 0, 0}, {}, {0}),
-           "backward");
+  category(b.add(fb::AllReduceT{{}, t * w}, {grad, grad}, {0}), "backward");
   category(b.launch("toy_square", 1, {grad, gradSize, norm}), "optimizer");
-  category(b.add(Opcode::AllReduce, {norm, norm}, {1, 0, 0}, {}, {1}),
-           "optimizer");
+  category(b.add(fb::AllReduceT{{}, 1}, {norm, norm}, {1}), "optimizer");
   category(b.launch("toy_root", 1, {norm}), "optimizer");
   b.start(ProgramBuilder::Update);
   category(b.launch("toy_update", tableRows, {schedule, grad, table}),

@@ -19,7 +19,7 @@ enum Channel : int64_t { embeddedChannel, gradChannel };
 
 /// Sums over the stages what one of them has and the others have as zeros.
 inline void shareScalar(ProgramBuilder &b, fb::Operand scalar) {
-  b.add(Opcode::AllReduce, {scalar, scalar}, {1, 0, 0}, {}, {overStages});
+  b.add(fb::AllReduceT{{}, 1}, {scalar, scalar}, {overStages});
 }
 
 /// Runs a segment for each micro-batch, or once.
@@ -32,7 +32,8 @@ inline void runSegment(ProgramBuilder &b, const char *name, uint64_t times) {
 
 inline fb::Operand addSchedule(ProgramBuilder &b) {
   fb::Operand schedule = b.allocate(16);
-  b.add(Opcode::Schedule, {schedule}, {0, 2, 0, 0}, {8.0, 0, 0.9, 0.95});
+  b.add(fb::ScheduleT{{}, fb::LRSchedule::Constant, 2, 0, 0, 8.0, 0, 0.9, 0.95},
+        {schedule});
   return schedule;
 }
 
@@ -52,8 +53,7 @@ inline void addTableStage(ProgramBuilder &b, uint64_t dp, uint64_t tp) {
   const int64_t r = int64_t(rows), w = int64_t(width), t = int64_t(tableRows);
   fb::Operand tokens = b.allocate(rows * 4 * microBatches);
   b.stage->tokens = std::make_unique<fb::Operand>(tokens);
-  fb::Operand microTokens(tokens.offset(), rows * 4,
-                          microBatches > 1 ? rows * 4 : 0, microBatches);
+  fb::Operand microTokens(tokens.offset(), rows * 4, uint32_t(microBatches), 0);
   addThird(b, "first", 0, 0, 1);
   fb::Operand table = addThird(b, "table", 1, overTp, tp);
   b.stage->states.back()->role = "parameter";
@@ -64,22 +64,23 @@ inline void addTableStage(ProgramBuilder &b, uint64_t dp, uint64_t tp) {
   fb::Operand grad = b.allocate(tableRows * width * 4);
 
   fb::Operand schedule = addSchedule(b);
-  b.add(Opcode::Fill, {grad});
-  b.add(Opcode::Fill, {loss});
+  b.add(fb::FillT(), {grad});
+  b.add(fb::FillT(), {loss});
   runSegment(b, "before", 1);
-  b.add(Opcode::Embedding, {microTokens, table, embedded}, {r, w, t, 0, 0}, {},
-        {overTp});
-  b.add(Opcode::AllReduce, {embedded, embedded}, {r * w, 0, 0}, {}, {overTp});
-  b.add(Opcode::Send, {embedded}, {1, embeddedChannel});
+  b.add(fb::EmbeddingT{{}, r, w, t}, {microTokens, table, embedded}, {overTp});
+  b.add(fb::AllReduceT{{}, r * w}, {embedded, embedded}, {overTp});
+  b.add(fb::SendT{{}, 1, embeddedChannel}, {embedded});
   runSegment(b, "forward", microBatches);
-  b.add(Opcode::Recv, {dembedded}, {1, gradChannel}).category = "backward";
-  b.add(Opcode::EmbeddingGrad, {microTokens, dembedded, grad},
-        {r, w, t, 0, 0, 1}, {}, {overTp})
+  b.add(fb::RecvT{{}, 1, gradChannel}, {dembedded}).category = "backward";
+  b.add(
+       fb::EmbeddingGradT{
+           {}, r, w, t, fb::DType::F32, fb::DType::F32, fb::Accumulate::Always},
+       {microTokens, dembedded, grad}, {overTp})
       .category = "backward";
   runSegment(b, "backward", microBatches);
-  b.add(Opcode::AllReduce, {grad, grad}, {t * w, 0, 0}, {}, {overDp});
+  b.add(fb::AllReduceT{{}, t * w}, {grad, grad}, {overDp});
   b.launch("toy_square", 1, {grad, gradSize, norm});
-  b.add(Opcode::AllReduce, {norm, norm}, {1, 0, 0}, {}, {overTp});
+  b.add(fb::AllReduceT{{}, 1}, {norm, norm}, {overTp});
   shareScalar(b, loss);
   shareScalar(b, norm);
   b.launch("toy_root", 1, {norm}).category = "optimizer";
@@ -105,8 +106,8 @@ inline void addLossStage(ProgramBuilder &b, uint64_t dp) {
   const uint64_t rows = batch * seqLen / microBatches / dp;
   fb::Operand targets = b.allocate(rows * 4 * microBatches);
   b.stage->targets = std::make_unique<fb::Operand>(targets);
-  fb::Operand microTargets(targets.offset(), rows * 4,
-                           microBatches > 1 ? rows * 4 : 0, microBatches);
+  fb::Operand microTargets(targets.offset(), rows * 4, uint32_t(microBatches),
+                           0);
   addThird(b, "last", 2, overDp, dp);
   addThird(b, "first", 0, 0, 1);
   fb::Operand tokenRows = addSize(b, "token_rows", rows);
@@ -115,12 +116,12 @@ inline void addLossStage(ProgramBuilder &b, uint64_t dp) {
   fb::Operand loss = b.allocate(4), norm = b.allocate(4);
 
   addSchedule(b);
-  b.add(Opcode::Fill, {norm});
+  b.add(fb::FillT(), {norm});
   runSegment(b, "before", 1);
-  b.add(Opcode::Recv, {embedded}, {0, embeddedChannel});
+  b.add(fb::RecvT{{}, 0, embeddedChannel}, {embedded});
   b.launch("toy_loss", 1, {embedded, microTargets, tokenRows, dembedded, loss});
   b.program.kernels.back()->inputs = 3; // and two outputs
-  b.add(Opcode::Send, {dembedded}, {0, gradChannel});
+  b.add(fb::SendT{{}, 0, gradChannel}, {dembedded});
   runSegment(b, "micro_batch", microBatches);
   shareScalar(b, loss);
   shareScalar(b, norm);

@@ -400,8 +400,10 @@ TEST(Train, KnowsTheTypeThatAProgramMultiplies) {
       fb::Operand workspace = b.allocate(
           cleave::cpu::gemmWorkspaceBytes(m, 64, 64, false, false, int(typeA),
                                           int(typeB), 0, b.program.threads));
-      b.add(Opcode::Gemm, {a, in, out, workspace},
-            {m, 64, 64, 0, 0, typeA, typeB, 0, 0, 0});
+      b.add(
+          fb::GemmT{
+              {}, m, 64, 64, false, false, fb::DType(typeA), fb::DType(typeB)},
+          {a, in, out, workspace});
     }
     Program program;
     EXPECT_OK(b.load(program));

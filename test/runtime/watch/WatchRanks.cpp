@@ -109,7 +109,7 @@ std::vector<uint8_t> makeProgram(bool skips) {
       test::makeToyProgram(uint64_t(settings.dp), uint64_t(settings.tp));
   auto &instructions = b.stage->instructions;
   size_t sum = 0;
-  while (instructions[sum]->opcode != test::Opcode::AllReduce ||
+  while (instructions[sum]->work.type != test::Opcode::AllReduce ||
          instructions[sum]->group != std::vector<uint8_t>{0})
     ++sum;
   instructions[sum]->name = "sum_grad";
