@@ -76,6 +76,7 @@ public:
     if (cut.cp > 1)
       addContextExchange();
     recompute();
+    addBetween();
     cost.expertForward *= 1 - profile.expertOverlap;
     cost.expertBackward *= 1 - profile.expertOverlap;
     addWeights();
@@ -125,6 +126,14 @@ private:
       addProjection({queries, keysAndValues / 2, keysAndValues / 2});
     }
     cost.activations += tokens * (queries + keysAndValues) * activationBytes;
+    // What norms of queries and keys read; one of all channels reads them
+    // gathered.
+    if (block.headNorm != Block::HeadNorm::None)
+      cost.activations +=
+          tokens * activationBytes *
+          (block.headNorm == Block::HeadNorm::Each
+               ? queries + keysAndValues / 2
+               : double((block.heads + block.kvHeads) * block.headDim));
     outputs += tokens * (queries + keysAndValues);
     double rotated = tokens * (queries + keysAndValues / 2) * activationBytes;
     kernels.addPasses(ropePasses, rotated * traffic);
@@ -294,6 +303,24 @@ private:
           CollectiveKind::AllToAll, token * (queries + keysAndValues + mixed));
       return;
     }
+  }
+
+  /// Gradients of the products' outputs, gathered where the stream is split,
+  /// and inputs that are gathered or repeated.
+  void addBetween() {
+    bool isFull = cut.recompute == Recompute::Full;
+    double width =
+        divide(block.isSparse() ? block.sharedFfn : block.ffn, cut.tp);
+    double elements =
+        outputs + 2 * (tokens - outer) * h; // of the two that leave the block
+    if (isFull || cut.sequenceParallel || isRecomputed(recomputeNorms))
+      elements += 2 * tokens * h;
+    if (isFull ||
+        (isRecomputed(recomputeAttention) && isRecomputed(recomputeOutput)))
+      elements += tokens * mixed;
+    if (isFull || isRecomputed(recomputeActivation))
+      elements += tokens * width;
+    cost.between = elements * activationBytes;
   }
 
   /// What is repeated of a whole block, or of its half.

@@ -233,6 +233,7 @@ MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
   PipelineShape shape = getShape(layout);
   int64_t again = getBlocksAgain(layout);
   kept.resize(size_t(shape.getVirtualStages()));
+  between.resize(kept.size());
   std::array<StageCost, 2> stages;
   for (size_t i = 0; i != blocks.front.size(); ++i) {
     const DeviceBlocks &device = blocks.front[i];
@@ -241,7 +242,7 @@ MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
     for (int64_t chunk = 0; chunk != shape.chunks; ++chunk) {
       BlockRange range = device.chunks[size_t(chunk)];
       int64_t middle = std::min(range.end, range.first + again);
-      double before = stages[i].activations;
+      double before = stages[i].activations, apart = stages[i].between;
       for (size_t kind = 0; kind != kinds.size(); ++kind) {
         stages[i].add(*other[kind],
                       double(getCount({range.first, middle}, kind)));
@@ -252,15 +253,18 @@ MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
       if (at == shape.getVirtualStages() - 1)
         stages[i].add(*headCost, 1);
       kept[size_t(at)] = stages[i].activations - before;
+      between[size_t(at)] = stages[i].between - apart;
     }
     if (model.tied && device.hasHead && !device.hasEmbedding)
       stages[i].denseParameters +=
           getVocabShard(layout.tp) * double(model.getEmbeddingWidth());
   }
   std::array<double, 2> inFlight;
-  pipeline.getPeaks(
-      shape, kept,
-      llvm::MutableArrayRef(inFlight).take_front(blocks.front.size()));
+  auto peaks = llvm::MutableArrayRef(inFlight).take_front(blocks.front.size());
+  if (profile.hasArena())
+    pipeline.getPlaces(shape, kept, between, peaks);
+  else
+    pipeline.getPeaks(shape, kept, peaks);
   MemoryFloor floor{
       .stages = {}, .gaps = getGaps(layout), .reserve = machine.device.reserve};
   for (size_t i = 0; i != blocks.front.size(); ++i)

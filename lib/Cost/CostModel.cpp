@@ -120,6 +120,7 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
   stage.expertParameters = cost.expertParameters;
   stage.activations = cost.activations;
   stage.workingSet = cost.workingSet;
+  stage.between = cost.between;
   stage.pieces = cost.pieces;
   stage.largest = cost.largest;
   return stage;
@@ -139,6 +140,7 @@ void CostModel::StageCost::add(const StageCost &other, double times) {
   denseParameters += times * other.denseParameters;
   expertParameters += times * other.expertParameters;
   activations += times * other.activations;
+  between += times * other.between;
   workingSet = std::max(workingSet, other.workingSet);
   pieces += times * other.pieces;
   largest = std::max(largest, other.largest);
@@ -293,10 +295,16 @@ void CostModel::buildStages(const TrainLayout &layout) {
     stages[size_t(shape.getStage(all - 1))].denseParameters +=
         getVocabShard(layout.tp) * double(model.getEmbeddingWidth());
   kept.resize(chunks.size());
-  for (size_t i = 0; i != chunks.size(); ++i)
+  between.resize(chunks.size());
+  for (size_t i = 0; i != chunks.size(); ++i) {
     kept[i] = chunks[i].activations;
+    between[i] = chunks[i].between;
+  }
   inFlight.resize(stages.size());
-  pipeline.getPeaks(shape, kept, inFlight);
+  if (profile.hasArena())
+    pipeline.getPlaces(shape, kept, between, inFlight);
+  else
+    pipeline.getPeaks(shape, kept, inFlight);
 }
 
 int64_t CostModel::getBlocksAgain(const TrainLayout &layout) const {
@@ -414,8 +422,10 @@ PipelineStep CostModel::getPipelineStep(const TrainLayout &layout) {
   step.send = send;
   for (const DataExposure &each : exposed)
     step.data.push_back(each.once);
-  for (const StageCost &chunk : chunks)
+  for (const StageCost &chunk : chunks) {
     step.activations.push_back(chunk.activations);
+    step.between.push_back(profile.hasArena() ? chunk.between : 0);
+  }
   return step;
 }
 

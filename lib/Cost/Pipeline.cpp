@@ -156,6 +156,24 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
   return extrapolate(getLongest(fewEnds), longest);
 }
 
+void PipelineModel::getPlaces(const PipelineShape &shape,
+                              llvm::ArrayRef<double> activations,
+                              llvm::ArrayRef<double> between,
+                              llvm::MutableArrayRef<double> bytes) {
+  if (!shape.splitsBackward() && shape.getAlikeInFlight(0))
+    return getPeaks(shape, activations, bytes);
+  const PipelineProgram &program = *getSample(shape).fewer;
+  for (size_t i = 0; i != bytes.size(); ++i) {
+    bytes[i] = 0;
+    for (size_t chunk = 0; chunk != size_t(shape.chunks); ++chunk) {
+      auto at = size_t(shape.getVirtualStage(int64_t(i), int64_t(chunk)));
+      const PipelineProgram::Places &places = program.places[i][chunk];
+      bytes[i] += double(places.inFlight) * activations[at] +
+                  double(places.between) * between[at];
+    }
+  }
+}
+
 void PipelineModel::getPeaks(const PipelineShape &shape,
                              llvm::ArrayRef<double> activations,
                              llvm::MutableArrayRef<double> peaks) {

@@ -97,6 +97,28 @@ static std::vector<std::vector<int32_t>> getInFlight(const Orders &orders,
   return all;
 }
 
+/// See PipelineProgram::places.
+static std::vector<std::vector<PipelineProgram::Places>>
+getPlaces(const Orders &orders, int64_t chunks) {
+  using Places = PipelineProgram::Places;
+  std::vector<std::vector<Places>> all;
+  for (const std::vector<PipelineOp> &order : orders) {
+    std::vector<Places> live(static_cast<size_t>(chunks)), most = live;
+    for (const PipelineOp &op : order) {
+      Places &now = live[size_t(op.chunk)], &peak = most[size_t(op.chunk)];
+      now.inFlight += op.kind == PipelineOpKind::Forward;
+      now.between += op.kind == PipelineOpKind::BackwardInput;
+      peak.inFlight = std::max(peak.inFlight, now.inFlight);
+      peak.between = std::max(peak.between, now.between);
+      now.inFlight -= op.kind == PipelineOpKind::Backward ||
+                      op.kind == PipelineOpKind::BackwardWeight;
+      now.between -= op.kind == PipelineOpKind::BackwardWeight;
+    }
+    all.push_back(std::move(most));
+  }
+  return all;
+}
+
 namespace {
 /// Merges the orders of stages in rounds, in each of which a stage adds its
 /// next op if what it waits for is of earlier rounds. So neighbours are of
@@ -296,5 +318,6 @@ PipelineProgram PipelineProgram::layOut(const PipelineShape &shape) {
             shape.getStage(at) != shape.getStage(at - 1);
   if (!shape.getAlikeInFlight(0))
     program.peaks = getInFlight(orders, shape.chunks);
+  program.places = getPlaces(orders, shape.chunks);
   return program;
 }

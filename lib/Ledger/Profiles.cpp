@@ -118,10 +118,12 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
       reader.getFlag(object, "fused_projections", "", profile.fusedProjections);
   profile.sequenceFirst =
       reader.getFlag(object, "sequence_first", "", profile.sequenceFirst);
-  profile.blockBuffers = reader.getFlag(object, "block_buffers", "", true);
   for (const Constant &constant : constants)
     constant.value = reader.getNumber(object, constant.key, "", 0,
                                       constant.most, constant.value);
+  // In an arena each tensor is exchanged where it lies.
+  profile.blockBuffers =
+      reader.getFlag(object, "block_buffers", "", !profile.hasArena());
   profile.abilities = readAbilities(reader, object);
   // An arena without gaps has none of either kind.
   if (profile.allocatorGaps == 0 && !object.get("scattered_gaps"))

@@ -58,6 +58,10 @@ Architecture cleave::getArchitecture(const Model &model) {
     block.heads = model.heads;
     block.kvHeads = model.kvHeads;
     block.headDim = block.valueDim = model.headDim;
+    block.headNorm = model.qkNorm == QKNorm::PerHead ? Block::HeadNorm::Each
+                     : model.qkNorm == QKNorm::FullWidth
+                         ? Block::HeadNorm::Whole
+                         : Block::HeadNorm::None;
     block.window = layer.window;
     block.gated = layer.gate.has_value();
     block.ffn = model.intermediate;

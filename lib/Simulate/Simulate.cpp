@@ -162,13 +162,17 @@ private:
   double countKept(const SimulatedEvent &event, double &live) const {
     if (step.activations.empty())
       return 0;
-    double bytes = step.activations[size_t(
-        step.shape.getVirtualStage(event.stage, event.op.chunk))];
+    auto at = size_t(step.shape.getVirtualStage(event.stage, event.op.chunk));
+    double bytes = step.activations[at];
+    double between = step.between.empty() ? 0 : step.between[at];
     double before = live;
     if (isForward(event.op.kind))
       live += bytes;
-    else if (event.op.kind != PipelineOpKind::BackwardInput)
-      live -= bytes;
+    else if (event.op.kind == PipelineOpKind::BackwardInput)
+      live += between;
+    else
+      live -= event.op.kind == PipelineOpKind::BackwardWeight ? bytes + between
+                                                              : bytes;
     return std::max(before, live);
   }
 

@@ -19,8 +19,11 @@ struct Block {
   int64_t queryRank = 0, latentRank = 0, sharedKeyDim = 0;
   int64_t window = 0; ///< sliding window, 0: none
   int64_t chunk = 0;  ///< attention inside chunks of so many tokens, 0: none
-  bool gated = true;  ///< gated MLP: three matrices, not two
-  int64_t ffn = 0;    ///< width of the dense MLP; 0 in a block of experts
+  /// Norms of queries and keys: of each head, or of all channels together.
+  enum class HeadNorm : uint8_t { None, Each, Whole };
+  HeadNorm headNorm = HeadNorm::None;
+  bool gated = true; ///< gated MLP: three matrices, not two
+  int64_t ffn = 0;   ///< width of the dense MLP; 0 in a block of experts
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
   int64_t sharedFfn = 0; ///< total width of the experts that see every token
   int64_t vectors = 0;   ///< elements of biases and norms, two norms left out

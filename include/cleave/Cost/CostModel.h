@@ -90,6 +90,11 @@ struct Profile {
   double allocatorGaps = 0;
   double scatteredGaps = 0;
   Abilities abilities;
+
+  /// Whether memory is one arena that was laid out ahead: it has no gaps, and
+  /// what a pipeline keeps of micro-batches in flight has places of its own for
+  /// the whole step, which an allocator gives to something else meanwhile.
+  bool hasArena() const { return allocatorGaps == 0; }
 };
 
 /// What is trained, per step.
@@ -264,6 +269,10 @@ private:
     double launches = 1;    ///< kernels, relative to the usual block
     double activations = 0; ///< bytes kept for backward
     double workingSet = 0;  ///< bytes that only live inside the block
+    /// Where input and weight gradients are apart: bytes that the latter read
+    /// and the former make, gradients of what products write and inputs of
+    /// products that the forward pass has not kept.
+    double between = 0;
   };
   /// What a block's cost depends on in a layout.
   struct Cut {
@@ -288,7 +297,7 @@ private:
     double held = 0; ///< by sends that nothing runs beside
     double host = 0;
     double denseParameters = 0, expertParameters = 0;
-    double activations = 0, workingSet = 0;
+    double activations = 0, workingSet = 0, between = 0;
     double pieces = 0, largest = 0; ///< see BlockCost
 
     double getTime() const { return forward + backward; }
@@ -454,7 +463,7 @@ private:
   std::vector<StageTimes> times;
   double send = 0;
   std::vector<DataExposure> exposed; ///< by stage
-  std::vector<double> kept, starts, ends;
+  std::vector<double> kept, between, starts, ends;
   std::vector<double> inFlight; ///< bytes of activations, by stage
   bool played = false;          ///< `ends` are of what was built
 };

@@ -20,11 +20,14 @@ struct StageTimes {
 /// A training step over the stages of a pipeline.
 struct PipelineStep {
   PipelineShape shape;
-  std::vector<StageTimes> times;   ///< of virtual stages, in the model's order
-  double send = 0;                 ///< s from a stage to the next
-  std::vector<double> data;        ///< s of collectives at the end, by stage
-  double optimizer = 0;            ///< s
-  std::vector<double> activations; ///< kept for a micro-batch, by virtual stage
+  std::vector<StageTimes> times; ///< of virtual stages, in the model's order
+  double send = 0;               ///< s from a stage to the next
+  std::vector<double> data;      ///< s of collectives at the end, by stage
+  double optimizer = 0;          ///< s
+  /// Kept for a micro-batch, by virtual stage: from its forward pass to the end
+  /// of its backward pass; and, none or all, from the input gradients to the
+  /// weights' where these are apart.
+  std::vector<double> activations, between;
 };
 
 /// Evaluates schedules; remembers their orders. Not for several threads.
@@ -44,6 +47,13 @@ public:
   /// of a virtual stage keeps activations of it; as many stages as `peaks`.
   void getPeaks(const PipelineShape &shape, llvm::ArrayRef<double> activations,
                 llvm::MutableArrayRef<double> peaks);
+  /// The same of an arena, in which each virtual stage has places for the most
+  /// micro-batches that it ever has in flight; where input and weight gradients
+  /// are apart, also for what it keeps from one to the other, `between` of each
+  /// micro-batch.
+  void getPlaces(const PipelineShape &shape, llvm::ArrayRef<double> activations,
+                 llvm::ArrayRef<double> between,
+                 llvm::MutableArrayRef<double> bytes);
 
 private:
   /// When things are free, after the first `played` steps.

@@ -35,6 +35,13 @@ struct PipelineProgram {
   /// By stage: numbers of micro-batches in flight, `chunks` each, that no
   /// other moment exceeds in every chunk.
   std::vector<std::vector<int32_t>> peaks;
+  /// The most micro-batches whose forward pass has begun and whose backward
+  /// pass has not ended; and, where input and weight gradients are apart, of
+  /// which the former have begun and the latter have not ended.
+  struct Places {
+    int32_t inFlight = 0, between = 0;
+  };
+  std::vector<std::vector<Places>> places; ///< by stage and chunk
 
   /// How often what repeats runs for so many micro-batches.
   int64_t getTimes(int64_t count) const {
