@@ -210,19 +210,19 @@ LogicalResult KernelOp::verify() {
   return success();
 }
 
-/// One buffer goes or comes.
-static LogicalResult verifyMessage(InstructionOpInterface op, size_t inputs,
-                                   int64_t stage, int64_t channel) {
-  if (op.getInputs().size() != inputs || op.getOutputs().size() != 1 - inputs)
-    return op->emitOpError("expects ")
-           << (inputs ? "one input and no output" : "one output and no input");
-  return dist::verifyMessage(op, stage, channel);
-}
-
 LogicalResult cleave::exec::verifyInstruction(InstructionOpInterface op,
                                               SymbolTableCollection &table) {
   if (failed(verifyWork(op)))
     return failure();
+  if (!isa<LaunchOp>(*op)) {
+    EncodedWork work(op);
+    auto [inputs, outputs] =
+        runtime::countOperands(work.getOpcode(), work.get());
+    if (op.getInputs().size() != inputs || op.getOutputs().size() != outputs)
+      return op->emitOpError("expects ")
+             << inputs << " inputs and " << outputs << " outputs, got "
+             << op.getInputs().size() << " and " << op.getOutputs().size();
+  }
   if (auto launch = dyn_cast<LaunchOp>(*op)) {
     auto kernel =
         table.lookupNearestSymbolFrom<KernelOp>(op, launch.getKernelAttr());
@@ -238,9 +238,9 @@ LogicalResult cleave::exec::verifyInstruction(InstructionOpInterface op,
              << " and " << op.getOutputs().size();
   }
   if (auto send = dyn_cast<SendOp>(*op))
-    return verifyMessage(op, 1, send.getStage(), send.getChannel());
+    return dist::verifyMessage(op, send.getStage(), send.getChannel());
   if (auto recv = dyn_cast<RecvOp>(*op))
-    return verifyMessage(op, 0, recv.getStage(), recv.getChannel());
+    return dist::verifyMessage(op, recv.getStage(), recv.getChannel());
   ArrayAttr group = op.getGroup();
   return group ? dist::verifyAxes(op, group) : success();
 }

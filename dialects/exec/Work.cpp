@@ -1,7 +1,6 @@
 //===- Work.cpp -----------------------------------------------------------===//
 #include "dialects/exec/Work.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -61,24 +60,32 @@ static bool isOf(const WorkField &field, flatbuffers::TypeFunction values) {
 /// others.
 static std::optional<int64_t> getInteger(Attribute attr,
                                          const WorkField &field) {
+  if (!attr)
+    return std::nullopt;
   if (field.kind == Kind::Flag) {
-    auto flag = dyn_cast_or_null<BoolAttr>(attr);
+    auto flag = dyn_cast<BoolAttr>(attr);
     return flag ? std::optional<int64_t>(flag.getValue()) : std::nullopt;
   }
   if (field.kind == Kind::Integer) {
-    auto integer = dyn_cast_or_null<IntegerAttr>(attr);
+    auto integer = dyn_cast<IntegerAttr>(attr);
     return integer ? std::optional(integer.getInt()) : std::nullopt;
   }
-  using Result = std::optional<int64_t>;
-  return llvm::TypeSwitch<Attribute, Result>(attr)
-      .Case([](TypeAttr type) -> Result {
-        if (std::optional<program::DType> code = getDType(type.getValue()))
-          return int64_t(*code);
-        return std::nullopt;
-      })
-      .Case<AccumulateAttr, ReductionAttr, LRScheduleAttr>(
-          [](auto value) { return int64_t(value.getValue()); })
-      .Default(Result());
+  if (isOf(field, program::DTypeTypeTable)) {
+    auto type = dyn_cast<TypeAttr>(attr);
+    auto code = type ? getDType(type.getValue()) : std::nullopt;
+    return code ? std::optional(int64_t(*code)) : std::nullopt;
+  }
+  auto getValue = [&](auto attribute) {
+    return attribute ? std::optional(int64_t(attribute.getValue()))
+                     : std::nullopt;
+  };
+  if (isOf(field, program::AccumulateTypeTable))
+    return getValue(dyn_cast<AccumulateAttr>(attr));
+  if (isOf(field, program::ReductionTypeTable))
+    return getValue(dyn_cast<ReductionAttr>(attr));
+  assert(isOf(field, program::LRScheduleTypeTable) &&
+         "an enum without attribute");
+  return getValue(dyn_cast<LRScheduleAttr>(attr));
 }
 
 /// Whether it is the kernel of a launch, a symbol in IR.

@@ -150,6 +150,7 @@ static constexpr int64_t grainElements = 16384;
 static std::string printBody(exec::KernelOp kernel) {
   OwningOpRef<exec::KernelOp> bare = kernel.clone();
   (*bare)->setDiscardableAttrs(DictionaryAttr::get(kernel.getContext()));
+  (*bare).setSymName("kernel");
   std::string text;
   llvm::raw_string_ostream stream(text);
   (*bare)->print(stream, OpPrintingFlags().useLocalScope());

@@ -395,14 +395,13 @@ LogicalResult ProgramReader::readStage(size_t number, const fb::Stage &stage) {
                                : dist::getStageName(int64_t(number)),
       program.threads(), b.getI64IntegerAttr(int64_t(stage.arena_bytes())),
       b.getI64IntegerAttr(int64_t(stage.lower_bound_bytes())));
-  SmallVector<NamedAttribute> peak;
+  NamedAttrList peak;
   forEach(stage.memory(), [&](const fb::Category &category) {
-    peak.push_back(
-        b.getNamedAttr(toText(category.name()),
-                       b.getI64IntegerAttr(int64_t(category.bytes()))));
+    if (StringRef name = toText(category.name()); !name.empty())
+      peak.set(name, b.getI64IntegerAttr(int64_t(category.bytes())));
   });
   if (!peak.empty())
-    op->setAttr("peak", b.getDictionaryAttr(peak));
+    op->setAttr("peak", peak.getDictionary(b.getContext()));
   b.setInsertionPointToStart(&op.getBody().emplaceBlock());
   readBuffers(stage);
   forEach(stage.outputs(),

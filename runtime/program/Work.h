@@ -103,18 +103,14 @@ struct OperandCounts {
   size_t inputs = 0, outputs = 0;
 };
 
-/// Of an instruction whose work is verified.
-inline OperandCounts countOperands(const program::Program &program,
-                                   const program::Instruction &instruction) {
+/// Of an opcode with the fields `work`; of a Launch its kernel says it.
+inline OperandCounts countOperands(program::Opcode opcode, const void *work) {
   using program::Opcode;
-  switch (instruction.work_type()) {
-  case Opcode::Launch: {
-    const program::Kernel &kernel = getKernel(program, instruction);
-    size_t all = kernel.accesses() ? kernel.accesses()->size() : 0;
-    return {kernel.inputs(), all - kernel.inputs()};
-  }
+  switch (opcode) {
   case Opcode::Gemm:
-    return {size_t(instruction.work_as_Gemm()->has_bias() ? 3 : 2), 1};
+    return {static_cast<const program::Gemm *>(work)->has_bias() ? size_t(3)
+                                                                 : size_t(2),
+            1};
   case Opcode::Attention:
     return {3, 2};
   case Opcode::AttentionGrad:
@@ -135,10 +131,21 @@ inline OperandCounts countOperands(const program::Program &program,
   case Opcode::AllToAll:
   case Opcode::Slice:
     return {1, 1};
+  case Opcode::Launch:
   case Opcode::NONE:
     break;
   }
   return {};
+}
+
+/// Of an instruction whose work is verified.
+inline OperandCounts countOperands(const program::Program &program,
+                                   const program::Instruction &instruction) {
+  if (instruction.work_type() != program::Opcode::Launch)
+    return countOperands(instruction.work_type(), instruction.work());
+  const program::Kernel &kernel = getKernel(program, instruction);
+  size_t all = kernel.accesses() ? kernel.accesses()->size() : 0;
+  return {kernel.inputs(), all - kernel.inputs()};
 }
 
 } // namespace cleave::runtime

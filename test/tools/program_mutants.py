@@ -5,8 +5,9 @@ usage: program_mutants.py CLEAVE [--count N] [--seed S] [--keep FOLDER]
 Compiles a few small models, changes bytes of the program in each executable,
 makes its checksum right again, and runs a step of it. A damaged program may be
 refused, and one that is still legal may train on; none may crash, or take more
-than 10 seconds. Prints the figures; fails, and names the first mutants, on any
-that crashes or hangs. --keep copies those to a folder.
+than 10 seconds. Nor may what turns such programs into IR, which reads all that
+train. Prints the figures; fails, and names the first mutants, on any that crashes
+or hangs. --keep copies those to a folder.
 """
 import argparse
 import collections
@@ -127,7 +128,21 @@ def limit_child():
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def run_batch(victim, text, seeds, folder, keep):
+def read_back(path, translate):
+    """What becomes of a program that trains, as IR."""
+    try:
+        done = subprocess.run(
+            [translate, "--program-to-exec", path, "-o", os.devnull],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return "hung when it was read back"
+    # 1: the compiler could not have written it.
+    return {0: "trained", 1: "trained, no IR"}.get(
+        done.returncode, f"read back with {done.returncode}")
+
+
+def run_batch(victim, text, seeds, folder, keep, translate):
     """Counts of what happened, and what to tell of crashes and hangs."""
     counts, bad = collections.Counter(), []
     mine = os.path.join(folder, f"train-{os.getpid()}")
@@ -165,10 +180,12 @@ def run_batch(victim, text, seeds, folder, keep):
                 what = f"ended with {done.returncode}"
             if b"checksum" in done.stderr:
                 what = "was sealed wrongly"
+            if what == "trained":
+                what = read_back(mine, translate)
         except subprocess.TimeoutExpired:
             what = "hung"
         counts[what] += 1
-        if what not in ("trained", "refused"):
+        if what not in ("trained", "trained, no IR", "refused"):
             bad.append(f"seed {seed} of {os.path.basename(victim.path)}: {what}")
             if keep:
                 shutil.copy(mine, os.path.join(
@@ -214,7 +231,8 @@ def main():
                 mine = seeds[i :: len(victims)]
                 jobs += [pool.submit(run_batch, victim, text,
                                      mine[start : start + BATCH], folder,
-                                     arguments.keep)
+                                     arguments.keep,
+                                     arguments.cleave + "-translate")
                          for start in range(0, len(mine), BATCH)]
             for job in jobs:
                 more, worse = job.result()

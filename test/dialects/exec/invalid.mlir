@@ -454,7 +454,7 @@ dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
 exec.program @send_nothing threads 1 {
   %b = exec.buffer "activations" 64 : !exec.buffer
   exec.segment @all {
-    // expected-error @+1 {{'exec.send' op expects one input and no output}}
+    // expected-error @+1 {{'exec.send' op expects 1 inputs and 0 outputs, got}}
     exec.send() -> () {stage = 1 : i64, channel = 0 : i64}
   }
   exec.run @all 0 first
@@ -466,7 +466,7 @@ dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
 exec.program @send_back threads 1 {
   %b = exec.buffer "activations" 64 : !exec.buffer
   exec.segment @all {
-    // expected-error @+1 {{'exec.send' op expects one input and no output}}
+    // expected-error @+1 {{'exec.send' op expects 1 inputs and 0 outputs, got}}
     exec.send(%b) -> (%b) {stage = 1 : i64, channel = 0 : i64}
   }
   exec.run @all 0 first
@@ -478,7 +478,7 @@ dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
 exec.program @recv_nothing threads 1 {
   %b = exec.buffer "activations" 64 : !exec.buffer
   exec.segment @all {
-    // expected-error @+1 {{'exec.recv' op expects one output and no input}}
+    // expected-error @+1 {{'exec.recv' op expects 0 inputs and 1 outputs, got}}
     exec.recv() -> () {stage = 1 : i64, channel = 0 : i64}
   }
   exec.run @all 0 first
@@ -490,7 +490,7 @@ dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
 exec.program @recv_two threads 1 {
   %b = exec.buffer "activations" 64 : !exec.buffer
   exec.segment @all {
-    // expected-error @+1 {{'exec.recv' op expects one output and no input}}
+    // expected-error @+1 {{'exec.recv' op expects 0 inputs and 1 outputs, got}}
     exec.recv() -> (%b, %b) {stage = 1 : i64, channel = 0 : i64}
   }
   exec.run @all 0 first
@@ -639,4 +639,17 @@ exec.program @step threads 1 {
   %b = exec.buffer "data" 16 : !exec.buffer
   // expected-error @+1 {{expects a logical shape that fits in 'tensor<4xf32>', got [5]}}
   exec.output "x" %b : tensor<4xf32> {logical = array<i64: 5>}
+}
+
+// -----
+
+exec.program @step threads 1 {
+  %b = exec.buffer "data" 16 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{expects 3 inputs and 1 outputs, got 2 and 1}}
+    exec.gemm(%b, %b) -> (%b) {m = 2 : i64, n = 2 : i64, k = 2 : i64,
+        trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+        type_c = f32, accumulate = #exec<accumulate never>, has_bias = true}
+  }
+  exec.run @all 0 first
 }
