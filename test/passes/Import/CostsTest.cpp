@@ -182,9 +182,9 @@ TEST_P(Costs, PointwiseBytes) {
 }
 
 /// What a micro-batch keeps. The graph has besides: the statistics of each
-/// norm's rows and of the loss's, queries and keys before their norms, and the
-/// inputs of projections from and to the embedding's width; and it has one
-/// input less where both branches of a block read one, or without a last norm.
+/// norm's rows and of the loss's, and the inputs of projections from and to the
+/// embedding's width; and it has one input less where both branches of a block
+/// read one, or without a last norm.
 TEST_P(Costs, KeptActivations) {
   Machine machine = llvm::cantFail(getMachine("h100-sxm:1"));
   machine.device.matrix[size_t(DType::F32)] =
@@ -196,7 +196,6 @@ TEST_P(Costs, KeptActivations) {
   if (model.qkNorm != QKNorm::None) {
     bool perHead = model.qkNorm == QKNorm::PerHead;
     rows += blocks * (perHead ? double(model.heads + model.kvHeads) : 2);
-    more += blocks * double((model.heads + model.kvHeads) * model.headDim);
   }
   double statistics = model.norm.kind == NormKind::LayerNorm ? 2 : 1;
   if (model.form == BlockForm::Parallel)
