@@ -260,11 +260,8 @@ MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
           getVocabShard(layout.tp) * double(model.getEmbeddingWidth());
   }
   std::array<double, 2> inFlight;
-  auto peaks = llvm::MutableArrayRef(inFlight).take_front(blocks.front.size());
-  if (profile.hasArena())
-    pipeline.getPlaces(shape, kept, between, peaks);
-  else
-    pipeline.getPeaks(shape, kept, peaks);
+  getInFlight(shape,
+              llvm::MutableArrayRef(inFlight).take_front(blocks.front.size()));
   MemoryFloor floor{
       .stages = {}, .gaps = getGaps(layout), .reserve = machine.device.reserve};
   for (size_t i = 0; i != blocks.front.size(); ++i)

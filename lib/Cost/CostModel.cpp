@@ -301,10 +301,15 @@ void CostModel::buildStages(const TrainLayout &layout) {
     between[i] = chunks[i].between;
   }
   inFlight.resize(stages.size());
+  getInFlight(shape, inFlight);
+}
+
+void CostModel::getInFlight(const PipelineShape &shape,
+                            llvm::MutableArrayRef<double> bytes) {
   if (profile.hasArena())
-    pipeline.getPlaces(shape, kept, between, inFlight);
+    pipeline.getPlaces(shape, kept, between, bytes);
   else
-    pipeline.getPeaks(shape, kept, inFlight);
+    pipeline.getPeaks(shape, kept, bytes);
 }
 
 int64_t CostModel::getBlocksAgain(const TrainLayout &layout) const {

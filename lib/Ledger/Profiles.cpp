@@ -126,7 +126,7 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
       reader.getFlag(object, "block_buffers", "", !profile.hasArena());
   profile.abilities = readAbilities(reader, object);
   // An arena without gaps has none of either kind.
-  if (profile.allocatorGaps == 0 && !object.get("scattered_gaps"))
+  if (profile.hasArena() && !object.get("scattered_gaps"))
     profile.scatteredGaps = 0;
   if (llvm::Error error = reader.takeError())
     return error;

@@ -405,6 +405,9 @@ private:
   double getOptimizerTime(const TrainLayout &layout) const;
   /// Fills `times` from `chunks` and `exposed`.
   void setTimes(const PipelineShape &shape);
+  /// Bytes of `kept` and `between` that the first stages have at most.
+  void getInFlight(const PipelineShape &shape,
+                   llvm::MutableArrayRef<double> bytes);
   int64_t getMicroBatches(const TrainLayout &layout) const;
   /// The same, if a batch that does not divide ends in part of one.
   double getPartialMicroBatches(const TrainLayout &layout) const;
