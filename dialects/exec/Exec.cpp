@@ -214,15 +214,6 @@ LogicalResult cleave::exec::verifyInstruction(InstructionOpInterface op,
                                               SymbolTableCollection &table) {
   if (failed(verifyWork(op)))
     return failure();
-  if (!isa<LaunchOp>(*op)) {
-    EncodedWork work(op);
-    auto [inputs, outputs] =
-        runtime::countOperands(work.getOpcode(), work.get());
-    if (op.getInputs().size() != inputs || op.getOutputs().size() != outputs)
-      return op->emitOpError("expects ")
-             << inputs << " inputs and " << outputs << " outputs, got "
-             << op.getInputs().size() << " and " << op.getOutputs().size();
-  }
   if (auto launch = dyn_cast<LaunchOp>(*op)) {
     auto kernel =
         table.lookupNearestSymbolFrom<KernelOp>(op, launch.getKernelAttr());
@@ -236,6 +227,14 @@ LogicalResult cleave::exec::verifyInstruction(InstructionOpInterface op,
              << inputs << " inputs and " << outputs << " outputs of "
              << launch.getKernelAttr() << ", got " << op.getInputs().size()
              << " and " << op.getOutputs().size();
+  } else {
+    EncodedWork work(op);
+    auto [inputs, outputs] =
+        runtime::countOperands(work.getOpcode(), work.get());
+    if (op.getInputs().size() != inputs || op.getOutputs().size() != outputs)
+      return op->emitOpError("expects ")
+             << inputs << " inputs and " << outputs << " outputs, got "
+             << op.getInputs().size() << " and " << op.getOutputs().size();
   }
   if (auto send = dyn_cast<SendOp>(*op))
     return dist::verifyMessage(op, send.getStage(), send.getChannel());

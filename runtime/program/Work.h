@@ -44,8 +44,8 @@ inline bool isKnown(program::Opcode opcode) {
   return opcode > program::Opcode::NONE && opcode <= program::Opcode::MAX;
 }
 
-/// The fields of a known opcode's table, in their order.
-inline std::vector<WorkField> getWorkFields(program::Opcode opcode) {
+/// Those of a table, from FlatBuffers' own description of it.
+inline std::vector<WorkField> readWorkFields(program::Opcode opcode) {
   using Kind = WorkField::Kind;
   const flatbuffers::TypeTable &opcodes = *program::OpcodeTypeTable();
   const flatbuffers::TypeTable &table =
@@ -66,6 +66,19 @@ inline std::vector<WorkField> getWorkFields(program::Opcode opcode) {
     fields.push_back(field);
   }
   return fields;
+}
+
+/// The fields of a known opcode's table, in their order.
+inline const std::vector<WorkField> &getWorkFields(program::Opcode opcode) {
+  static const std::vector<std::vector<WorkField>> all = [] {
+    std::vector<std::vector<WorkField>> tables(size_t(program::Opcode::MAX) +
+                                               1);
+    for (program::Opcode each : program::EnumValuesOpcode())
+      if (isKnown(each))
+        tables[size_t(each)] = readWorkFields(each);
+    return tables;
+  }();
+  return all[size_t(opcode)];
 }
 
 /// A field that is not Real, of a table of its opcode.
