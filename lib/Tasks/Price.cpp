@@ -23,14 +23,17 @@ double TaskPricer::getSeconds(const TaskShape &shape) const {
     return getComputeSeconds(0, shape.bytes);
   case TaskShape::Kind::Matmul:
     if (device && device->getMatrix(shape.dtype).peak > 0)
-      return getMatmulTime(*device, shape.dtype, shape.m, shape.n, shape.k);
+      return getMatmulTime(*device, shape.dtype, shape.m, shape.n, shape.k) /
+             rates.matrixRate;
     return getComputeSeconds(2 * shape.m * shape.n * shape.k, shape.bytes);
   case TaskShape::Kind::Attention:
     if (device && !device->attention.empty())
-      return getAttentionTime(*device, device->attention.begin()->first,
-                              shape.dtype, shape.direction, shape.heads,
-                              shape.rows, shape.pairs, shape.headDim,
-                              shape.headDim);
+      return getAttentionTime(
+          *device,
+          rates.attention.empty() ? device->attention.begin()->first
+                                  : rates.attention,
+          shape.dtype, shape.direction, shape.heads, shape.rows, shape.pairs,
+          shape.headDim, shape.headDim);
     return getComputeSeconds(getAttentionFlops(shape.direction,
                                                shape.heads * shape.pairs,
                                                shape.headDim, shape.headDim)
@@ -52,6 +55,12 @@ double TaskPricer::getSeconds(const TaskShape &shape) const {
     return 0;
   }
   llvm_unreachable("unknown kind of task");
+}
+
+double TaskPricer::getSeconds(const Task &task) const {
+  bool isJoint = task.shape.kind == TaskShape::Kind::Collective &&
+                 task.stream == 0 && task.phase != "optimizer";
+  return getSeconds(task.shape) + (isJoint ? rates.rankSkew : 0);
 }
 
 AxisList TaskPricer::getCrossedAxes(const TaskShape &shape) const {
@@ -99,7 +108,7 @@ TaskTimes cleave::priceTasks(const TaskProgram &program,
     std::vector<double> &seconds = times.seconds.emplace_back();
     std::vector<int64_t> &links = times.links.emplace_back();
     for (const Task &task : stage.tasks) {
-      seconds.push_back(pricer.getSeconds(task.shape));
+      seconds.push_back(pricer.getSeconds(task));
       links.push_back(pricer.getLevel(task.shape).value_or(-1));
     }
   }

@@ -81,6 +81,20 @@ class ProgramTimesTest(ToolTest):
         self.assertIn("stage\tcompute\texposed\twaits\tidle", text)
         self.assertIn("layers.*.", text)
 
+    def test_the_software_is_a_profile(self):
+        def get_products(step):
+            return sum(row["seconds"] for row in step["instructions"]
+                       if row["name"].startswith("gemm"))
+
+        own = self.estimate()
+        measured = self.estimate("--profile", "cleave-cpu")
+        # Of our own software on GPUs, and of kernels measured alone.
+        self.assertAlmostEqual(get_products(measured) / get_products(own),
+                               0.92)
+        self.expect_error(["--profile", "nonsense", "cleave-cpu"], "cleave",
+                          "estimate", "train", *CLUSTER, "--profile",
+                          "nonsense", code=2)
+
     def test_counts_are_those_of_the_runs(self):
         counts = collections.Counter()
         for stage in self.get_executions():

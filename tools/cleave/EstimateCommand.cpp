@@ -178,7 +178,8 @@ static llvm::Error checkExcluded(const EstimateFlags &flags) {
 static int runProgram(const EstimateFlags &flags) {
   tool::TimedProgram timed;
   if (llvm::Error error =
-          flags.program.load(flags.common.model, flags.common.cluster, timed))
+          flags.program.load(flags.common.model, flags.common.cluster,
+                             flags.common.profile, timed))
     return tool::failPlan(std::move(error));
   TaskSimulation simulation =
       simulate(timed.tasks, timed.times, /*keepSpans=*/!flags.trace.empty());
@@ -260,8 +261,9 @@ void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
       ->excludes(batch);
   command->add_flag("--json", flags->json, "print JSON (docs/planner.md)");
   command->callback([flags, command, &run] {
-    bool isProgram = flags->program.check(*command, flags->common.model,
-                                          {"--cluster", "--trace", "--json"});
+    bool isProgram =
+        flags->program.check(*command, flags->common.model,
+                             {"--cluster", "--profile", "--trace", "--json"});
     run = [flags, isProgram] {
       return isProgram ? runProgram(*flags) : runEstimate(*flags);
     };

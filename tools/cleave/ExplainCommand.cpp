@@ -95,7 +95,8 @@ static int runExplain(const ExplainFlags &flags) {
 static int runProgram(const ExplainFlags &flags) {
   tool::TimedProgram timed;
   if (llvm::Error error =
-          flags.program.load(flags.common.model, flags.common.cluster, timed))
+          flags.program.load(flags.common.model, flags.common.cluster,
+                             flags.common.profile, timed))
     return tool::failPlan(std::move(error));
   llvm::Expected<tool::MeasuredTasks> measured =
       tool::readTrace(flags.trace, timed.program, timed.tasks);
@@ -164,8 +165,9 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
           ->type_name("TRACE")
           ->group("Of an executable in place of a model");
   command->callback([flags, command, trace, &run] {
-    bool isProgram = flags->program.check(*command, flags->common.model,
-                                          {"--cluster", "--trace", "--json"});
+    bool isProgram =
+        flags->program.check(*command, flags->common.model,
+                             {"--cluster", "--profile", "--trace", "--json"});
     if (isProgram != (trace->count() > 0))
       throw CLI::ValidationError(
           "--trace", isProgram ? "is missing: explain compares an executable's "

@@ -137,6 +137,28 @@ llvm::Expected<DType> tool::getDType(llvm::StringRef name,
   return dtype;
 }
 
+llvm::Expected<Profile> tool::loadStack(const std::string &profile,
+                                        const Device &device) {
+  const std::string own = device.cores > 0 ? "cleave-cpu" : "cleave";
+  const std::string &name = profile.empty() ? own : profile;
+  llvm::Expected<Profile> stack = loadProfile(name);
+  if (!stack) {
+    if (llvm::StringRef(name).ends_with(".json"))
+      return stack.takeError(); // names the file
+    return llvm::make_error<UsageError>("--profile: " +
+                                        llvm::toString(stack.takeError()));
+  }
+  if (std::string kernel = chooseAttention(*stack, device);
+      kernel != stack->attention) {
+    llvm::errs() << llvm::formatv(
+        "cleave: note: {0} has no attention kernel \"{1}\", which profile {2} "
+        "is of: priced with \"{3}\"\n",
+        device.name, stack->attention, stack->name, kernel);
+    stack->attention = kernel;
+  }
+  return stack;
+}
+
 llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   llvm::Expected<std::string> config = findConfig(model);
   if (!config)
@@ -162,23 +184,9 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   if (!type)
     return type.takeError();
   request.work = {seqLen, globalBatch, *type};
-  const std::string own = device.cores > 0 ? "cleave-cpu" : "cleave";
-  const std::string &name = profile.empty() ? own : profile;
-  llvm::Expected<Profile> stack = loadProfile(name);
-  if (!stack) {
-    if (llvm::StringRef(name).ends_with(".json"))
-      return stack.takeError(); // names the file
-    return llvm::make_error<UsageError>("--profile: " +
-                                        llvm::toString(stack.takeError()));
-  }
-  if (std::string kernel = chooseAttention(*stack, device);
-      kernel != stack->attention) {
-    llvm::errs() << llvm::formatv(
-        "cleave: note: {0} has no attention kernel \"{1}\", which profile {2} "
-        "is of: planned with \"{3}\"\n",
-        device.name, stack->attention, stack->name, kernel);
-    stack->attention = kernel;
-  }
+  llvm::Expected<Profile> stack = loadStack(profile, device);
+  if (!stack)
+    return stack.takeError();
   request.profile = std::move(*stack);
   request.memoryLimit = memory * 1e9;
   if (memory == 0 && headroom > 0)

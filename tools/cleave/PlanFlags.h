@@ -48,6 +48,12 @@ llvm::Expected<DType> getDType(llvm::StringRef name, const Device &device);
 /// says so.
 llvm::Expected<Machine> getNotedMachine(const Cluster &cluster);
 
+/// The profile of that name, or of our own software on such devices if it is
+/// empty; with an attention kernel that the device has, of which a note on
+/// stderr says so.
+llvm::Expected<Profile> loadStack(const std::string &profile,
+                                  const Device &device);
+
 /// What is planned, read.
 struct Planned {
   Architecture model;

@@ -271,6 +271,7 @@ static llvm::Error takeKernels(const std::string &path,
 
 llvm::Error tool::ProgramFlags::load(const std::string &path,
                                      const std::string &cluster,
+                                     const std::string &profile,
                                      TimedProgram &timed) const {
   runtime::Status status = runtime::Program::loadFile(path, timed.program);
   if (!status.ok())
@@ -281,9 +282,13 @@ llvm::Error tool::ProgramFlags::load(const std::string &path,
   if (!machine)
     return machine.takeError();
   timed.machine = std::move(*machine);
+  llvm::Expected<Profile> stack = loadStack(profile, timed.machine.device);
+  if (!stack)
+    return stack.takeError();
   timed.times = priceTasks(timed.tasks,
                            TaskPricer(timed.tasks.mesh, timed.tasks.stageAxis,
-                                      timed.machine, timed.machine.device));
+                                      timed.machine, timed.machine.device,
+                                      TaskRates(*stack)));
   if (llvm::Error error = emulateLinks(links, timed))
     return error;
   if (!kernelsFrom.empty())

@@ -49,8 +49,9 @@ struct ProgramFlags {
   bool check(const CLI::App &app, const std::string &target,
              llvm::ArrayRef<std::string> shared) const;
   /// Without a cluster: this machine, with as many ranks as the program has.
+  /// Without a profile: that of our own software on its devices.
   llvm::Error load(const std::string &path, const std::string &cluster,
-                   TimedProgram &timed) const;
+                   const std::string &profile, TimedProgram &timed) const;
 
 private:
   std::vector<CLI::Option *> own, ofModel;

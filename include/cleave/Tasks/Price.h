@@ -2,10 +2,24 @@
 #ifndef CLEAVE_TASKS_PRICE_H
 #define CLEAVE_TASKS_PRICE_H
 
+#include "cleave/Cost/Profile.h"
 #include "cleave/Reshard/Price.h"
 #include "cleave/Tasks/Tasks.h"
 
 namespace cleave {
+
+/// What the software that runs a program makes of a device's rates and of the
+/// network's; as they are measured alone, if nothing is said.
+struct TaskRates {
+  std::string attention; ///< its kernel, of the device's; empty: the first
+  double matrixRate = 1; ///< as in Profile
+  double rankSkew = 0;   ///< likewise
+
+  TaskRates() = default;
+  explicit TaskRates(const Profile &profile)
+      : attention(profile.attention), matrixRate(profile.matrixRate),
+        rankSkew(profile.rankSkew) {}
+};
 
 /// Seconds of tasks, by the planner's own figures (lib/Cost): products and
 /// attention on the device, and what else streams through its memory;
@@ -15,11 +29,15 @@ public:
   /// `device`: what a rank has; none where nothing is said of it. `stageAxis`:
   /// along which messages go; none without pipeline stages.
   TaskPricer(Mesh mesh, std::optional<Axis> stageAxis, Network network,
-             std::optional<Device> device)
+             std::optional<Device> device, TaskRates rates = {})
       : mesh(std::move(mesh)), stageAxis(stageAxis),
-        network(std::move(network)), device(std::move(device)) {}
+        network(std::move(network)), device(std::move(device)),
+        rates(std::move(rates)) {}
 
   double getSeconds(const TaskShape &shape) const;
+  /// The same where it stands in a step: a collective that nothing runs beside
+  /// waits for the last of its ranks.
+  double getSeconds(const Task &task) const;
 
   /// Along which the ranks differ that the task is between; none of what does
   /// not communicate.
@@ -40,6 +58,7 @@ private:
   std::optional<Axis> stageAxis;
   Network network;
   std::optional<Device> device;
+  TaskRates rates;
 };
 
 /// A number for each task, by stage and place in its list.

@@ -136,6 +136,41 @@ TEST(Tasks, collectivesByTheirGroup) {
   }
 }
 
+TEST(Tasks, softwareAsItsProfileSays) {
+  Profile profile;
+  profile.attention = "cudnn";
+  profile.matrixRate = 0.5;
+  profile.rankSkew = 1e-3;
+  Machine machine = getMachine();
+  TaskPricer plain = getPricer();
+  TaskPricer pricer(Mesh({{"pp", 2}, {"dp", 4}, {"tp", 2}}), Axis(0), machine,
+                    machine.device, TaskRates(profile));
+  Task task;
+  task.phase = "forward";
+  task.shape.kind = Kind::Matmul;
+  task.shape.dtype = DType::BF16;
+  task.shape.m = task.shape.n = task.shape.k = 4096;
+  EXPECT_DOUBLE_EQ(pricer.getSeconds(task), 2 * plain.getSeconds(task));
+  task.shape.kind = Kind::Attention;
+  task.shape.heads = 8;
+  task.shape.rows = 2048;
+  task.shape.pairs = getCausalPairs(2048, 0);
+  task.shape.headDim = 128;
+  EXPECT_DOUBLE_EQ(pricer.getSeconds(task),
+                   getAttentionTime(machine.device, "cudnn", DType::BF16,
+                                    Direction::Forward, 8, 2048,
+                                    getCausalPairs(2048, 0), 128, 128));
+  // A collective in whose time nothing else runs, in a pass over the model.
+  const int64_t bytes[] = {1 << 20, 1 << 20};
+  task.shape = getShape(fb::AllReduceT(), bytes, {2});
+  EXPECT_DOUBLE_EQ(pricer.getSeconds(task), plain.getSeconds(task) + 1e-3);
+  task.stream = 1;
+  EXPECT_DOUBLE_EQ(pricer.getSeconds(task), plain.getSeconds(task));
+  task.stream = 0;
+  task.phase = "optimizer";
+  EXPECT_DOUBLE_EQ(pricer.getSeconds(task), plain.getSeconds(task));
+}
+
 TEST(Tasks, messagesByTheirSize) {
   TaskPricer pricer = getPricer();
   TaskShape send = getShape(fb::SendT{{}, 1, 3}, {4096});
