@@ -36,11 +36,11 @@ double Block::getPairs(int64_t seqLen) const {
                    : getCausalPairs(double(seqLen), double(window));
 }
 
-int64_t Block::getTensors() const {
+int64_t Block::getMatrices() const {
   int64_t matrices = gated ? 3 : 2;
   int64_t attention = latentRank == 0 ? 4 : queryRank > 0 ? 5 : 4;
   return attention + (getDenseParameters(1) > 0 ? matrices : 0) +
-         (isSparse() ? matrices + 1 : 0) + /*norms*/ 2;
+         (isSparse() ? matrices + 1 : 0);
 }
 
 double Block::getLargestTensor(int64_t hidden) const {

@@ -126,17 +126,22 @@ private:
       addProjection({queries, keysAndValues / 2, keysAndValues / 2});
     }
     cost.activations += tokens * (queries + keysAndValues) * activationBytes;
-    // What norms of queries and keys read; one of all channels reads them
-    // gathered.
     if (block.headNorm != Block::HeadNorm::None)
-      cost.activations +=
-          tokens * activationBytes *
-          (block.headNorm == Block::HeadNorm::Each
-               ? queries + keysAndValues / 2
-               : double((block.heads + block.kvHeads) * block.headDim));
+      cost.activations += getNormedBytes();
     outputs += tokens * (queries + keysAndValues);
     double rotated = tokens * (queries + keysAndValues / 2) * activationBytes;
     kernels.addPasses(ropePasses, rotated * traffic);
+    if (block.headNorm != Block::HeadNorm::None)
+      kernels.addPasses(normPasses, getNormedBytes() * traffic);
+  }
+
+  /// Of what norms of queries and keys read; one of all channels reads them
+  /// gathered.
+  double getNormedBytes() const {
+    return tokens * activationBytes *
+           (block.headNorm == Block::HeadNorm::Each
+                ? queries + keysAndValues / 2
+                : double((block.heads + block.kvHeads) * block.headDim));
   }
 
   /// Attention and the projection of its output.
@@ -193,12 +198,16 @@ private:
     double activation = kernels.addPasses(getActivationPasses(block.gated),
                                           activated * traffic);
     double down = kernels.addLinear(tokens, h, width);
+    if (profile.prunesRepeats && !block.isSparse() && !block.normsAfter)
+      unneeded = down;
     outputs += tokens * matrices * width + outer * h;
     if (!drops(recomputeUp, up))
       cost.activations += matrices * activated;
     if (!drops(recomputeActivation, activation))
       cost.activations += tokens * width * inputBytes;
-    drops(recomputeDown, down);
+    // What it gives is only read by what nothing repeats.
+    if (!profile.prunesRepeats || block.normsAfter)
+      drops(recomputeDown, down);
   }
 
   /// Router, exchange of tokens both ways, and this rank's experts.
@@ -261,13 +270,27 @@ private:
     auto getTime = [&](CollectiveKind kind) {
       return costs.getJointTime(kind, tensor, full);
     };
-    double region = cut.sequenceParallel
-                        ? getTime(CollectiveKind::AllGather) +
-                              getTime(CollectiveKind::ReduceScatter)
-                        : getTime(CollectiveKind::AllReduce);
+    reduction = getTime(cut.sequenceParallel ? CollectiveKind::ReduceScatter
+                                             : CollectiveKind::AllReduce);
+    double region =
+        reduction +
+        (cut.sequenceParallel ? getTime(CollectiveKind::AllGather) : 0);
     if (!profile.sequenceFirst && cut.sequenceParallel && cut.microBatch > 1)
       region += 2 * getStreamTime(device, 2 * full);
     cost.tensorForward = cost.tensorBackward = 2 * region;
+    // A norm of all channels has queries and keys gathered, and on the way back
+    // their gradients as well.
+    if (block.headNorm == Block::HeadNorm::Whole)
+      for (int64_t count : {block.heads, block.kvHeads}) {
+        double bytes = tokens * double(count * block.headDim) * activationBytes;
+        double time =
+            costs.getJointTime(CollectiveKind::AllGather, tensor, bytes);
+        cost.tensorForward += time;
+        cost.tensorBackward += 2 * time;
+      }
+    if (profile.gathersAgain && cut.sequenceParallel &&
+        cut.recompute != Recompute::Full)
+      cost.tensorBackward += 2 * getTime(CollectiveKind::AllGather);
   }
 
   /// Over cp: keys and values, or heads.
@@ -334,8 +357,9 @@ private:
       cost.tensorBackward += cost.tensorForward / 2;
     }
     if (cut.recompute == Recompute::Full) {
-      cost.recompute = cost.forward;
-      cost.tensorBackward += cost.tensorForward;
+      cost.recompute = cost.forward - unneeded;
+      cost.tensorBackward +=
+          cost.tensorForward - (unneeded > 0 ? reduction : 0);
       cost.contextBackward += cost.contextForward;
       cost.expertBackward += cost.expertForward;
       cost.activations = stream;
@@ -349,6 +373,10 @@ private:
         (block.getParameters(costs.model.hidden) - routed) / double(cut.tp);
     cost.expertParameters = routed / double(cut.ep) / double(cut.expertTp);
     cost.pieces = costs.getPieces(block);
+    if (!profile.blockBuffers) {
+      cost.vectors = 2 + double(block.vectorTensors);
+      cost.vectorParameters = (2 * h + double(block.vectors)) / double(cut.tp);
+    }
     cost.largest = costs.getLargestPiece(block, cut.tp, cost.denseParameters,
                                          cost.expertParameters);
     // A product adds a micro-batch's gradient to what earlier ones left: bytes
@@ -389,6 +417,9 @@ private:
   BlockCost cost;
   double attention[2] = {}; ///< seconds, both ways
   double outputs = 0;       ///< elements that the products write
+  /// Seconds of what full recomputation leaves out, and of the exchange of a
+  /// product's result.
+  double unneeded = 0, reduction = 0;
 };
 
 CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {

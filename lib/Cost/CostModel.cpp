@@ -122,6 +122,8 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
   stage.workingSet = cost.workingSet;
   stage.between = cost.between;
   stage.pieces = cost.pieces;
+  stage.vectors = cost.vectors;
+  stage.vectorParameters = cost.vectorParameters;
   stage.largest = cost.largest;
   return stage;
 }
@@ -143,6 +145,8 @@ void CostModel::StageCost::add(const StageCost &other, double times) {
   between += times * other.between;
   workingSet = std::max(workingSet, other.workingSet);
   pieces += times * other.pieces;
+  vectors += times * other.vectors;
+  vectorParameters += times * other.vectorParameters;
   largest = std::max(largest, other.largest);
 }
 
@@ -321,11 +325,11 @@ int64_t CostModel::getBlocksAgain(const TrainLayout &layout) const {
 double CostModel::getSend(const TrainLayout &layout) const {
   if (layout.pp == 1)
     return 0;
-  // Each rank of a tp group sends its part, which is gathered inside the node
-  // (Narayanan et al. 2021, section 4.1).
+  // Of what is split over tp, each rank sends its part.
+  bool isSplit = profile.sendsParts || layout.sequenceParallel;
   double sent = double(layout.microBatch) * work.seqLen / double(layout.cp) *
                 double(model.hidden) * getBytes(work.getActivationType()) /
-                double(layout.tp);
+                (isSplit ? double(layout.tp) : 1);
   return getSendTime(machine, {layout.pp, layout.getPipelineStride()}, sent);
 }
 
@@ -436,7 +440,7 @@ PipelineStep CostModel::getPipelineStep(const TrainLayout &layout) {
 
 PipelineShape CostModel::getShape(const TrainLayout &layout) const {
   return {layout.schedule, layout.pp, layout.virtualStages,
-          getMicroBatches(layout)};
+          getMicroBatches(layout), !profile.postValidates};
 }
 
 int64_t CostModel::getMicroBatches(const TrainLayout &layout) const {
@@ -453,13 +457,22 @@ CostModel::DataTimes CostModel::getDataTimes(const TrainLayout &layout,
   Group dense = layout.getRankGroup(layout.getShards(), layout.tp);
   Group experts =
       layout.getRankGroup(layout.getExpertRanks(), layout.ep * layout.expertTp);
-  double pieces = layout.zero >= 2 ? std::max(stage.pieces, 1.) : 1;
+  // Below ZeRO-2 what has buffers for blocks fills them with many.
+  bool isWhole = profile.blockBuffers && layout.zero < 2;
+  double pieces = isWhole ? 1 : std::max(stage.pieces, 1.);
+  double vectors = isWhole ? 0 : stage.vectors;
+  double small = vectors > 0 ? stage.vectorParameters : 0;
   auto getTime = [&](CollectiveKind kind, double bytes) {
-    return pieces *
-           (getCollectiveTime(machine, kind, dense,
-                              stage.denseParameters * bytes / pieces) +
-            getCollectiveTime(machine, kind, experts,
-                              stage.expertParameters * bytes / pieces));
+    double time =
+        pieces *
+        (getCollectiveTime(machine, kind, dense,
+                           (stage.denseParameters - small) * bytes / pieces) +
+         getCollectiveTime(machine, kind, experts,
+                           stage.expertParameters * bytes / pieces));
+    if (vectors > 0)
+      time += vectors *
+              getCollectiveTime(machine, kind, dense, small * bytes / vectors);
+    return time;
   };
   if (layout.zero == 0)
     return {getTime(CollectiveKind::AllReduce, profile.gradientBytes), 0};
@@ -626,7 +639,7 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
   played = same;
   double busy = 0, end = 0;
   for (size_t i = 0; i != stages.size(); ++i) {
-    double start = shape.splitsBackward() ? starts[i] : 0;
+    double start = shape.endsAlone() ? starts[i] : 0;
     double ran = part * (ends[i] - start);
     busy = std::max(busy, ran);
     end = std::max(end, ran + exposed[i].once);

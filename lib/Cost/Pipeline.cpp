@@ -118,7 +118,7 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
     double longest = 0;
     for (size_t i = 0; i != last.size(); ++i)
       longest =
-          std::max(longest, last[i] - (shape.splitsBackward() ? starts[i] : 0));
+          std::max(longest, last[i] - (shape.endsAlone() ? starts[i] : 0));
     return longest;
   };
   // Many begin like few: if their program is the same, until the end of what

@@ -101,6 +101,10 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
                                        "attention",
                                        "fused_projections",
                                        "sequence_first",
+                                       "gathers_again",
+                                       "prunes_repeats",
+                                       "sends_parts",
+                                       "post_validates",
                                        "block_buffers",
                                        "schedules",
                                        "context",
@@ -118,6 +122,14 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
       reader.getFlag(object, "fused_projections", "", profile.fusedProjections);
   profile.sequenceFirst =
       reader.getFlag(object, "sequence_first", "", profile.sequenceFirst);
+  profile.gathersAgain =
+      reader.getFlag(object, "gathers_again", "", profile.gathersAgain);
+  profile.prunesRepeats =
+      reader.getFlag(object, "prunes_repeats", "", profile.prunesRepeats);
+  profile.sendsParts =
+      reader.getFlag(object, "sends_parts", "", profile.sendsParts);
+  profile.postValidates =
+      reader.getFlag(object, "post_validates", "", profile.postValidates);
   for (const Constant &constant : constants)
     constant.value = reader.getNumber(object, constant.key, "", 0,
                                       constant.most, constant.value);

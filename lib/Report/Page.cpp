@@ -352,7 +352,7 @@ void Page::printTimeline() {
         formatSeconds(played),
         formatShare(std::abs(played - plan.estimate.step), plan.estimate.step),
         left.empty() ? "" : "; ", left,
-        report.shape.splitsBackward()
+        report.shape.endsAlone()
             ? " Its optimizer does not wait for other stages, so a step takes "
               "what its longest stage takes from its own start to its own end."
             : ""));

@@ -62,6 +62,8 @@ Architecture cleave::getArchitecture(const Model &model) {
                      : model.qkNorm == QKNorm::FullWidth
                          ? Block::HeadNorm::Whole
                          : Block::HeadNorm::None;
+    block.normsAfter =
+        model.form == BlockForm::PostNorm || model.form == BlockForm::NormedSum;
     block.window = layer.window;
     block.gated = layer.gate.has_value();
     block.ffn = model.intermediate;
@@ -70,8 +72,15 @@ Architecture cleave::getArchitecture(const Model &model) {
                                at(layer.gate), &layer.up, &layer.down}) -
                     2 * model.hidden;
     for (const auto &norm : {layer.qNorm, layer.kNorm})
-      if (norm)
+      if (norm) {
         block.vectors += getSize(*norm);
+        ++block.vectorTensors;
+      }
+    for (const NormWeights *norm : {&layer.norm1, &layer.norm2})
+      block.vectorTensors += norm->bias ? 1 : 0;
+    for (const LinearSpec *linear : {&layer.q, &layer.k, &layer.v, &layer.o,
+                                     at(layer.gate), &layer.up, &layer.down})
+      block.vectorTensors += linear && linear->bias ? 1 : 0;
     addBlock(result, block);
   }
   return result;

@@ -63,7 +63,7 @@ public:
                         std::tie(b.end, b.start, b.stage, b.kind);
                });
     for (size_t stage = 0; stage != count; ++stage) {
-      double from = step.shape.splitsBackward() ? result.starts[stage] : 0;
+      double from = step.shape.endsAlone() ? result.starts[stage] : 0;
       result.step = std::max(result.step, last[stage] - from);
     }
     return result;

@@ -24,7 +24,7 @@ double TaskPricer::getSeconds(const TaskShape &shape) const {
   case TaskShape::Kind::Matmul:
     if (device && device->getMatrix(shape.dtype).peak > 0)
       return getMatmulTime(*device, shape.dtype, shape.m, shape.n, shape.k) /
-             rates.matrixRate;
+             rates.matrixRate * shape.slow;
     return getComputeSeconds(2 * shape.m * shape.n * shape.k, shape.bytes);
   case TaskShape::Kind::Attention:
     if (device && !device->attention.empty())

@@ -1,5 +1,6 @@
 //===- Tasks.cpp - What the instructions of a step ask for ----------------===//
 #include "cleave/Tasks/Tasks.h"
+#include "cleave/Cost/Kernels.h"
 #include <algorithm>
 #include <cassert>
 #include <numeric>
@@ -24,6 +25,11 @@ static TaskShape getMatmul(const program::Gemm &gemm, double bytes) {
   shape.n = double(gemm.n());
   shape.k = double(gemm.k());
   shape.dtype = convert(gemm.type_a());
+  // Rows of a, b and c, as they lie in memory.
+  if (shape.dtype == DType::BF16)
+    shape.slow = std::max({getMisalignment(gemm.trans_a() ? shape.m : shape.k),
+                           getMisalignment(gemm.trans_b() ? shape.k : shape.n),
+                           getMisalignment(shape.n)});
   return shape;
 }
 

@@ -269,7 +269,13 @@ LogicalResult Placer::placeAccumulate(xf::AccumulateOp op) {
     auto it = kept.find(value);
     if (it != kept.end()) {
       Operation *made = value.getDefiningOp();
-      operand.set(reshard(value, it->second, made->getNextNode()));
+      // Between shard groups it stays partial.
+      Placement &keep = it->second;
+      dist::OnAttr given = dist::getPlacementAttr(value.getType());
+      for (Axis axis : dist::getPlacement(given, mesh).partial)
+        if (!keep.isSplitBy(axis))
+          keep.partial.push_back(axis);
+      operand.set(reshard(value, keep, made->getNextNode()));
       // It is of the gradient, whatever comes after it.
       if (operand.get() != value)
         xf::copyProvenance(made, operand.get().getDefiningOp());

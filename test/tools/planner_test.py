@@ -440,7 +440,7 @@ class PlannerTest(ToolTest):
                           "--profile", "nemo")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stderr, "cleave: note: v100-32 has no attention "
-                         'kernel "cudnn", which profile nemo is of: planned '
+                         'kernel "cudnn", which profile nemo is of: priced '
                          'with "flash1"\n')
 
 

@@ -22,11 +22,16 @@ struct Block {
   /// Norms of queries and keys: of each head, or of all channels together.
   enum class HeadNorm : uint8_t { None, Each, Whole };
   HeadNorm headNorm = HeadNorm::None;
+  /// Whether norms read what the block's last product gives, and not only what
+  /// branches read.
+  bool normsAfter = false;
   bool gated = true; ///< gated MLP: three matrices, not two
   int64_t ffn = 0;   ///< width of the dense MLP; 0 in a block of experts
   int64_t experts = 0, expertsPerToken = 0, expertFfn = 0;
   int64_t sharedFfn = 0; ///< total width of the experts that see every token
-  int64_t vectors = 0;   ///< elements of biases and norms, two norms left out
+  /// Elements of biases and norms, and how many these are; two norms of the
+  /// hidden size left out.
+  int64_t vectors = 0, vectorTensors = 0;
 
   bool isSparse() const { return experts > 0; }
   /// Query-key pairs of a head and a sequence that its mask leaves.
@@ -37,9 +42,8 @@ struct Block {
   /// Weights of all routed experts, the router not included.
   double getExpertParameters(int64_t hidden) const;
   double getRouterParameters(int64_t hidden) const;
-  /// Tensors of weights, biases and norms of heads left out, and the elements
-  /// of the largest that every token meets.
-  int64_t getTensors() const;
+  /// Matrices, and the elements of the largest that every token meets.
+  int64_t getMatrices() const;
   double getLargestTensor(int64_t hidden) const;
   /// All weights of the block, norms and biases included.
   double getParameters(int64_t hidden) const;

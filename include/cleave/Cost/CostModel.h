@@ -181,8 +181,10 @@ private:
     double contextForward = 0, contextBackward = 0;   ///< over cp
     double expertForward = 0, expertBackward = 0;     ///< over ep
     double denseParameters = 0, expertParameters = 0; ///< of this device
-    /// Exchanges of ZeRO-2 and 3 for them, and parameters of the largest.
-    double pieces = 1, largest = 0;
+    /// How many exchanges over data-parallel ranks they take: those of
+    /// matrices, or of a block, and those of biases and norms with so many
+    /// parameters of them all. Parameters of the largest exchange.
+    double pieces = 1, vectors = 0, vectorParameters = 0, largest = 0;
     double launches = 1;    ///< kernels, relative to the usual block
     double activations = 0; ///< bytes kept for backward
     double workingSet = 0;  ///< bytes that only live inside the block
@@ -215,7 +217,8 @@ private:
     double host = 0;
     double denseParameters = 0, expertParameters = 0;
     double activations = 0, workingSet = 0, between = 0;
-    double pieces = 0, largest = 0; ///< see BlockCost
+    double pieces = 0, vectors = 0, vectorParameters = 0; ///< see BlockCost
+    double largest = 0;                                   ///< likewise
 
     double getTime() const { return forward + backward; }
     /// Whether its gradients and parameters take the same to move.
@@ -223,7 +226,7 @@ private:
       return forward == other.forward && backward == other.backward &&
              denseParameters == other.denseParameters &&
              expertParameters == other.expertParameters &&
-             pieces == other.pieces;
+             pieces == other.pieces && vectors == other.vectors;
     }
     void add(const StageCost &other, double times);
   };
@@ -310,7 +313,7 @@ private:
   /// Exchanges of ZeRO-2 and 3 for a block, one way; and parameters of the
   /// largest, of a block that has so many dense and routed ones on a device.
   double getPieces(const Block &block) const {
-    return profile.blockBuffers ? 1 : double(block.getTensors());
+    return profile.blockBuffers ? 1 : double(block.getMatrices());
   }
   double getLargestPiece(const Block &block, int64_t tp, double dense,
                          double routed) const {

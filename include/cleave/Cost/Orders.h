@@ -13,6 +13,8 @@ namespace cleave {
 struct PipelineShape {
   Schedule schedule = Schedule::OneFOneB;
   int64_t stages = 1, chunks = 1, microBatches = 1;
+  /// Whether the optimizers of zero-bubble schedules wait for each other, too.
+  bool endsTogether = false;
 
   int64_t getVirtualStages() const { return stages * chunks; }
   bool operator==(const PipelineShape &) const = default;
@@ -26,10 +28,11 @@ struct PipelineShape {
     return turnsBack(chunk) ? stages - 1 - at : at;
   }
   /// Whether input and weight gradients are apart (zero-bubble schedules).
-  /// Their optimizer does not wait for other stages either (Qi et al. 2024,
-  /// section 4), so a step then takes what its longest stage takes from its own
-  /// start to its own end.
   bool splitsBackward() const { return schedule >= Schedule::ZeroBubbleH1; }
+  /// Whether a stage's optimizer does not wait for other stages, so that a step
+  /// takes what its longest stage takes from its own start to its own end: in
+  /// zero-bubble schedules as published (Qi et al. 2024, section 4).
+  bool endsAlone() const { return splitsBackward() && !endsTogether; }
   /// Whether virtual stages take micro-batches in groups of p: all of a group
   /// on one chunk, then on the next.
   bool cyclesChunks() const { return chunks > 1 && !splitsBackward(); }

@@ -41,9 +41,18 @@ struct Profile {
   /// order. In DTensor's [b, s, h] a copy before or after each takes 0.18 ms
   /// of an MLP of 3 ms (pytorch/torchtitan, pull request 437).
   bool sequenceFirst = true;
+  /// Whether sequence parallelism gathers the inputs of products again for
+  /// their weights' gradients with nothing beside that. Megatron-Core has it
+  /// behind the product for the input's gradient (Korthikanti et al. 2022,
+  /// arXiv:2205.05198, section 4.2.2).
+  bool gathersAgain = false;
+  /// Whether full recomputation leaves out what no gradient needs: a block's
+  /// last product, and the exchange of its result. A function that PyTorch
+  /// checkpoints is repeated as a whole.
+  bool prunesRepeats = false;
   /// Whether ZeRO-2 and 3 exchange a block at a time, in buffers that gathered
   /// parameters are copied out of and gradients are cast into, between shards
-  /// of f32 (FSDP); else each tensor, in place.
+  /// of f32 (FSDP); else each tensor, in place, and so do ZeRO-0 and 1.
   bool blockBuffers = false;
   /// Share of the gradient's and parameters' communication over data-parallel
   /// ranks, and of messages between stages, that may run beside compute.
@@ -63,6 +72,14 @@ struct Profile {
   /// Host seconds for one block, forward, which the device waits for when its
   /// kernels are shorter.
   double hostPerBlock = 0;
+  /// Whether ranks of tp send a part each of what a stage passes on, which the
+  /// next one gathers (Narayanan et al. 2021, arXiv:2104.04473, section 4.1);
+  /// else each of them all of it, where it is not split anyway.
+  bool sendsParts = true;
+  /// Whether zero-bubble schedules update without waiting for other stages, and
+  /// undo that where it was wrong (Qi et al. 2024, arXiv:2401.10241, section
+  /// 4).
+  bool postValidates = true;
   /// Bytes of a gradient element on the network.
   double gradientBytes = 4;
   /// Rows of the embedding that a tensor-parallel rank has are padded to a

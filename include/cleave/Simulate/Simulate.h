@@ -16,7 +16,7 @@ struct SimulatedEvent {
 };
 
 struct Simulation {
-  /// See PipelineShape::splitsBackward for what the end of a step is.
+  /// See PipelineShape::endsAlone for what the end of a step is.
   double step = 0;
   /// By stage: first and last gradient's end, seconds of compute, most
   /// activations at any time.

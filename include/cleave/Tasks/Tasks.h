@@ -30,8 +30,11 @@ struct TaskShape {
   /// Read and written; of a collective what a rank puts in, of a message its
   /// size.
   double bytes = 0;
-  DType dtype = DType::F32;                 ///< Matmul, Attention
-  double m = 0, n = 0, k = 0;               ///< Matmul
+  DType dtype = DType::F32;   ///< Matmul, Attention
+  double m = 0, n = 0, k = 0; ///< Matmul
+  /// Matmul: how much longer it takes for rows of elements that are not
+  /// aligned, see getMisalignment.
+  double slow = 1;
   Direction direction = Direction::Forward; ///< Attention
   /// Attention: queries of a head, and query-key pairs of one.
   double heads = 0, rows = 0, pairs = 0, headDim = 0;

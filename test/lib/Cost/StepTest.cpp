@@ -246,10 +246,14 @@ TEST(StepTest, ExchangesOfZero3) {
   for (bool blocks : {false, true}) {
     example.profile.blockBuffers = blocks;
     Estimate &estimate = estimates[blocks] = example.price();
-    double pieces = 2 + 32 * (blocks ? 1 : 8);
+    double pieces = 2 + 32 * (blocks ? 1 : 6), norms = 2 * 32;
+    double small = blocks ? 0 : norms * 4096;
     auto get = [&](CollectiveKind kind) {
       return pieces * getCollectiveTime(example.machine, kind, ranks,
-                                        2 * weights / pieces);
+                                        2 * (weights - small) / pieces) +
+             (blocks ? 0
+                     : norms * getCollectiveTime(example.machine, kind, ranks,
+                                                 2 * small / norms));
     };
     double expected = 3 * (2 * get(CollectiveKind::AllGather) +
                            get(CollectiveKind::ReduceScatter));
@@ -380,6 +384,89 @@ TEST(StepTest, CopiesBesideCollectivesOfSequences) {
     double expected = samples == 1 ? 0 : 8. / double(samples) * 12 * 8 * copy;
     EXPECT_NEAR(seconds[0] - seconds[1], expected, 1e-9 * seconds[1]);
   }
+}
+
+/// What a profile's software does for the backward pass of each of a stage's
+/// blocks, 8 micro-batches in all: under sequence parallelism the inputs of two
+/// products gathered again; with full recomputation the last product, and the
+/// reduction of what it gives, not repeated.
+TEST(StepTest, RepeatsForGradients) {
+  Example example;
+  example.layout.pp = 1;
+  double full = 2. * 2048 * 12288;
+  auto getTime = [&](CollectiveKind kind) {
+    return example.profile.rankSkew +
+           getCollectiveTime(example.machine, kind, {8, 1}, full);
+  };
+  double blocks = 8 * 96;
+  example.layout.sequenceParallel = true;
+  double plain = example.price().tensor;
+  example.profile.gathersAgain = true;
+  double expected = blocks * 2 * getTime(CollectiveKind::AllGather);
+  EXPECT_NEAR(example.price().tensor - plain, expected, 1e-9 * plain);
+
+  // What is repeated has been gathered.
+  example.layout.recompute = Recompute::Full;
+  Estimate all = example.price();
+  example.profile.gathersAgain = false;
+  EXPECT_NEAR(example.price().tensor, all.tensor, 1e-9 * all.tensor);
+  example.profile.prunesRepeats = true;
+  Estimate needed = example.price();
+  EXPECT_NEAR(all.tensor - needed.tensor,
+              blocks * getTime(CollectiveKind::ReduceScatter),
+              1e-9 * all.tensor);
+  double down = getMatmulTime(example.machine.device, DType::BF16, 2048, 12288,
+                              4 * 12288 / 8) /
+                example.profile.matrixRate;
+  EXPECT_NEAR(all.compute - needed.compute, blocks * down, 1e-9 * all.step);
+  // A norm behind it reads its result.
+  example.model.blocks[0].block.normsAfter = true;
+  EXPECT_DOUBLE_EQ(example.price().step, all.step);
+}
+
+/// A stage's result leaves each of 8 ranks as a part or whole, unless it is
+/// split anyway.
+TEST(StepTest, PartsOfMessages) {
+  Example example;
+  auto getSend = [&] {
+    return CostModel(example.model, example.machine, example.work,
+                     example.profile)
+        .getPipelineStep(example.layout)
+        .send;
+  };
+  double full = 2. * 2048 * 12288;
+  Group stages{8, 64};
+  EXPECT_DOUBLE_EQ(getSend(), getSendTime(example.machine, stages, full / 8));
+  example.profile.sendsParts = false;
+  EXPECT_DOUBLE_EQ(getSend(), getSendTime(example.machine, stages, full));
+  example.layout.sequenceParallel = true;
+  EXPECT_DOUBLE_EQ(getSend(), getSendTime(example.machine, stages, full / 8));
+}
+
+/// Of a zero-bubble schedule a step ends with the longest stage's own, or where
+/// updates wait for each other with the last of all.
+TEST(StepTest, UpdatesThatWait) {
+  Example example;
+  example.model.vocab = 200000; // the last stage has most to do
+  example.layout.schedule = Schedule::ZeroBubbleH1;
+  example.layout.tp = example.layout.dp = 1;
+  example.layout.pp = 16;
+  example.work.globalBatch = 16;
+  PipelineStep step =
+      CostModel(example.model, example.machine, example.work, example.profile)
+          .getPipelineStep(example.layout);
+  PipelineModel pipeline;
+  std::vector<double> starts, ends;
+  pipeline.getSeconds(step.shape, step.times, step.send, starts, ends);
+  double alone = 0, together = 0;
+  for (size_t i = 0; i != ends.size(); ++i) {
+    alone = std::max(alone, ends[i] - starts[i] + step.data[i]);
+    together = std::max(together, ends[i] + step.data[i]);
+  }
+  EXPECT_GT(together, alone);
+  EXPECT_NEAR(example.price().step, alone + step.optimizer, 1e-9 * alone);
+  example.profile.postValidates = false;
+  EXPECT_NEAR(example.price().step, together + step.optimizer, 1e-9 * alone);
 }
 
 /// A step shorter than its launches takes as long as these.

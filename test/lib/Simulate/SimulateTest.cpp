@@ -247,8 +247,8 @@ TEST(Simulate, RecurrenceAgreesOverManyMicroBatches) {
         model.getSeconds(step.shape, step.times, step.send, starts, ends);
         double fast = 0;
         for (size_t i = 0; i != ends.size(); ++i)
-          fast = std::max(
-              fast, ends[i] - (step.shape.splitsBackward() ? starts[i] : 0));
+          fast = std::max(fast,
+                          ends[i] - (step.shape.endsAlone() ? starts[i] : 0));
         double slowest =
             *std::max_element(simulation.busy.begin(), simulation.busy.end());
         EXPECT_GE(fast, slowest * (1 - 1e-9))

@@ -17,6 +17,8 @@
 // RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=Z2
 // RUN: cleave-opt %t.mlir --cleave-place-tensors=plan=%S/inputs/zero3.json \
 // RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=Z3
+// RUN: cleave-opt %t.mlir --cleave-place-tensors=plan=%S/inputs/hybrid.json \
+// RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=HYBRID
 // RUN: cleave-opt %t.mlir --cleave-place-tensors=plan=%S/inputs/all.json \
 // RUN:   --cleave-verify-placements | FileCheck %s --check-prefix=ALL
 
@@ -146,6 +148,14 @@ func.func @forward(%ids: tensor<4x8xi32>, %targets: tensor<4x8xi32>)
 // Z2-SAME: tensor<32x16xf32, #dist.on<@mesh, [{dp}, {}]>>
 // Z2-NOT: dist.reshard {{.*}} : tensor<32x16xf32
 
+// ZeRO-2 in shard groups: each micro-batch's gradients are reduced inside a
+// group, their sums between groups after the last one.
+// HYBRID: %[[SUMS:.*]]:7 = xf.accumulate
+// HYBRID: %[[DW:.*]] = xf.linear_weight_grad {{.*}} -> tensor<16x64xf32, #dist.on<@mesh, [{}, {}], partial = {dp_outer, dp}>>
+// HYBRID-NEXT: dist.reshard %[[DW]] {{.*}} to tensor<16x64xf32, #dist.on<@mesh, [{dp}, {}], partial = {dp_outer}>>
+// HYBRID: xf.yield
+// HYBRID: dist.reshard %[[SUMS]]#1 {{.*}} partial = {dp_outer}>> to tensor<32x16xf32, #dist.on<@mesh, [{dp}, {}]>>
+
 // ZeRO-3: parameters too; gathered in the forward pass, and again in the
 // backward.
 // Z3: %[[P:.*]] = xf.get @down {
@@ -162,4 +172,5 @@ func.func @forward(%ids: tensor<4x8xi32>, %targets: tensor<4x8xi32>)
 // ALL: xf.accumulate
 // ALL: xf.embedding {{.*}} -> tensor<4x8x16xf32, #dist.on<@mesh, [{dp}, {}, {}], partial = {tp}>>
 // ALL: xf.norm_weight_grad {{.*}} -> tensor<16xf32, #dist.on<@mesh, [{}], partial = {dp, tp}>>
-// ALL-NEXT: dist.reshard {{.*}} to tensor<16xf32, #dist.on<@mesh, [{dp}]>>
+// Over tp the small gradient is reduced once, after the last micro-batch.
+// ALL-NEXT: dist.reshard {{.*}} to tensor<16xf32, #dist.on<@mesh, [{dp}], partial = {tp}>>

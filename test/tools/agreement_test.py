@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""The planner's closed formulas are an approximation of the simulation of the
+program that is compiled for a layout: of random layouts of real models.
+CLEAVE_AGREEMENTS is how many."""
+import os
+import random
+import unittest
+
+from agreement import Agreement, Drawn, Refused
+from support import TOOLS, ToolTest
+
+COUNT = int(os.environ.get("CLEAVE_AGREEMENTS", "20"))
+
+
+class AgreementTest(ToolTest):
+    def test_random_layouts(self):
+        steps, peaks = [], []
+        seed = 0
+        while len(steps) < COUNT:
+            seed += 1
+            self.assertLess(seed, 100 + 20 * COUNT, "most are refused")
+            try:
+                drawn = Drawn(random.Random(seed),
+                              os.path.join(TOOLS, "cleave"), "cleave-cpu",
+                              self.path("."))
+            except Refused:
+                continue
+            steps.append((drawn.planned["step_time_s"],
+                          drawn.simulated["step_time_s"]))
+            peaks.append(tuple(sum(each.values())
+                               for each in drawn.get_memory()))
+        print("step:", Agreement(steps))
+        print("memory:", Agreement(peaks))
+        for pairs, most in ((steps, 0.15), (peaks, 0.2)):
+            agreement = Agreement(pairs)
+            self.assertLess(agreement.median, 0.03)
+            self.assertLess(agreement.most, most)
+            self.assertGreater(agreement.correlation, 0.98)
+
+
+if __name__ == "__main__":
+    unittest.main()
