@@ -109,7 +109,8 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
   double experts = 0, least = infinity, most = 0;
   double weight = work.getParameterBytes(), pp = double(layout.pp);
   double bytes =
-      std::min(weight + profile.gradientBytes + work.getStateBytes(),
+      std::min(weight + (takesPlaces(layout) ? 0 : profile.gradientBytes) +
+                   work.getStateBytes(),
                profile.blockBuffers ? 4. * getBytes(DType::F32) : infinity);
   double ranks = double(layout.dp * layout.cp);
   double expertRanks = double(layout.getExpertRanks());
@@ -262,10 +263,12 @@ MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
   std::array<double, 2> inFlight;
   getInFlight(shape,
               llvm::MutableArrayRef(inFlight).take_front(blocks.front.size()));
-  MemoryFloor floor{
-      .stages = {}, .gaps = getGaps(layout), .reserve = machine.device.reserve};
+  MemoryFloor floor{.stages = {},
+                    .gaps = getGaps(layout),
+                    .reserve = machine.device.reserve,
+                    .takesPlaces = takesPlaces(layout)};
   for (size_t i = 0; i != blocks.front.size(); ++i)
-    floor.stages[i] = {inFlight[i] + stages[i].workingSet,
+    floor.stages[i] = {inFlight[i], stages[i].workingSet,
                        stages[i].denseParameters, stages[i].expertParameters,
                        stages[i].largest};
   return floor;

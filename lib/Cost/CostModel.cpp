@@ -386,6 +386,9 @@ void CostModel::visitMemory(const TrainLayout &layout, Visit visit) const {
                   .activations = inFlight[i],
                   .temporaries =
                       each.workingSet + each.largest * state.gathered};
+    // By category what is there when most is.
+    if (takesPlaces(layout))
+      (use.activations < use.gradients ? use.activations : use.gradients) = 0;
     use.reserve = machine.device.reserve + getGaps(layout) * use.getTensors();
     visit(use);
   }

@@ -76,36 +76,47 @@ struct StateBytes {
   Each parameters, gradients, optimizer;
   double gathered = 0;
 
-  Each getTotal() const {
-    return {parameters.dense + gradients.dense + optimizer.dense,
-            parameters.expert + gradients.expert + optimizer.expert};
+  /// With that share of the gradients.
+  Each getTotal(double counted) const {
+    return {parameters.dense + counted * gradients.dense + optimizer.dense,
+            parameters.expert + counted * gradients.expert + optimizer.expert};
   }
-  /// Whether it is no less than another in all of them.
+  /// Whether memory with it is no less than with another.
   bool covers(const StateBytes &other) const {
-    Each all = getTotal(), others = other.getTotal();
-    return all.dense >= others.dense && all.expert >= others.expert &&
-           gathered >= other.gathered;
+    // Gradients may take the place of what is kept, and count for nothing then.
+    for (double counted : {0., 1.}) {
+      Each all = getTotal(counted), others = other.getTotal(counted);
+      if (all.dense < others.dense || all.expert < others.expert)
+        return false;
+    }
+    return gathered >= other.gathered;
   }
 };
 
 /// What the first two stages of a pipeline have, whatever ZeRO does: bytes
-/// beside the state, parameters; and what is in no tensor: gaps relative to
-/// tensors, and bytes.
+/// kept for the backward pass and beside it and the state, parameters; and what
+/// is in no tensor: gaps relative to tensors, and bytes.
 struct MemoryFloor {
   struct Stage {
-    double bytes = 0, dense = 0, expert = 0, largest = 0;
+    double kept = 0, other = 0, dense = 0, expert = 0, largest = 0;
   };
   std::array<Stage, 2> stages;
   double gaps = 0, reserve = 0;
+  bool takesPlaces = false; ///< see CostModel::takesPlaces
 
   /// Bytes that a device needs at least.
   double getTotal(const StateBytes &state) const {
-    StateBytes::Each each = state.getTotal();
+    StateBytes::Each each = state.getTotal(0);
     double most = 0;
-    for (const Stage &stage : stages)
-      most = std::max(most, stage.bytes + state.gathered * stage.largest +
+    for (const Stage &stage : stages) {
+      double gradients = state.gradients.dense * stage.dense +
+                         state.gradients.expert * stage.expert;
+      most = std::max(most, stage.other + state.gathered * stage.largest +
                                 each.dense * stage.dense +
-                                each.expert * stage.expert);
+                                each.expert * stage.expert +
+                                (takesPlaces ? std::max(stage.kept, gradients)
+                                             : stage.kept + gradients));
+    }
     return (1 - 1e-9) * (reserve + (1 + gaps) * most);
   }
 };
@@ -328,6 +339,11 @@ private:
   /// Bytes of `kept` and `between` that the first stages have at most.
   void getInFlight(const PipelineShape &shape,
                    llvm::MutableArrayRef<double> bytes);
+  /// Whether gradients come where what the backward pass has read was: of one
+  /// micro-batch, in an arena, there are never most of both.
+  bool takesPlaces(const TrainLayout &layout) const {
+    return profile.hasArena() && getMicroBatches(layout) == 1;
+  }
   int64_t getMicroBatches(const TrainLayout &layout) const;
   /// The same, if a batch that does not divide ends in part of one.
   double getPartialMicroBatches(const TrainLayout &layout) const;

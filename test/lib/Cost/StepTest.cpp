@@ -53,7 +53,7 @@ TEST(StepTest, ActivationsOfABlock) {
       example.model = makeGPT(12288, 96, layers);
       example.layout = TrainLayout();
       example.layout.recompute = recompute;
-      example.work.globalBatch = 1;
+      example.work.globalBatch = 2;
       bytes[layers - 1] = example.price().memory.activations;
     }
     double sbh = 2048. * 12288;
@@ -74,7 +74,7 @@ TEST(StepTest, SinglePrecision) {
   example.layout.dp = 1;
   example.profile.gradientBytes = 4;
   example.profile.rankSkew = 0;
-  example.work.globalBatch = 1;
+  example.work.globalBatch = 2;
   Estimate half = example.price();
   example.machine.device.matrix[size_t(DType::F32)] =
       example.machine.device.getMatrix(DType::BF16);
@@ -104,7 +104,7 @@ TEST(StepTest, SequenceParallelismCutsActivations) {
     example.layout.pp = example.layout.dp = 1;
     example.layout.sequenceParallel = true;
     example.layout.recompute = Recompute::Selective;
-    example.work.globalBatch = 1;
+    example.work.globalBatch = 2;
     bytes[layers - 1] = example.price().memory.activations;
   }
   double expected = 2048. * 12288 * 34 / 8;
@@ -120,7 +120,7 @@ TEST(StepTest, BytesOfState) {
     example.layout = TrainLayout();
     example.layout.dp = dp;
     example.layout.zero = zero;
-    example.work.globalBatch = dp;
+    example.work.globalBatch = 2 * dp;
     MemoryUse use = example.price().memory;
     double parameters = example.model.getParameters() - 4096;
     return (use.parameters + use.gradients + use.optimizer) / parameters;
@@ -298,7 +298,7 @@ TEST(StepTest, BytesOfLogits) {
     example.model = makeGPT(128, 1, 1); // whose block needs less
     example.model.vocab = 1024000;
     example.layout = TrainLayout();
-    example.work.globalBatch = 1;
+    example.work.globalBatch = 2;
     example.profile.logitBytes = bytes;
     MemoryUse use = example.price().memory;
     return use.activations + use.temporaries;
@@ -318,6 +318,7 @@ TEST(StepTest, ShardsOfFSDP) {
   example.layout.dp = 64;
   example.layout.zero = 3;
   example.profile.blockBuffers = true;
+  example.work.globalBatch = 2 * 64;
   for (double bytes : {2., 4.}) {
     example.profile.gradientBytes = bytes;
     MemoryUse use = example.price().memory;
@@ -467,6 +468,28 @@ TEST(StepTest, UpdatesThatWait) {
   EXPECT_NEAR(example.price().step, alone + step.optimizer, 1e-9 * alone);
   example.profile.postValidates = false;
   EXPECT_NEAR(example.price().step, together + step.optimizer, 1e-9 * alone);
+}
+
+/// In an arena gradients of one micro-batch take the places of what it has
+/// kept; of two, the second finds those of the first there.
+TEST(StepTest, GradientsInPlacesOfActivations) {
+  for (int64_t layers : {1, 16}) {
+    Example example;
+    example.model = makeGPT(4096, 32, layers);
+    example.layout = TrainLayout();
+    example.work.globalBatch = 2;
+    MemoryUse two = example.price().memory;
+    example.work.globalBatch = 1;
+    MemoryUse one = example.price().memory;
+    EXPECT_EQ(one.activations + one.gradients,
+              std::max(two.activations, two.gradients));
+    EXPECT_EQ(one.optimizer, two.optimizer);
+    // An allocator's blocks of one size do not serve the other.
+    example.profile.allocatorGaps = 0.05;
+    MemoryUse gaps = example.price().memory;
+    EXPECT_EQ(gaps.activations, two.activations);
+    EXPECT_EQ(gaps.gradients, two.gradients);
+  }
 }
 
 /// A step shorter than its launches takes as long as these.

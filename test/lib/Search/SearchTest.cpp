@@ -120,6 +120,10 @@ TEST(Search, EqualsBruteForce) {
     request.profile.scatteredGaps = double(pick({0, 10})) / 100;
     request.profile.fusedProjections = random() % 2;
     request.profile.sequenceFirst = random() % 2;
+    request.profile.gathersAgain = random() % 2;
+    request.profile.prunesRepeats = random() % 2;
+    request.profile.sendsParts = random() % 2;
+    request.profile.postValidates = random() % 2;
     request.profile.blockBuffers = random() % 2;
     request.profile.logitBytes = double(pick({0, 4, 12}));
     if (random() % 4 == 0)

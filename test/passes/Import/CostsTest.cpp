@@ -205,7 +205,9 @@ TEST_P(Costs, KeptActivations) {
     more -= double(model.hidden);
   for (DType dtype : {DType::F32, DType::BF16}) {
     build(dtype == DType::BF16);
-    CostModel costs(architecture, machine, {seqLen, samples, dtype}, profile);
+    // Of two: gradients take the places of a single one.
+    CostModel costs(architecture, machine, {seqLen, 2 * samples, dtype},
+                    profile);
     double planned =
         costs.getMemory(TrainLayout{.microBatch = samples}).activations;
     EXPECT_EQ(getKept(), planned + getTokens() * (getBytes(dtype) * more +
