@@ -193,10 +193,9 @@ const CostModel::KindCosts &CostModel::getKindCosts(const TrainLayout &layout,
 
 const CostModel::PipelineBlocks &
 CostModel::getPipelineBlocks(const TrainLayout &layout) {
-  auto [at, isNew] =
-      pipelineBlocks.try_emplace({layout.pp, layout.virtualStages,
-                                  layout.schedule == Schedule::ZeroBubbleV,
-                                  layout.firstBlocks, layout.lastBlocks});
+  auto [at, isNew] = pipelineBlocks.try_emplace(
+      {layout.pp, layout.virtualStages, isVShaped(layout.schedule),
+       layout.firstBlocks, layout.lastBlocks});
   PipelineBlocks &result = at->second;
   if (!isNew)
     return result;

@@ -1,6 +1,7 @@
 //===- Orders.cpp - What the stages of a pipeline run, in order -----------===//
 #include "cleave/Cost/Orders.h"
 #include <algorithm>
+#include <deque>
 
 using namespace cleave;
 
@@ -33,6 +34,7 @@ std::string cleave::findProblem(const PipelineShape &shape) {
   case Schedule::Interleaved:
     return shape.chunks > 1 ? "" : expects("at least 2 virtual stages");
   case Schedule::ZeroBubbleV:
+  case Schedule::DualPipeV:
     return shape.chunks == 2 ? "" : expects("2 virtual stages");
   default:
     return shape.chunks == 1 ? "" : expects("1 virtual stage");
@@ -176,6 +178,76 @@ static void addVShapedOrder(const PipelineShape &shape, int64_t stage,
     add(weight, 0);
 }
 
+/// DualPipe's V shape, for at least 2p micro-batches; of fewer, what belongs to
+/// them. Weight gradients are put off where the pipeline fills and drains, and
+/// come in the order of their input gradients.
+static void addDualPipeOrder(const PipelineShape &shape, int64_t stage,
+                             Order &order) {
+  int64_t p = shape.stages, m = std::max(shape.microBatches, 2 * p);
+  int64_t after = p - 1 - stage; // stages below this one
+  order.reserve(size_t(6 * m));
+  int64_t forwards[2] = {}, backwards[2] = {};
+  std::deque<PipelineOp> putOff;
+  auto add = [&](PipelineOp op) {
+    if (op.microBatch < shape.microBatches)
+      order.push_back(op);
+  };
+  auto forward = [&](int32_t chunk) {
+    add({PipelineOpKind::Forward, chunk, int32_t(forwards[chunk]++)});
+  };
+  auto backward = [&](int32_t chunk, bool putsOff = false) {
+    auto microBatch = int32_t(backwards[chunk]++);
+    add({PipelineOpKind::BackwardInput, chunk, microBatch});
+    PipelineOp weight{PipelineOpKind::BackwardWeight, chunk, microBatch};
+    if (putsOff)
+      putOff.push_back(weight);
+    else
+      add(weight);
+  };
+  auto catchUp = [&] {
+    if (putOff.empty())
+      return;
+    add(putOff.front());
+    putOff.pop_front();
+  };
+  for (int64_t i = 0; i != 2 * after; ++i)
+    forward(0);
+  for (int64_t i = 0; i != stage + 1; ++i) {
+    forward(0);
+    forward(1);
+  }
+  for (int64_t i = 0; i != after; ++i) {
+    backward(1, /*putsOff=*/true);
+    catchUp();
+    forward(1);
+  }
+  for (int64_t i = 0; i != m - 2 * p + stage + 1; ++i) {
+    forward(0);
+    backward(1);
+    forward(1);
+    backward(0);
+  }
+  for (int64_t i = 0; i != after; ++i) {
+    backward(1);
+    forward(1);
+    backward(0);
+  }
+  bool putsOff = false;
+  for (int64_t i = 0; i != stage + 1; ++i) {
+    bool isHalf = i == (stage + 1) / 2;
+    putsOff |= isHalf && stage % 2 == 1;
+    backward(1, putsOff);
+    putsOff |= isHalf && stage % 2 == 0;
+    backward(0, putsOff);
+  }
+  for (int64_t i = 0; i != after; ++i) {
+    catchUp();
+    backward(0, /*putsOff=*/true);
+  }
+  while (!putOff.empty())
+    catchUp();
+}
+
 Order cleave::getOrder(const PipelineShape &shape, int64_t stage) {
   Order order;
   switch (shape.schedule) {
@@ -190,6 +262,9 @@ Order cleave::getOrder(const PipelineShape &shape, int64_t stage) {
     break;
   case Schedule::ZeroBubbleV:
     addVShapedOrder(shape, stage, order);
+    break;
+  case Schedule::DualPipeV:
+    addDualPipeOrder(shape, stage, order);
     break;
   }
   return order;

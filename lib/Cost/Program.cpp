@@ -243,8 +243,10 @@ static int64_t getLeast(const PipelineShape &shape) {
     return 2 * shape.stages + 1;
   if (!shape.splitsBackward())
     return shape.stages + 1;
-  // ZB-H2 has twice as many in flight.
-  return (shape.schedule == Schedule::ZeroBubbleH2 ? 3 : 2) * shape.stages;
+  // ZB-H2 has twice as many in flight; DualPipe's order repeats after 2p.
+  bool isLonger = shape.schedule == Schedule::ZeroBubbleH2 ||
+                  shape.schedule == Schedule::DualPipeV;
+  return (isLonger ? 3 : 2) * shape.stages;
 }
 
 int64_t PipelineProgram::getLaidOut(const PipelineShape &shape) {

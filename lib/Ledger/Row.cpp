@@ -339,7 +339,7 @@ static void readLayout(RowReader &reader, LedgerRow &row) {
         std::max<int64_t>(std::min((blocks + layout.pp - 1) / layout.pp,
                                    (blocks + mostEmptyStages) / layout.pp),
                           1);
-  if (layout.schedule == Schedule::ZeroBubbleV && layout.virtualStages == 1)
+  if (isVShaped(layout.schedule) && layout.virtualStages == 1)
     layout.virtualStages = 2;
   // One stage has no schedule, and all of its chunks follow each other.
   if (layout.pp == 1) {

@@ -187,6 +187,8 @@ std::optional<Schedule> cleave::getSchedule(llvm::StringRef text,
     return Schedule::ZeroBubbleH1;
   if (says(text, "ZB-2p") || says(text, "ZB-H2") || says(text, "ZBH2"))
     return Schedule::ZeroBubbleH2;
+  if (says(text, "DualPipeV"))
+    return Schedule::DualPipeV;
   if (says(text, "ZB-V") || says(text, "ZBV"))
     return Schedule::ZeroBubbleV;
   if (says(text, "interleav") && !says(text, "non-interleav"))

@@ -79,7 +79,7 @@ static const std::vector<Field> &getFields() {
        MEMBER(dp)},
       {"pp", "pipeline stages", MEMBER(pp)},
       {"virtual-stages", "model chunks of a stage", MEMBER(virtualStages)},
-      {"schedule", "of the pipeline", MEMBER(schedule), 0, 5,
+      {"schedule", "of the pipeline", MEMBER(schedule), 0, numSchedules - 1,
        getNames<Schedule>(numSchedules)},
       {"first-blocks",
        "blocks of the virtual stage with the embedding",

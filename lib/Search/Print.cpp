@@ -257,7 +257,7 @@ llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
     layout.dp = std::max<int64_t>(
         machine.devices / layout.tp / layout.cp / layout.pp, 1);
   if (layout.virtualStages == 0)
-    layout.virtualStages = layout.schedule == Schedule::ZeroBubbleV ? 2 : 1;
+    layout.virtualStages = isVShaped(layout.schedule) ? 2 : 1;
   if (layout.microBatch == 0)
     layout.microBatch =
         getDefaultMicroBatch(work.globalBatch / layout.dp, layout.pp);

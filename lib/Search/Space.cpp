@@ -122,11 +122,11 @@ static bool checkSchedule(const TrainLayout &layout, int64_t blocks,
   if (layout.pp == 1)
     return (layout.schedule == Schedule::OneFOneB && chunks == 1) ||
            refuse(why, llvm::formatv("one stage needs no schedule"));
-  bool chunked = layout.schedule == Schedule::Interleaved ||
-                 layout.schedule == Schedule::ZeroBubbleV;
-  if (layout.schedule == Schedule::ZeroBubbleV && chunks != 2)
-    return refuse(why,
-                  llvm::formatv("zb-v has 2 virtual stages, not {0}", chunks));
+  bool chunked =
+      layout.schedule == Schedule::Interleaved || isVShaped(layout.schedule);
+  if (isVShaped(layout.schedule) && chunks != 2)
+    return refuse(why, llvm::formatv("{0} has 2 virtual stages, not {1}",
+                                     getName(layout.schedule), chunks));
   if (chunked != (chunks > 1))
     return refuse(why, llvm::formatv("{0} does not have {1}",
                                      getName(layout.schedule),
@@ -602,7 +602,8 @@ void Space::getPipelines(std::vector<TrainLayout> &options,
   TrainLayout layout = branch;
   for (Schedule schedule :
        {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
-        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV})
+        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV,
+        Schedule::DualPipeV})
     for (int64_t chunks = 1; chunks * layout.pp <= blocks; ++chunks) {
       if ((chunks > mostUnevenChunks && blocks % (layout.pp * chunks) != 0) ||
           (layout.pp > 1 && !Abilities::has(able.schedules, int(schedule))))

@@ -36,7 +36,7 @@ def CutStagesPass : Pass<"cleave-cut-stages", "::mlir::ModuleOp"> {
   let options = [
     Option<"schedule", "schedule", "std::string", "\"1f1b\"",
            "what a stage runs when: gpipe, 1f1b, interleaved, zb-h1, zb-h2, "
-           "zb-v">,
+           "zb-v, dualpipe-v">,
     Option<"virtualStages", "virtual-stages", "int64_t", "1",
            "virtual stages of a stage">,
     ListOption<"layers", "layers", "int64_t",

@@ -17,7 +17,9 @@ from support import DATA, ToolTest, make_safetensors
 
 STEPS = 3
 RUN = ["--tokens", "tokens", "--seed", "3"]
-SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v"]
+V_SHAPED = ["zb-v", "dualpipe-v"]
+SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v",
+             "dualpipe-v"]
 ORDERS = ["tp-cp-dp-pp", "tp-cp-pp-dp", "tp-dp-cp-pp", "tp-dp-pp-cp",
           "tp-pp-cp-dp", "tp-pp-dp-cp"]
 MODULES = ["norms", "attention", "output", "up", "activation", "down"]
@@ -126,11 +128,12 @@ def draw_layout(draw, ranks, batch, layers):
     chunks = 1
     if pp > 1:
         layout["schedule"] = draw.choice(SCHEDULES)
-        if layout["schedule"] == "zb-v":
+        if layout["schedule"] in V_SHAPED:
             chunks = 2
         elif layout["schedule"] == "interleaved":
             chunks = draw.randint(2, 4)
-        if chunks == 1 or draw.random() < 0.5 or layout["schedule"] != "zb-v":
+        if chunks == 1 or draw.random() < 0.5 or layout[
+                "schedule"] not in V_SHAPED:
             layout["virtual_stages"] = chunks
         if draw.random() < 0.4:
             layout["first_blocks"] = draw.randint(0, 4)

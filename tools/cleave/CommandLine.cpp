@@ -235,10 +235,11 @@ std::vector<CLI::Option *> tool::LayoutFlags::addPipelineFlags(CLI::App &app) {
       add("pp", "stages of the pipeline, each with a part of the layers "
                 "(default: 1)"),
       add("schedule",
-          "what a stage runs when (default: 1f1b); zb-h1, zb-h2 and zb-v "
-          "compute weight gradients later than those of inputs"),
-      add("virtual-stages", "parts of the model on a stage, of interleaved and "
-                            "zb-v (default: 1; of zb-v 2)"),
+          "what a stage runs when (default: 1f1b); zb-h1, zb-h2, zb-v "
+          "and dualpipe-v compute weight gradients later than those of inputs"),
+      add("virtual-stages",
+          "parts of the model on a stage, of interleaved, zb-v "
+          "and dualpipe-v (default: 1; of the last two 2)"),
       add("first-blocks", "layers of the virtual stage with the embedding"),
       add("last-blocks", "layers of the virtual stage with the head"),
       add("shard-group", "ranks of dp that share a copy of what ZeRO splits; "
@@ -330,8 +331,7 @@ std::string tool::LayoutFlags::showPipelineFlags() const {
 
 llvm::Expected<TrainLayout> tool::LayoutFlags::getLayout() const {
   TrainLayout all = layout;
-  if (!saysVirtualStages && layout.schedule == Schedule::ZeroBubbleV &&
-      layout.pp > 1)
+  if (!saysVirtualStages && isVShaped(layout.schedule) && layout.pp > 1)
     all.virtualStages = 2;
   bool hasFirst = layout.firstBlocks != TrainLayout::even,
        hasLast = layout.lastBlocks != TrainLayout::even;

@@ -15,9 +15,15 @@ enum class Schedule {
   Interleaved,
   ZeroBubbleH1,
   ZeroBubbleH2,
-  ZeroBubbleV
+  ZeroBubbleV,
+  DualPipeV
 };
-constexpr int numSchedules = 6;
+constexpr int numSchedules = 7;
+/// Whether a stage has two parts of the model, one on the way down the stages
+/// and one on the way up again.
+constexpr bool isVShaped(Schedule schedule) {
+  return schedule == Schedule::ZeroBubbleV || schedule == Schedule::DualPipeV;
+}
 enum class ContextKind { AllGather, Ring, Ulysses };
 constexpr int numContextKinds = 3;
 enum class Recompute { None, Selective, Full };

@@ -27,7 +27,8 @@ struct PipelineShape {
     int64_t chunk = virtualStage / stages, at = virtualStage % stages;
     return turnsBack(chunk) ? stages - 1 - at : at;
   }
-  /// Whether input and weight gradients are apart (zero-bubble schedules).
+  /// Whether input and weight gradients are apart (zero-bubble schedules and
+  /// DualPipe's, though some follow each other there).
   bool splitsBackward() const { return schedule >= Schedule::ZeroBubbleH1; }
   /// Whether a stage's optimizer does not wait for other stages, so that a step
   /// takes what its longest stage takes from its own start to its own end: in
@@ -47,7 +48,7 @@ struct PipelineShape {
 private:
   /// Whether a chunk goes from the last stage to the first.
   bool turnsBack(int64_t chunk) const {
-    return schedule == Schedule::ZeroBubbleV && chunk % 2 == 1;
+    return isVShaped(schedule) && chunk % 2 == 1;
   }
 };
 
@@ -69,7 +70,9 @@ std::string findProblem(const PipelineShape &shape);
 
 /// What a stage runs, in order: GPipe (Huang et al. 2019), 1F1B and interleaved
 /// (Narayanan et al. 2021), ZB-H1, ZB-H2 and ZB-V (Qi et al. 2024) as
-/// published.
+/// published; DualPipe's V shape (Qi et al. 2025, "DualPipe could be better
+/// without the Dual", as deepseek-ai/DualPipe has it), a pair of a forward and
+/// a backward pass being one after the other.
 std::vector<PipelineOp> getOrder(const PipelineShape &shape, int64_t stage);
 /// The same of all stages.
 std::vector<std::vector<PipelineOp>> getOrders(const PipelineShape &shape);

@@ -87,11 +87,11 @@ TEST(Simulate, EventsAreATrainingStep) {
   std::mt19937 random(7);
   for (Schedule schedule :
        {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
-        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV})
+        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV,
+        Schedule::DualPipeV})
     for (int64_t p : {1, 2, 3, 5})
       for (int64_t m : {1, 2, 5, 9}) {
-        bool chunked = schedule == Schedule::Interleaved ||
-                       schedule == Schedule::ZeroBubbleV;
+        bool chunked = schedule == Schedule::Interleaved || isVShaped(schedule);
         PipelineStep step = makeStep(schedule, p, chunked ? 2 : 1, m);
         for (StageTimes &times : step.times)
           times = {1 + double(random() % 5), 1 + double(random() % 5),
@@ -149,12 +149,13 @@ TEST(Simulate, RecurrenceAgrees) {
   double worst = 0;
   for (Schedule schedule :
        {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
-        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV})
+        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV,
+        Schedule::DualPipeV})
     for (int64_t p : {2, 3, 4, 6, 8, 13, 16})
       for (int64_t m : {1, 2, 3, 4, 7, 8, 16, 24, 32, 48, 63, 128, 200})
         for (double spread : {0., 0.3, 1.}) {
-          bool chunked = schedule == Schedule::Interleaved ||
-                         schedule == Schedule::ZeroBubbleV;
+          bool chunked =
+              schedule == Schedule::Interleaved || isVShaped(schedule);
           PipelineStep step = makeStep(schedule, p, chunked ? 2 : 1, m);
           if (schedule == Schedule::Interleaved && spread > 0)
             step = makeStep(schedule, p, 3, m);
@@ -194,10 +195,11 @@ TEST(Simulate, RecurrenceRepeats) {
   PipelineModel model;
   for (Schedule schedule :
        {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
-        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV})
+        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV,
+        Schedule::DualPipeV})
     for (int64_t p = 2; p != 18; ++p)
       for (int64_t m = 1; m <= std::max<int64_t>(3 * p, 24); ++m) {
-        int64_t chunks = schedule == Schedule::ZeroBubbleV   ? 2
+        int64_t chunks = isVShaped(schedule)                 ? 2
                          : schedule == Schedule::Interleaved ? 2 + m % 2
                                                              : 1;
         PipelineStep step = makeStep(schedule, p, chunks, m);
@@ -230,11 +232,12 @@ TEST(Simulate, RecurrenceAgreesOverManyMicroBatches) {
     return std::uniform_real_distribution<double>(low, high)(random);
   };
   PipelineModel model;
-  for (Schedule schedule : {Schedule::OneFOneB, Schedule::ZeroBubbleH1,
-                            Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV})
+  for (Schedule schedule :
+       {Schedule::OneFOneB, Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2,
+        Schedule::ZeroBubbleV, Schedule::DualPipeV})
     for (int64_t p : {2, 4, 8})
       for (int round = 0; round != 40; ++round) {
-        int64_t chunks = schedule == Schedule::ZeroBubbleV ? 2 : 1;
+        int64_t chunks = isVShaped(schedule) ? 2 : 1;
         StageTimes times{draw(0.5, 2), draw(0.5, 3), draw(0.2, 2)};
         PipelineStep step = makeStep(schedule, p, chunks, 512, times);
         double longer = draw(1, 1.6);
@@ -271,8 +274,8 @@ TEST(Simulate, PlacesOfAnArena) {
       for (Schedule schedule :
            {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
             Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2,
-            Schedule::ZeroBubbleV}) {
-        int64_t chunks = schedule == Schedule::ZeroBubbleV   ? 2
+            Schedule::ZeroBubbleV, Schedule::DualPipeV}) {
+        int64_t chunks = isVShaped(schedule)                 ? 2
                          : schedule == Schedule::Interleaved ? 3
                                                              : 1;
         PipelineShape shape = makeStep(schedule, p, chunks, m).shape;
@@ -344,7 +347,8 @@ TEST(Simulate, PricesAgree) {
                                   {Schedule::Interleaved, 3},
                                   {Schedule::ZeroBubbleH1, 1},
                                   {Schedule::ZeroBubbleH2, 1},
-                                  {Schedule::ZeroBubbleV, 2}})
+                                  {Schedule::ZeroBubbleV, 2},
+                                  {Schedule::DualPipeV, 2}})
     for (int64_t pp : {2, 4, 8})
       for (int zero : {0, 1, 2, 3}) {
         TrainLayout layout;
@@ -413,7 +417,8 @@ std::vector<PipelineStep> makeTraced() {
                                   {Schedule::OneFOneB, 1},
                                   {Schedule::Interleaved, 3},
                                   {Schedule::ZeroBubbleH2, 1},
-                                  {Schedule::ZeroBubbleV, 2}})
+                                  {Schedule::ZeroBubbleV, 2},
+                                  {Schedule::DualPipeV, 2}})
     for (int64_t p : {1, 3, 11})
       for (double send : {0., 0.037 / 3}) {
         PipelineStep step =
