@@ -33,19 +33,19 @@ def main():
     options = parser.parse_args()
     cleave = os.path.abspath(options.cleave)
     steps, peaks = [], []
-    seed = options.seed
+    seed, why = options.seed, ""
     with tempfile.TemporaryDirectory() as folder:
         while len(steps) < options.plans:
             seed += 1
             if seed - options.seed > 100 + 20 * options.plans:
-                sys.exit("error: of so many layouts too few are legal; see "
-                         "--verbose")
+                sys.exit(f"error: most layouts are refused, the last: {why}")
             try:
                 drawn = Drawn(random.Random(seed), cleave, options.profile,
                               folder)
             except Refused as refused:
+                why = str(refused)
                 if options.verbose:
-                    print("# refused:", refused)
+                    print("# refused:", why)
                 continue
             memory, seconds = drawn.get_memory(), drawn.get_seconds()
             steps.append((drawn.planned["step_time_s"],

@@ -178,7 +178,7 @@ buildProgram(Compilation &compilation, const Model &model,
 
 /// Two stages of at most two virtual ones each. The first has two layers if the
 /// model has as many, the others one: stages are uneven, and of its layers one
-/// may recompute.
+/// may recompute. Of fewer layers than stages the ends have none.
 static void shrinkStages(Plan &plan, int64_t layers, SmallSizes &sizes) {
   plan.recomputeBlocks = std::min<int64_t>(plan.recomputeBlocks, 1);
   if (!plan.pipeline)
@@ -187,8 +187,13 @@ static void shrinkStages(Plan &plan, int64_t layers, SmallSizes &sizes) {
   pipeline.virtualStages = std::min<int64_t>(pipeline.virtualStages, 2);
   pipeline.layers.assign(size_t(plan.getNumStages() * pipeline.virtualStages),
                          1);
-  sizes.layers = std::min(int64_t(pipeline.layers.size()) + 1, layers);
-  pipeline.layers.front() += sizes.layers - int64_t(pipeline.layers.size());
+  int64_t stages = int64_t(pipeline.layers.size());
+  sizes.layers = std::min(stages + 1, layers);
+  pipeline.layers.front() = sizes.layers > stages   ? 2
+                            : sizes.layers < stages ? 0
+                                                    : 1;
+  if (sizes.layers < stages - 1)
+    pipeline.layers.back() = 0;
 }
 
 llvm::Expected<MeaningReport>

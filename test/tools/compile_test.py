@@ -262,6 +262,12 @@ class CompileTest(ToolTest):
         self.assertEqual(
             self.run_tool("cleave", "compile", LLAMA, *SHAPE, "--check", "-q",
                           "-o", "train"), "")
+        # Two layers on four virtual stages: the ends have none.
+        text = self.run_tool("cleave", "compile", LLAMA, *SHAPE, "--check",
+                             "--pp", "2", "--pipeline-schedule", "dualpipe-v",
+                             "--micro-batch", "1", "-o", "train")
+        self.assertIn('(2 layers on ["pp"=2, "dp"=1, "tp"=1], 3 micro-batches',
+                      text)
 
     def test_quiet_is_quiet(self):
         self.assertEqual(self.compile("train", "-q"), "")

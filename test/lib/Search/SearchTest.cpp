@@ -254,7 +254,7 @@ static void checkSpace(const char *kernel, bool isFused) {
               continue;
             for (at.microBatch = 1; at.microBatch <= 8; ++at.microBatch)
               for (int kind = 0; kind != 3; ++kind)
-                for (int schedule = 0; schedule != 6; ++schedule)
+                for (int schedule = 0; schedule != numSchedules; ++schedule)
                   for (at.virtualStages = 1; at.virtualStages <= 4;
                        ++at.virtualStages)
                     for (at.zero = 0; at.zero <= 3; ++at.zero)
