@@ -147,7 +147,8 @@ void Campaign::mutate(ModuleOp program, const StageMutations &stage,
       default:
         ++count.silent;
         llvm::errs() << title << ": " << stage.stage << ": " << mutation.name
-                     << ", op " << site << ": computes the same\n";
+                     << ", op " << site << ": computes the same: " << *ops[site]
+                     << "\n";
         if (save)
           llvm::errs() << *mutant << "\n";
       }

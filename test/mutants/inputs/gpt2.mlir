@@ -33,7 +33,7 @@ module {
     %9 = xf.linear %result, %7, %8 {contract = 1 : i64, inputs_first} : (tensor<4x8x16xf32>, tensor<16x4x4xf32>, tensor<4x4xf32>) -> tensor<4x8x4x4xf32>
     %10 = xf.get @"transformer.h.0.attn.c_attn.weight@1" : tensor<16x4x4xf32>
     %11 = xf.get @"transformer.h.0.attn.c_attn.bias@1" : tensor<4x4xf32>
-    %12 = xf.linear %result, %10, %11 {contract = 1 : i64, inputs_first} : (tensor<4x8x16xf32>, tensor<16x4x4xf32>, tensor<4x4xf32>) -> tensor<4x8x4x4xf32>
+    %12 = xf.linear %result, %10, %11 {contract = 1 : i64, inputs_first} : (tensor<4x8x16xf32>, tensor<16x4x4xf32>, tensor<4x4xf32>) -> tensor<4x8x4x4xf32> loc("keys")
     %13 = xf.get @"transformer.h.0.attn.c_attn.weight@2" : tensor<16x4x4xf32>
     %14 = xf.get @"transformer.h.0.attn.c_attn.bias@2" : tensor<4x4xf32>
     %15 = xf.linear %result, %13, %14 {contract = 1 : i64, inputs_first} : (tensor<4x8x16xf32>, tensor<16x4x4xf32>, tensor<4x4xf32>) -> tensor<4x8x4x4xf32>
