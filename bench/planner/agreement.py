@@ -11,14 +11,14 @@ Prints a line for each plan, and the median and the worst of all.
 """
 import argparse
 import os
-import random
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../../test/tools"))
 os.environ.setdefault("CLEAVE_TOOLS", "")
-from agreement import Agreement, Drawn, Refused  # noqa: E402
+from agreement import Agreement, draw_plans  # noqa: E402
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
@@ -33,20 +33,14 @@ def main():
     options = parser.parse_args()
     cleave = os.path.abspath(options.cleave)
     steps, peaks = [], []
-    seed, why = options.seed, ""
+
+    def refuse(why):
+        if options.verbose:
+            print("# refused:", why)
+
     with tempfile.TemporaryDirectory() as folder:
-        while len(steps) < options.plans:
-            seed += 1
-            if seed - options.seed > 100 + 20 * options.plans:
-                sys.exit(f"error: most layouts are refused, the last: {why}")
-            try:
-                drawn = Drawn(random.Random(seed), cleave, options.profile,
-                              folder)
-            except Refused as refused:
-                why = str(refused)
-                if options.verbose:
-                    print("# refused:", why)
-                continue
+        for drawn in draw_plans(options.plans, options.seed, cleave,
+                                options.profile, folder, refuse):
             memory, seconds = drawn.get_memory(), drawn.get_seconds()
             steps.append((drawn.planned["step_time_s"],
                           drawn.simulated["step_time_s"]))

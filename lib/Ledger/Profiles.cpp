@@ -96,40 +96,28 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
       {"rank_skew", profile.rankSkew, 1},
       {"allocator_gaps", profile.allocatorGaps, 1},
       {"scattered_gaps", profile.scatteredGaps, 1}};
-  std::vector<llvm::StringRef> keys = {"why",
-                                       "match",
-                                       "attention",
-                                       "fused_projections",
-                                       "sequence_first",
-                                       "gathers_again",
-                                       "prunes_repeats",
-                                       "sends_parts",
-                                       "post_validates",
-                                       "block_buffers",
-                                       "schedules",
-                                       "context",
-                                       "zero",
-                                       "zero_with_pipeline",
-                                       "tensor",
-                                       "sequence_parallel"};
+  const std::pair<llvm::StringRef, bool *> facts[] = {
+      {"fused_projections", &profile.fusedProjections},
+      {"sequence_first", &profile.sequenceFirst},
+      {"gathers_again", &profile.gathersAgain},
+      {"prunes_repeats", &profile.prunesRepeats},
+      {"sends_parts", &profile.sendsParts},
+      {"post_validates", &profile.postValidates}};
+  std::vector<llvm::StringRef> keys = {"why", "match", "attention"};
+  for (const auto &[key, value] : facts)
+    keys.push_back(key);
+  for (llvm::StringRef key :
+       {"block_buffers", "schedules", "context", "zero", "zero_with_pipeline",
+        "tensor", "sequence_parallel"})
+    keys.push_back(key);
   for (const Constant &constant : constants)
     keys.push_back(constant.key);
   JsonReader reader(file);
   reader.checkKeys(object, "", keys);
   reader.getString(object, "why", "");
   profile.attention = reader.getString(object, "attention", "");
-  profile.fusedProjections =
-      reader.getFlag(object, "fused_projections", "", profile.fusedProjections);
-  profile.sequenceFirst =
-      reader.getFlag(object, "sequence_first", "", profile.sequenceFirst);
-  profile.gathersAgain =
-      reader.getFlag(object, "gathers_again", "", profile.gathersAgain);
-  profile.prunesRepeats =
-      reader.getFlag(object, "prunes_repeats", "", profile.prunesRepeats);
-  profile.sendsParts =
-      reader.getFlag(object, "sends_parts", "", profile.sendsParts);
-  profile.postValidates =
-      reader.getFlag(object, "post_validates", "", profile.postValidates);
+  for (auto [key, value] : facts)
+    *value = reader.getFlag(object, key, "", *value);
   for (const Constant &constant : constants)
     constant.value = reader.getNumber(object, constant.key, "", 0,
                                       constant.most, constant.value);

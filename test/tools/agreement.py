@@ -3,6 +3,7 @@ them: seconds of a step beside the simulation of its instructions, memory beside
 its arena."""
 import json
 import os
+import random
 import statistics
 import subprocess
 
@@ -95,6 +96,25 @@ class Drawn:
                      "tensor", "context", "expert", "pipeline", "data"))},
                 {"compute": mean("compute_s"), "bubble": mean("idle_s"),
                  "exposed": mean("exposed_s") + mean("waiting_s")})
+
+
+def draw_plans(count, seed, cleave, profile, folder, refuse=lambda why: None):
+    """So many legal layouts, of the seeds behind this one; `refuse` is told why
+    others are not."""
+    drawn, why = 0, ""
+    for each in range(seed + 1, seed + 101 + 20 * count):
+        if drawn == count:
+            return
+        try:
+            plan = Drawn(random.Random(each), cleave, profile, folder)
+        except Refused as refused:
+            why = str(refused)
+            refuse(why)
+            continue
+        drawn += 1
+        yield plan
+    if drawn < count:
+        raise Refused(f"most layouts are refused, the last: {why}")
 
 
 def rank(values):

@@ -3,10 +3,9 @@
 program that is compiled for a layout: of random layouts of real models.
 CLEAVE_AGREEMENTS is how many."""
 import os
-import random
 import unittest
 
-from agreement import Agreement, Drawn, Refused
+from agreement import Agreement, draw_plans
 from support import TOOLS, ToolTest
 
 COUNT = int(os.environ.get("CLEAVE_AGREEMENTS", "20"))
@@ -15,16 +14,8 @@ COUNT = int(os.environ.get("CLEAVE_AGREEMENTS", "20"))
 class AgreementTest(ToolTest):
     def test_random_layouts(self):
         steps, peaks = [], []
-        seed = 0
-        while len(steps) < COUNT:
-            seed += 1
-            self.assertLess(seed, 100 + 20 * COUNT, "most are refused")
-            try:
-                drawn = Drawn(random.Random(seed),
-                              os.path.join(TOOLS, "cleave"), "cleave-cpu",
-                              self.path("."))
-            except Refused:
-                continue
+        for drawn in draw_plans(COUNT, 0, os.path.join(TOOLS, "cleave"),
+                                "cleave-cpu", self.path(".")):
             steps.append((drawn.planned["step_time_s"],
                           drawn.simulated["step_time_s"]))
             peaks.append(tuple(sum(each.values())

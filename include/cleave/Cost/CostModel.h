@@ -321,7 +321,7 @@ private:
   /// gradient after that; where exchanges run ahead both, and gathered the
   /// next.
   double getGatheredBytes(int zero) const;
-  /// Exchanges of ZeRO-2 and 3 for a block, one way; and parameters of the
+  /// Exchanges of a block's matrices, or of all of it; and parameters of the
   /// largest, of a block that has so many dense and routed ones on a device.
   double getPieces(const Block &block) const {
     return profile.blockBuffers ? 1 : double(block.getMatrices());
