@@ -133,11 +133,10 @@ class Run:
         self.arena = steps[-1]["arena_bytes"]
 
     def estimate(self, environment):
-        layout = self.layout.replace("--sequence-parallel", "--sp true")
         out = subprocess.run(
             [self.cleave, "estimate", self.model, "--seq-len", str(self.seq),
              "--global-batch", str(self.batch), "--dtype", "f32", "--cluster",
-             f"local:{self.ranks}", *layout.split(), "--json"],
+             f"local:{self.ranks}", *self.layout.split(), "--json"],
             check=True, capture_output=True, text=True, env=environment)
         self.estimated = json.loads(out.stdout)
         out = subprocess.run(

@@ -64,9 +64,9 @@ static std::vector<TrainLayout> getSample(const Input &input, int64_t step) {
   int64_t number = 0;
   SearchRequest request = input.request;
   // Enumerating all of the space would take longer than the rest.
-  for (const char *text :
-       {"cp<=8", "micro-batch<=4", "sp=true", "order=tp-cp-dp-pp",
-        "first-blocks=even", "last-blocks=even", "recompute-blocks=0"})
+  for (const char *text : {"cp<=8", "micro-batch<=4", "sequence-parallel=true",
+                           "order=tp-cp-dp-pp", "first-blocks=even",
+                           "last-blocks=even", "recompute-blocks=0"})
     request.constraints.push_back(check(parseConstraint(text, false)));
   enumerateLayouts(input.model, input.machine, request,
                    [&](const TrainLayout &layout) {

@@ -33,14 +33,14 @@ def run(*command):
 
 
 def get_flags(layout):
-    flags = ["--pipeline-schedule", layout["schedule"]]
+    flags = ["--pipeline-schedule", layout["pipeline_schedule"]]
     for field in FLAGS:
         flags += ["--" + field.replace("_", "-"), str(layout[field])]
     if layout["recompute"] == "selective":
         modules = layout["recompute_modules"]
         flags += ["--recompute-modules", modules.replace(
             "pointwise", "norms+activation")]
-    return flags + ["--sequence-parallel"] * layout["sp"]
+    return flags + ["--sequence-parallel"] * layout["sequence_parallel"]
 
 
 def main():

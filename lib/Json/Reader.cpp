@@ -54,9 +54,9 @@ void JsonReader::checkKeys(const json::Object &in, const std::string &path,
                             quote(path + unknown), llvm::join(legal, ", "));
 }
 
-void JsonReader::checkVersion(const json::Object &in) {
-  if (in.getInteger("version") != 1)
-    fail("version", "1", in.get("version"));
+void JsonReader::checkVersion(const json::Object &in, int64_t version) {
+  if (in.getInteger("version") != version)
+    fail("version", llvm::Twine(version), in.get("version"));
 }
 
 const json::Object &JsonReader::getObject(const json::Object &in,

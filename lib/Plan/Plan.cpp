@@ -97,7 +97,7 @@ std::vector<int64_t> Plan::getStageLayers(int64_t layers) const {
 
 /// Samples of all ranks in one micro-batch.
 static llvm::Expected<int64_t> getSamples(const TrainLayout &layout,
-                                          const BatchShape &batch) {
+                                          const Workload &work) {
   if (layout.dp < 1 || layout.tp < 1 || layout.pp < 1)
     return makeError("parallel degrees must be at least 1");
   if (layout.zero < 0 || layout.zero > 3)
@@ -107,19 +107,19 @@ static llvm::Expected<int64_t> getSamples(const TrainLayout &layout,
       (layout.lastBlocks == TrainLayout::even))
     return makeError("layers of the first and of the last virtual stage: "
                      "expects both numbers, or none");
-  if (batch.microBatch == 0 && batch.globalBatch % layout.dp != 0)
+  if (layout.microBatch == 0 && work.globalBatch % layout.dp != 0)
     return makeError(llvm::formatv(
         "global batch {0} is not divisible by dp {1}; legal degrees are {2}",
-        batch.globalBatch, layout.dp, getLegalDegrees({batch.globalBatch})));
+        work.globalBatch, layout.dp, getLegalDegrees({work.globalBatch})));
   int64_t microBatch =
-      batch.microBatch
-          ? batch.microBatch
-          : getDefaultMicroBatch(batch.globalBatch / layout.dp, layout.pp);
+      layout.microBatch
+          ? layout.microBatch
+          : getDefaultMicroBatch(work.globalBatch / layout.dp, layout.pp);
   int64_t samples = microBatch * layout.dp;
-  if (batch.globalBatch % samples != 0)
+  if (work.globalBatch % samples != 0)
     return makeError(llvm::formatv(
         "global batch {0} is not divisible by micro-batch {1} x dp {2} = {3}",
-        batch.globalBatch, microBatch, layout.dp, samples));
+        work.globalBatch, microBatch, layout.dp, samples));
   return samples;
 }
 
@@ -139,8 +139,8 @@ static llvm::Expected<DataGroups> getDataGroups(const TrainLayout &layout) {
 }
 
 llvm::Expected<Plan> cleave::makePlan(const TrainLayout &layout,
-                                      const BatchShape &batch) {
-  llvm::Expected<int64_t> samples = getSamples(layout, batch);
+                                      const Workload &work) {
+  llvm::Expected<int64_t> samples = getSamples(layout, work);
   if (!samples)
     return samples.takeError();
   llvm::Expected<DataGroups> groups = getDataGroups(layout);
@@ -171,7 +171,7 @@ llvm::Expected<Plan> cleave::makePlan(const TrainLayout &layout,
 
   Plan plan;
   plan.mesh = Mesh(axes);
-  plan.microBatches = batch.globalBatch / *samples;
+  plan.microBatches = work.globalBatch / *samples;
   if (layout.pp > 1)
     plan.pipeline = {stages.front(),       layout.schedule,
                      layout.virtualStages, {},
@@ -199,7 +199,7 @@ llvm::Expected<Plan> cleave::makePlan(const TrainLayout &layout,
 
 /// What the runtime would refuse.
 static llvm::Error checkLimits(const Plan &plan, const Model &model,
-                               const BatchShape &batch) {
+                               const Workload &work) {
   namespace limits = runtime::limits;
   auto check = [](const llvm::Twine &what, int64_t value,
                   uint64_t most) -> llvm::Error {
@@ -216,10 +216,10 @@ static llvm::Error checkLimits(const Plan &plan, const Model &model,
                 plan.mesh.getNumRanks(), limits::worldSize))
     return error;
   if (llvm::Error error =
-          check("sequence length", batch.seqLen, limits::tokenIds))
+          check("sequence length", work.seqLen, limits::tokenIds))
     return error;
   if (llvm::Error error =
-          check("global batch", batch.globalBatch, limits::count))
+          check("global batch", work.globalBatch, limits::count))
     return error;
   if (llvm::Error error =
           check("micro-batches", plan.microBatches, limits::tokenIds))
@@ -270,10 +270,10 @@ static llvm::Error checkPipeline(const Plan &plan, const Model &model) {
 }
 
 llvm::Error cleave::checkPlan(const Plan &plan, const Model &model,
-                              const BatchShape &batch) {
+                              const Workload &work) {
   if (llvm::Error error = plan.mesh.verify())
     return error;
-  if (llvm::Error error = checkLimits(plan, model, batch))
+  if (llvm::Error error = checkLimits(plan, model, work))
     return error;
   if (llvm::Error error = checkPipeline(plan, model))
     return error;
@@ -288,8 +288,8 @@ llvm::Error cleave::checkPlan(const Plan &plan, const Model &model,
         getLegalDegrees(together)));
   };
   const int64_t model3[] = {model.heads, model.kvHeads, model.intermediate};
-  const int64_t samples[] = {batch.globalBatch / plan.microBatches};
-  const int64_t seq[] = {batch.seqLen};
+  const int64_t samples[] = {work.globalBatch / plan.microBatches};
+  const int64_t seq[] = {work.seqLen};
   const int64_t hidden[] = {model.hidden}, headDim[] = {model.headDim};
   if (llvm::Error error =
           check("heads", "attention heads", model.heads, model3))
@@ -306,9 +306,9 @@ llvm::Error cleave::checkPlan(const Plan &plan, const Model &model,
     return error;
   if (llvm::Error error = check("sequence", "sequence length", seq[0], seq))
     return error;
-  if (batch.globalBatch % plan.microBatches != 0)
+  if (work.globalBatch % plan.microBatches != 0)
     return makeError(llvm::formatv("global batch {0} is not divisible by {1} "
                                    "micro-batches",
-                                   batch.globalBatch, plan.microBatches));
+                                   work.globalBatch, plan.microBatches));
   return check("batch", "samples of a micro-batch", samples[0], samples);
 }

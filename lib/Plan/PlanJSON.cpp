@@ -1,6 +1,9 @@
 //===- PlanJSON.cpp - plan.json -------------------------------------------===//
 //
-// { "version": 1,
+// What is here of it is a layout said dim by dim; by degrees, and what a search
+// found, it is lib/Search's.
+//
+// { "version": 2,
 //   "mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 4}],
 //   "micro_batches": 2,
 //   "dims": {"batch": ["dp"], "heads": ["tp"], "sequence": ["tp"], ...},
@@ -79,100 +82,71 @@ std::string Plan::toJSON() const {
   return llvm::formatv("{0:2}\n", json::Value(std::move(root))).str();
 }
 
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
 namespace {
-/// Reads one file; the first thing wrong with it is kept.
+/// Reads the keys of a layout.
 class PlanReader {
 public:
-  PlanReader(llvm::StringRef file) : file(file) {}
+  PlanReader(JsonReader &reader, const json::Object &root)
+      : reader(reader), root(root) {}
 
-  llvm::Expected<Plan> read(const json::Value &root) {
-    const json::Object *object = root.getAsObject();
-    if (!object)
-      return llvm::createStringError(file + ": expects an object");
-    Plan plan;
-    readTop(*object, plan);
-    if (!problem.empty())
-      return llvm::createStringError(file + ": " + problem);
-    return plan;
+  Plan read() {
+    readMesh();
+    // The axes that other keys name.
+    if (reader.hasFailed())
+      return plan;
+    plan.microBatches =
+        reader.getCount(root, "micro_batches", "", 1, maxCount, 1);
+    readDims();
+    readKept();
+    readRecompute();
+    if (root.get("pipeline"))
+      readPipeline(reader.getObject(root, "pipeline", ""));
+    return std::move(plan);
   }
 
 private:
-  /// Keeps the first problem.
-  void fail(const llvm::Twine &message) {
-    if (problem.empty())
-      problem = message.str();
-  }
-
-  void failAt(llvm::StringRef key, const json::Value &value,
-              llvm::StringRef legal) {
-    fail(llvm::formatv("key \"{0}\": got {1}, expects {2}", key, value, legal));
-  }
-
-  /// Refuses keys that nothing reads.
-  void expectKeys(const json::Object &object, llvm::StringRef where,
-                  llvm::ArrayRef<llvm::StringRef> legal) {
-    for (const auto &entry : object)
-      if (!llvm::is_contained(legal, llvm::StringRef(entry.first)))
-        fail(llvm::formatv("unknown key \"{0}\" in {1}; legal keys are {2}",
-                           llvm::StringRef(entry.first), where,
-                           llvm::join(legal, ", ")));
-  }
-
-  int64_t readCount(const json::Object &object, llvm::StringRef key,
-                    llvm::StringRef shown) {
-    const json::Value *value = object.get(key);
-    if (!value) {
-      fail("missing key \"" + shown + "\"");
-      return 1;
-    }
-    std::optional<int64_t> count = value->getAsInteger();
-    if (count && *count >= 1 && *count <= maxCount)
-      return *count;
-    failAt(shown, *value,
-           llvm::formatv("an integer in 1..{0}", maxCount).str());
-    return 1;
-  }
-
-  /// The object under `key`, or null if there is none.
-  const json::Object *readObject(const json::Object &root,
-                                 llvm::StringRef key) {
-    const json::Value *value = root.get(key);
-    if (value && !value->getAsObject())
-      failAt(key, *value, "an object");
-    return value ? value->getAsObject() : nullptr;
-  }
-
   /// An axis splits at most one of the dims that a tensor has.
-  void checkTogether(const Plan &plan) {
+  void checkTogether() {
     for (llvm::ArrayRef<llvm::StringRef> names : dimsOfTensors)
       for (size_t i = 0; i < names.size(); ++i)
         for (size_t j = 0; j < i; ++j)
           for (Axis axis : plan.getAxes(names[i]))
             if (llvm::is_contained(plan.getAxes(names[j]), axis))
-              fail(
-                  llvm::formatv("key \"dims\": axis \"{0}\" splits both "
-                                "\"{1}\" and \"{2}\" of one tensor, expects it "
-                                "to split one of them",
-                                plan.mesh.getName(axis), names[j], names[i]));
+              reader.fail(llvm::createStringError(llvm::formatv(
+                  "{0}: key \"dims\": axis \"{1}\" splits both \"{2}\" and "
+                  "\"{3}\" of one tensor, expects it to split one of them",
+                  reader.getFile(), plan.mesh.getName(axis), names[j],
+                  names[i])));
   }
 
-  AxisList readAxes(const json::Value &value, llvm::StringRef key,
-                    const Mesh &mesh) {
+  std::optional<Axis> findAxis(const json::Value &value) const {
+    std::optional<llvm::StringRef> name = value.getAsString();
+    return name ? plan.mesh.getAxisIndex(*name) : std::nullopt;
+  }
+
+  /// The axes under a key, none if it is absent.
+  AxisList readAxes(const json::Object &in, llvm::StringRef key,
+                    const std::string &path) {
     AxisList axes;
-    const json::Array *list = value.getAsArray();
+    const json::Value *value = in.get(key);
+    if (!value)
+      return axes;
+    const json::Array *list = value->getAsArray();
     if (!list) {
-      failAt(key, value, "a list of mesh axes");
+      reader.fail(path + key, "a list of mesh axes", value);
       return axes;
     }
     for (const json::Value &entry : *list) {
-      std::optional<llvm::StringRef> name = entry.getAsString();
-      std::optional<Axis> axis;
-      if (name)
-        axis = mesh.getAxisIndex(*name);
+      std::optional<Axis> axis = findAxis(entry);
       if (!axis)
-        failAt(key, entry, "axes of the mesh " + mesh.toString());
+        reader.fail(path + key, "axes of the mesh " + plan.mesh.toString(),
+                    &entry);
       else if (llvm::is_contained(axes, *axis))
-        failAt(key, entry, "each axis once");
+        reader.fail(path + key, "each axis once", &entry);
       else
         axes.push_back(*axis);
     }
@@ -186,173 +160,183 @@ private:
                         [](char c) { return llvm::isAlnum(c) || c == '_'; });
   }
 
-  void readMesh(const json::Object &root, Plan &plan) {
+  void readMesh() {
     const json::Array *list = root.getArray("mesh");
     if (!list)
-      return fail("key \"mesh\": expects a list of {\"name\", \"size\"}");
+      return reader.fail("mesh", "a list of {\"name\", \"size\"}",
+                         root.get("mesh"));
     llvm::SmallVector<MeshAxis> axes;
     for (const json::Value &entry : *list) {
       const json::Object *axis = entry.getAsObject();
       std::optional<llvm::StringRef> name =
           axis ? axis->getString("name") : std::nullopt;
       if (!name || !isAxisName(*name))
-        return failAt("mesh", entry,
-                      "{\"name\": letters, digits and _, \"size\": integer}");
-      expectKeys(*axis, "mesh", {"name", "size"});
-      axes.push_back({name->str(), readCount(*axis, "size", "mesh.size")});
+        return reader.fail(
+            "mesh", "{\"name\": letters, digits and _, \"size\": integer}",
+            &entry);
+      reader.checkKeys(*axis, "mesh.", {"name", "size"});
+      axes.push_back(
+          {name->str(), reader.getCount(*axis, "size", "mesh.", 1, maxCount)});
     }
     plan.mesh = Mesh(axes);
     if (llvm::Error error = plan.mesh.verify())
-      fail("key \"mesh\": " + llvm::toString(std::move(error)));
+      reader.fail(llvm::createStringError(
+          reader.getFile() +
+          ": key \"mesh\": " + llvm::toString(std::move(error))));
   }
 
-  void readTop(const json::Object &root, Plan &plan) {
-    expectKeys(root, "the plan",
-               {"version", "mesh", "micro_batches", "dims", "keep", "recompute",
-                "recompute_blocks", "pipeline"});
-    if (readCount(root, "version", "version") != Plan::currentVersion)
-      failAt("version", *root.get("version"),
-             std::to_string(Plan::currentVersion));
-    readMesh(root, plan);
-    if (!problem.empty())
+  void readDims() {
+    if (!root.get("dims"))
       return;
-    if (root.get("micro_batches"))
-      plan.microBatches = readCount(root, "micro_batches", "micro_batches");
-    if (const json::Object *dims = readObject(root, "dims")) {
-      expectKeys(*dims, "dims", dimNames);
-      for (const auto &entry : *dims) {
-        AxisList axes =
-            readAxes(entry.second, llvm::StringRef(entry.first), plan.mesh);
-        if (!axes.empty())
-          plan.dims[llvm::StringRef(entry.first).str()] = axes;
-      }
-    }
-    checkTogether(plan);
-    if (const json::Object *keep = readObject(root, "keep")) {
-      expectKeys(*keep, "keep", {"optimizer", "gradients", "parameters"});
-      auto read = [&](llvm::StringRef key, AxisList &axes) {
-        if (const json::Value *value = keep->get(key))
-          axes = readAxes(*value, key, plan.mesh);
-      };
-      read("optimizer", plan.optimizerAxes);
-      read("gradients", plan.gradientAxes);
-      read("parameters", plan.parameterAxes);
-    }
-    readRecompute(root, plan);
-    if (const json::Object *pipeline = readObject(root, "pipeline"))
-      readPipeline(*pipeline, plan);
+    const json::Object &dims = reader.getObject(root, "dims", "");
+    reader.checkKeys(dims, "dims.", dimNames);
+    for (llvm::StringRef name : dimNames)
+      if (AxisList axes = readAxes(dims, name, "dims."); !axes.empty())
+        plan.dims[name.str()] = axes;
+    checkTogether();
   }
 
-  void readPipeline(const json::Object &object, Plan &plan) {
-    expectKeys(object, "pipeline",
-               {"axis", "schedule", "virtual_stages", "layers", "first_layers",
-                "last_layers"});
-    PipelinePlan &pipeline = plan.pipeline.emplace();
-    const json::Value *given = object.get("axis");
-    if (!given)
-      return fail("missing key \"pipeline.axis\"");
-    std::optional<llvm::StringRef> name = given->getAsString();
-    std::optional<Axis> axis;
-    if (name)
-      axis = plan.mesh.getAxisIndex(*name);
-    if (!axis)
-      return failAt("pipeline.axis", *given,
-                    "an axis of the mesh " + plan.mesh.toString());
-    pipeline.axis = *axis;
-    for (const auto &[dim, axes] : plan.dims)
-      if (llvm::is_contained(axes, *axis))
-        return fail("key \"dims\": \"" + dim + "\" is split along \"" + *name +
-                    "\", the axis of the pipeline's stages");
-    for (const AxisList *axes :
-         {&plan.optimizerAxes, &plan.gradientAxes, &plan.parameterAxes})
-      if (llvm::is_contained(*axes, *axis))
-        return fail("key \"keep\": state is split along \"" + *name +
-                    "\", the axis of the pipeline's stages");
-    if (const json::Value *value = object.get("schedule")) {
-      std::optional<llvm::StringRef> text = value->getAsString();
-      std::optional<Schedule> schedule;
-      if (text)
-        schedule = findSchedule(*text);
-      if (!schedule)
-        return failAt("pipeline.schedule", *value, listSchedules());
-      pipeline.schedule = *schedule;
-    }
-    if (object.get("virtual_stages"))
-      pipeline.virtualStages =
-          readCount(object, "virtual_stages", "pipeline.virtual_stages");
-    bool hasFirst = object.get("first_layers"),
-         hasLast = object.get("last_layers");
-    if (hasFirst != hasLast || (hasFirst && object.get("layers")))
-      return fail(llvm::formatv(
-          "key \"pipeline\": got {0}, expects \"layers\", or both "
-          "\"first_layers\" and \"last_layers\", or none of them",
-          hasFirst == hasLast ? "\"layers\" and \"first_layers\""
-          : hasFirst          ? "\"first_layers\""
-                              : "\"last_layers\""));
-    if (object.get("first_layers")) {
-      auto read = [&](llvm::StringRef key) -> int64_t {
-        const json::Value &value = *object.get(key);
-        std::optional<int64_t> count = value.getAsInteger();
-        if (count && *count >= 0 && *count <= maxCount)
-          return *count;
-        failAt(("pipeline." + key).str(), value, "a number of layers");
-        return 0;
-      };
-      pipeline.firstLayers = read("first_layers");
-      pipeline.lastLayers = read("last_layers");
-    }
-    if (const json::Value *value = object.get("layers")) {
-      const json::Array *list = value->getAsArray();
-      if (!list || list->empty())
-        return failAt("pipeline.layers", *value, "a list of numbers of layers");
-      for (const json::Value &entry : *list) {
-        std::optional<int64_t> count = entry.getAsInteger();
-        if (!count || *count < 0 || *count > maxCount)
-          return failAt("pipeline.layers", entry, "a number of layers");
-        pipeline.layers.push_back(*count);
-      }
-    }
+  void readKept() {
+    if (!root.get("keep"))
+      return;
+    const json::Object &keep = reader.getObject(root, "keep", "");
+    reader.checkKeys(keep, "keep.", {"optimizer", "gradients", "parameters"});
+    plan.optimizerAxes = readAxes(keep, "optimizer", "keep.");
+    plan.gradientAxes = readAxes(keep, "gradients", "keep.");
+    plan.parameterAxes = readAxes(keep, "parameters", "keep.");
   }
 
-  void readRecompute(const json::Object &root, Plan &plan) {
+  void readRecompute() {
     if (const json::Value *value = root.get("recompute")) {
       const json::Array *list = value->getAsArray();
       if (!list)
-        return failAt("recompute", *value, "a list of modules of a layer");
+        return reader.fail("recompute", "a list of modules of a layer", value);
       for (const json::Value &entry : *list) {
         std::optional<llvm::StringRef> name = entry.getAsString();
         if (!name ||
             (*name != "full" && !llvm::is_contained(Plan::getModules(), *name)))
-          return failAt("recompute", entry,
-                        "full, or of " + llvm::join(Plan::getModules(), ", "));
+          return reader.fail(
+              "recompute",
+              "full, or of " + llvm::join(Plan::getModules(), ", "), &entry);
         plan.recompute.push_back(name->str());
       }
     }
     if (!root.get("recompute_blocks"))
       return;
     plan.recomputeBlocks =
-        readCount(root, "recompute_blocks", "recompute_blocks");
+        reader.getCount(root, "recompute_blocks", "", 1, maxCount);
     if (!root.get("recompute"))
-      fail("missing key \"recompute\", of which \"recompute_blocks\" says how "
-           "many layers do");
+      reader.fail("recompute",
+                  "what \"recompute_blocks\" says of how many layers", nullptr);
   }
 
-  std::string file;
-  std::string problem;
+  /// Stages are no split of a tensor, and nothing is kept along them.
+  void checkStages(llvm::StringRef name) {
+    Axis stages = plan.pipeline->axis;
+    auto refuse = [&](llvm::StringRef key, const llvm::Twine &what) {
+      reader.fail(llvm::createStringError(
+          llvm::formatv("{0}: key \"{1}\": {2} split along \"{3}\", the axis "
+                        "of the pipeline's stages",
+                        reader.getFile(), key, what.str(), name)));
+    };
+    for (const auto &[dim, axes] : plan.dims)
+      if (llvm::is_contained(axes, stages))
+        refuse("dims", "\"" + dim + "\" is");
+    for (const AxisList *axes :
+         {&plan.optimizerAxes, &plan.gradientAxes, &plan.parameterAxes})
+      if (llvm::is_contained(*axes, stages))
+        refuse("keep", "state is");
+  }
+
+  void readPipeline(const json::Object &object) {
+    const std::string path = "pipeline.";
+    reader.checkKeys(object, path,
+                     {"axis", "schedule", "virtual_stages", "layers",
+                      "first_layers", "last_layers"});
+    PipelinePlan &pipeline = plan.pipeline.emplace();
+    const json::Value *given = object.get("axis");
+    std::optional<Axis> axis = given ? findAxis(*given) : std::nullopt;
+    if (!axis)
+      return reader.fail(path + "axis",
+                         "an axis of the mesh " + plan.mesh.toString(), given);
+    pipeline.axis = *axis;
+    checkStages(plan.mesh.getName(*axis));
+    if (const json::Value *value = object.get("schedule")) {
+      std::optional<llvm::StringRef> text = value->getAsString();
+      std::optional<Schedule> schedule;
+      if (text)
+        schedule = findSchedule(*text);
+      if (!schedule)
+        return reader.fail(path + "schedule", listSchedules(), value);
+      pipeline.schedule = *schedule;
+    }
+    pipeline.virtualStages =
+        reader.getCount(object, "virtual_stages", path, 1, maxCount, 1);
+    bool hasFirst = object.get("first_layers"),
+         hasLast = object.get("last_layers");
+    if (hasFirst != hasLast || (hasFirst && object.get("layers")))
+      return reader.fail(llvm::createStringError(llvm::formatv(
+          "{0}: key \"pipeline\": got {1}, expects \"layers\", or both "
+          "\"first_layers\" and \"last_layers\", or none of them",
+          reader.getFile(),
+          hasFirst == hasLast ? "\"layers\" and \"first_layers\""
+          : hasFirst          ? "\"first_layers\""
+                              : "\"last_layers\"")));
+    constexpr int64_t even = TrainLayout::even;
+    if (hasFirst) {
+      pipeline.firstLayers =
+          reader.getCount(object, "first_layers", path, 0, maxCount, even);
+      pipeline.lastLayers =
+          reader.getCount(object, "last_layers", path, 0, maxCount, even);
+    }
+    readLayers(object, pipeline);
+  }
+
+  void readLayers(const json::Object &object, PipelinePlan &pipeline) {
+    const json::Value *value = object.get("layers");
+    if (!value)
+      return;
+    const json::Array *list = value->getAsArray();
+    if (!list || list->empty())
+      return reader.fail("pipeline.layers", "a list of numbers of layers",
+                         value);
+    for (const json::Value &entry : *list) {
+      std::optional<int64_t> count = entry.getAsInteger();
+      if (!count || *count < 0 || *count > maxCount)
+        return reader.fail("pipeline.layers", "a number of layers", &entry);
+      pipeline.layers.push_back(*count);
+    }
+  }
+
+  JsonReader &reader;
+  const json::Object &root;
+  Plan plan;
 };
 } // namespace
 
-llvm::Expected<Plan> cleave::parsePlan(llvm::StringRef text,
-                                       llvm::StringRef file) {
-  llvm::Expected<json::Value> root = parseJson(text, file);
-  if (!root)
-    return root.takeError();
-  return PlanReader(file).read(*root);
+llvm::ArrayRef<llvm::StringRef> cleave::getPlanKeys() {
+  static const llvm::StringRef keys[] = {
+      "mesh",      "micro_batches",    "dims",    "keep",
+      "recompute", "recompute_blocks", "pipeline"};
+  return keys;
 }
 
-llvm::Expected<Plan> cleave::loadPlan(llvm::StringRef path) {
-  llvm::Expected<json::Value> root = loadJson(path);
-  if (!root)
-    return root.takeError();
-  return PlanReader(path).read(*root);
+Plan cleave::readPlan(JsonReader &reader, const json::Object &object) {
+  return PlanReader(reader, object).read();
+}
+
+llvm::Expected<Plan> cleave::parsePlan(llvm::StringRef text,
+                                       llvm::StringRef file) {
+  llvm::Expected<json::Object> object = parseJsonObject(text, file);
+  if (!object)
+    return object.takeError();
+  JsonReader reader(file);
+  llvm::SmallVector<llvm::StringRef> keys{"version"};
+  llvm::append_range(keys, getPlanKeys());
+  reader.checkKeys(*object, "", keys);
+  reader.checkVersion(*object, Plan::currentVersion);
+  Plan plan = readPlan(reader, *object);
+  if (llvm::Error error = reader.takeError())
+    return error;
+  return plan;
 }

@@ -227,7 +227,7 @@ void Page::printHeader(llvm::StringRef title) {
 static bool matters(const TrainLayout &layout, llvm::StringRef field) {
   return getField(layout, field) != getField({}, field) ||
          field == "micro-batch" || field == "recompute" ||
-         (field == "schedule" && layout.pp > 1) ||
+         (field == "pipeline-schedule" && layout.pp > 1) ||
          (field == "cp-kind" && layout.cp > 1);
 }
 
@@ -242,7 +242,8 @@ void Page::printLayout() {
         .Case("virtual-stages", "chunks a stage")
         .Case("ep", "expert parallel")
         .Case("expert-tp", "tensor parallel experts")
-        .Case("sp", "sequence parallel")
+        .Case("pipeline-schedule", "pipeline schedule")
+        .Case("sequence-parallel", "sequence parallel")
         .Case("zero", "ZeRO stage")
         .Case("recompute", "recomputation")
         .Case("recompute-modules", "of a block, recomputed")

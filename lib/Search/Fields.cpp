@@ -79,8 +79,8 @@ static const std::vector<Field> &getFields() {
        MEMBER(dp)},
       {"pp", "pipeline stages", MEMBER(pp)},
       {"virtual-stages", "model chunks of a stage", MEMBER(virtualStages)},
-      {"schedule", "of the pipeline", MEMBER(schedule), 0, numSchedules - 1,
-       getNames<Schedule>(numSchedules)},
+      {"pipeline-schedule", "what a stage runs when", MEMBER(schedule), 0,
+       numSchedules - 1, getNames<Schedule>(numSchedules)},
       {"first-blocks",
        "blocks of the virtual stage with the embedding",
        MEMBER(firstBlocks),
@@ -96,7 +96,7 @@ static const std::vector<Field> &getFields() {
       {"ep", "expert-parallel degree, over the ranks of tp x cp x dp",
        MEMBER(ep)},
       {"expert-tp", "tensor parallelism of experts, 1 or tp", MEMBER(expertTp)},
-      {"sp",
+      {"sequence-parallel",
        "Megatron's sequence parallelism",
        MEMBER(sequenceParallel),
        0,
@@ -121,9 +121,6 @@ static const std::vector<Field> &getFields() {
 #undef MEMBER
 
 static const Field *findField(llvm::StringRef name) {
-  // As the flag of what compiles is called.
-  if (name == "sequence-parallel")
-    name = "sp";
   auto found = llvm::find_if(
       getFields(), [&](const Field &field) { return field.name == name; });
   return found == getFields().end() ? nullptr : &*found;

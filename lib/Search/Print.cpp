@@ -43,7 +43,7 @@ int64_t PlanContext::getMicroBatches(const Candidate &candidate) const {
          (candidate.layout.dp * candidate.layout.microBatch);
 }
 
-static std::string getKey(llvm::StringRef field) {
+std::string cleave::getLayoutKey(llvm::StringRef field) {
   std::string key = field.str();
   std::replace(key.begin(), key.end(), '-', '_');
   return key;
@@ -57,12 +57,12 @@ json::Object cleave::toJSON(const TrainLayout &layout) {
       continue;
     std::string text = getFieldText(layout, field);
     int64_t number = 0;
-    if (field == "sp")
-      object[getKey(field)] = layout.sequenceParallel;
+    if (field == "sequence-parallel")
+      object[getLayoutKey(field)] = layout.sequenceParallel;
     else if (!llvm::StringRef(text).getAsInteger(10, number))
-      object[getKey(field)] = number;
+      object[getLayoutKey(field)] = number;
     else
-      object[getKey(field)] = text;
+      object[getLayoutKey(field)] = text;
   }
   return object;
 }
@@ -90,7 +90,7 @@ json::Object cleave::toJSON(const PlanContext &context,
 json::Object cleave::toJSON(const PlanContext &context,
                             const SearchResult &result, bool withSeconds) {
   json::Object root = toJSON(context, result.best.front());
-  root["version"] = 1;
+  root["version"] = Plan::currentVersion;
   root["cleave"] = getVersion();
   root["model"] = context.model.name;
   root["device"] = context.machine.device.name;
@@ -227,9 +227,7 @@ void cleave::printProof(llvm::raw_ostream &os, const PlanContext &context,
            "");
 }
 
-llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
-                                               const Machine &machine,
-                                               const Workload &work) {
+llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object) {
   TrainLayout layout;
   layout.dp = layout.microBatch = layout.virtualStages = 0;
   bool saysModules = false;
@@ -240,7 +238,7 @@ llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
     if (!llvm::is_contained(getLayoutFields(), field))
       return llvm::createStringError(llvm::formatv(
           "unknown key {0}, expects one of {1}", json::Value(key.str()),
-          llvm::join(llvm::map_range(getLayoutFields(), getKey), ", ")));
+          llvm::join(llvm::map_range(getLayoutFields(), getLayoutKey), ", ")));
     std::string text = llvm::formatv("{0}", value);
     if (std::optional<llvm::StringRef> string = value.getAsString())
       text = string->str();
@@ -253,13 +251,17 @@ llvm::Expected<TrainLayout> cleave::readLayout(const json::Object &object,
     return llvm::createStringError(
         "key \"recompute_modules\": expects recompute selective, which has "
         "modules");
-  if (layout.dp == 0)
-    layout.dp = std::max<int64_t>(
-        machine.devices / layout.tp / layout.cp / layout.pp, 1);
   if (layout.virtualStages == 0)
     layout.virtualStages = isVShaped(layout.schedule) ? 2 : 1;
+  return layout;
+}
+
+void cleave::completeLayout(TrainLayout &layout, const Workload &work,
+                            int64_t devices) {
+  if (layout.dp == 0)
+    layout.dp =
+        std::max<int64_t>(devices / layout.tp / layout.cp / layout.pp, 1);
   if (layout.microBatch == 0)
     layout.microBatch =
         getDefaultMicroBatch(work.globalBatch / layout.dp, layout.pp);
-  return layout;
 }

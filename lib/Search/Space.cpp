@@ -218,9 +218,9 @@ static bool checkCuts(const Architecture &model, const Workload &work,
   if (layout.sequenceParallel &&
       (layout.tp == 1 || work.seqLen / layout.cp % layout.tp != 0))
     return refuse(
-        why,
-        llvm::formatv("sp: tp {0} does not cut the {1} of a rank", layout.tp,
-                      formatNumber(work.seqLen / layout.cp, "token")));
+        why, llvm::formatv(
+                 "sequence-parallel: tp {0} does not cut the {1} of a rank",
+                 layout.tp, formatNumber(work.seqLen / layout.cp, "token")));
   if (work.globalBatch % ranks != 0)
     return refuse(why, llvm::formatv("dp x micro-batch = {0} does not divide "
                                      "the global batch {1}",
@@ -369,7 +369,7 @@ std::string cleave::checkAbilities(const Profile &profile,
                  getZeros(layout.pp > 1 ? able.zeros & able.zerosWithPipeline
                                         : able.zeros));
   if (layout.sequenceParallel && !able.sequenceParallel)
-    return lacks("sp", "sp=false");
+    return lacks("sequence-parallel", "sequence-parallel=false");
   return "";
 }
 
@@ -487,7 +487,7 @@ void Space::visit(llvm::function_ref<void(const TrainLayout &)> visit) const {
               layout.sequenceParallel = sp;
               if ((sp && (!able.sequenceParallel || tp == 1 ||
                           work.seqLen / cp % tp != 0)) ||
-                  !allows(layout, {"sp"}) ||
+                  !allows(layout, {"sequence-parallel"}) ||
                   (request.runs && !request.runs(layout)))
                 continue;
               visitExperts(layout, visit);
@@ -611,7 +611,7 @@ void Space::getPipelines(std::vector<TrainLayout> &options,
       layout.schedule = schedule;
       layout.virtualStages = chunks;
       if (checkSchedule(layout, blocks, microBatches, nullptr) &&
-          allows(layout, {"schedule", "virtual-stages"}))
+          allows(layout, {"pipeline-schedule", "virtual-stages"}))
         addStages(options, layout);
     }
 }

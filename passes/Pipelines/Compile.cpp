@@ -124,13 +124,13 @@ static void addWorkload(ModuleOp module, const Model &model,
                         const CompileOptions &options) {
   OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
   const Plan &plan = options.plan;
-  const BatchShape &batch = options.batch;
+  const Workload &work = options.work;
   // What MFU counts is of the model, however its products are cut, padded or
   // repeated over ranks.
-  double tokens = double(batch.globalBatch) * double(batch.seqLen);
-  double flops = tokens * getArchitecture(model).getFlopsPerToken(batch.seqLen);
+  double tokens = double(work.globalBatch) * double(work.seqLen);
+  double flops = tokens * getArchitecture(model).getFlopsPerToken(work.seqLen);
   exec::WorkloadOp::create(
-      b, b.getUnknownLoc(), model.vocab, batch.seqLen, batch.globalBatch,
+      b, b.getUnknownLoc(), model.vocab, work.seqLen, work.globalBatch,
       plan.microBatches,
       dist::getAxesAttr(b.getContext(), plan.mesh, plan.getAxes("batch")),
       llvm::APFloat(flops), b.getStringAttr(model.configText),
@@ -158,10 +158,10 @@ static llvm::Expected<OwningOpRef<ModuleOp>>
 buildProgram(Compilation &compilation, const Model &model,
              CompileOptions &options, MeaningCheck::Result *meaning = nullptr) {
   BuildOptions build;
-  build.batch = options.batch.globalBatch / options.plan.microBatches;
-  build.seqLen = options.batch.seqLen;
+  build.batch = options.work.globalBatch / options.plan.microBatches;
+  build.seqLen = options.work.seqLen;
   build.paddedVocab = options.plan.getPaddedVocab(model.vocab);
-  build.bf16 = options.bf16;
+  build.bf16 = options.work.dtype == DType::BF16;
   build.logits = options.logits;
   llvm::Expected<OwningOpRef<ModuleOp>> module =
       buildModel(&compilation.context, model, build);
@@ -210,15 +210,15 @@ cleave::checkCompilation(const Model &model, const CompileOptions &options) {
   auto parts = [&](StringRef dim) {
     return small.plan.mesh.getSize(plan.getAxes(dim));
   };
-  int64_t samples = options.batch.globalBatch / plan.microBatches /
+  int64_t samples = options.work.globalBatch / plan.microBatches /
                     plan.mesh.getSize(plan.getAxes("batch"));
-  small.batch.globalBatch =
+  small.work.globalBatch =
       std::min<int64_t>(samples, 2) * parts("batch") * small.plan.microBatches;
-  small.batch.seqLen = 3 * std::max<int64_t>(2, parts("sequence"));
+  small.work.seqLen = 3 * std::max<int64_t>(2, parts("sequence"));
 
   SmallSizes sizes;
   shrinkStages(small.plan, int64_t(model.layers.size()), sizes);
-  sizes.seqLen = small.batch.seqLen;
+  sizes.seqLen = small.work.seqLen;
   sizes.vocab = parts("vocab");
   sizes.heads = parts("heads");
   sizes.kvHeads = parts("kv_heads");

@@ -9,10 +9,9 @@
 namespace cleave {
 
 struct CompileOptions {
-  BatchShape batch;
+  Workload work{.dtype = DType::F32};
   Plan plan;
   StageOptions stages;
-  bool bf16 = false;
   bool logits = false;        ///< keep the logits as an output
   std::string cpu = "native"; ///< that kernels are generated for
   std::string dumpAfter;      ///< a stage whose IR goes to `dump`; "all": each

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Place/LoadPlan.h"
 #include "cleave/Search/Format.h"
-#include "cleave/Search/ReadPlan.h"
+#include "cleave/Search/PlanFile.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -27,17 +27,18 @@ llvm::Expected<Plan> cleave::loadPlanForStep(llvm::StringRef path,
   auto step = module.lookupSymbol<mlir::func::FuncOp>("step");
   // Without a step the pass has an error of its own.
   if (!step || step.isExternal() || step.getNumArguments() == 0)
-    return loadPlan(path);
+    return Plan();
   auto ids =
       llvm::dyn_cast<mlir::RankedTensorType>(step.getArgumentTypes().front());
   if (!ids || ids.getRank() != 3)
     return llvm::createStringError(
         "expects a step on ids of [micro-batches, batch, sequence]");
-  BatchShape batch;
-  batch.globalBatch = ids.getDimSize(0) * ids.getDimSize(1);
-  batch.seqLen = ids.getDimSize(2);
-  llvm::Expected<Plan> plan = loadAnyPlan(
-      path, /*model=*/"", batch, isBF16(step) ? DType::BF16 : DType::F32);
+  const Workload work{ids.getDimSize(2), ids.getDimSize(0) * ids.getDimSize(1),
+                      isBF16(step) ? DType::BF16 : DType::F32};
+  llvm::Expected<PlanFile> file = loadPlanFile(path);
+  if (!file)
+    return file.takeError();
+  llvm::Expected<Plan> plan = getPlan(*file, /*model=*/"", work);
   if (plan && plan->microBatches != ids.getDimSize(0))
     return llvm::createStringError(
         llvm::formatv("{0}: the plan has {1}, the step {2}: expects "

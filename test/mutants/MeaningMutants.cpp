@@ -157,11 +157,10 @@ void Campaign::mutate(ModuleOp program, const StageMutations &stage,
 }
 
 void Campaign::run(StringRef model, const TrainLayout &layout) {
-  BatchShape batch;
-  batch.seqLen = 8;
-  batch.globalBatch = 8;
-  batch.microBatch = 4 / layout.dp;
-  Plan plan = llvm::cantFail(makePlan(layout, batch));
+  TrainLayout cut = layout;
+  cut.microBatch = 4 / layout.dp;
+  Plan plan = llvm::cantFail(
+      makePlan(cut, {.seqLen = 8, .globalBatch = 8, .dtype = DType::F32}));
   StageOptions options;
   options.plan = &plan;
   options.pipeline.schedule = getName(layout.schedule).str();

@@ -42,7 +42,7 @@ def make_plan(dp, tp, zero, sequence_parallel, micro_batches):
         if sequence_parallel:
             dims["sequence"] = ["tp"]
     stages = {"optimizer": 1, "gradients": 2, "parameters": 3}
-    return {"version": 1,
+    return {"version": 2,
             "mesh": [{"name": "dp", "size": dp}, {"name": "tp", "size": tp}],
             "micro_batches": micro_batches, "dims": dims,
             "keep": {what: ["dp"] if dp > 1 and zero >= stage else []

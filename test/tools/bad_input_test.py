@@ -175,15 +175,28 @@ class BadInputTest(ToolTest):
         for content in [DEEP, '{"mesh":' * 1000000]:
             fails(["plan.json: nested deeper than 64"], content)
         fails(["plan.json: expects an object"], "[]")
-        fails(['unknown key "zero"', "legal keys are version, mesh"],
+        fails(['unknown key "zero"', "legal keys are version, cleave, layout, mesh"],
               changed(zero=1))
-        fails(['unknown key "experts" in dims', "legal keys are batch"],
+        fails(['unknown key "dims.experts"', "legal keys are batch"],
               changed(dims={"experts": ["dp"]}))
-        fails(['unknown key "weights" in keep', "legal keys are optimizer"],
+        fails(['unknown key "keep.weights"', "legal keys are optimizer"],
               changed(keep={"weights": ["dp"]}))
-        fails(['"version"', "got 2", "expects 1"], changed(version=2))
-        fails(['missing key "version"'], {"mesh": axes(2, 2)})
-        fails(['"mesh"'], {"version": 1})
+        fails(['"version"', "got 1", "expects 2"], changed(version=1))
+        fails(['"version": expects 2, but it is missing'],
+              {"mesh": axes(2, 2)})
+        fails(['"mesh"'], {"version": 2})
+        fails(['"mesh": excludes "layout"'], changed(layout={"tp": 2}))
+        fails(['"layout": unknown key "tpp", expects one of tp, cp'],
+              {"version": 2, "layout": {"tpp": 2}})
+        fails(['"layout": key "zero": value 4: expects'],
+              {"version": 2, "layout": {"zero": 4}})
+        fails(['"layout": expects an object'], {"version": 2, "layout": 3})
+        fails(['"layout": cp 2: what is compiled has cp=1 so far'],
+              {"version": 2, "layout": {"cp": 2}})
+        fails(['"layout": global batch 4', "dp 3"],
+              {"version": 2, "layout": {"dp": 3}})
+        fails(['"model": expects a text, but it is missing'],
+              {"version": 2, "layout": {"dp": 2}, "seq_len": 16})
         fails(['"mesh"'], changed(mesh={}))
         fails(['"mesh.size"', "got 0"], changed(mesh=axes(0, 2)))
         fails(["at most 2147483647 ranks"], changed(mesh=axes(65536, 65536)))
@@ -195,10 +208,10 @@ class BadInputTest(ToolTest):
         for key in ["dims", "keep"]:
             for value in [[], None, 3, "dp"]:
                 fails([f'"{key}"', "expects an object"], changed(**{key: value}))
-        fails(['"batch"', 'got "pp"', '["dp"=2, "tp"=2]'],
+        fails(['"dims.batch"', 'got "pp"', '["dp"=2, "tp"=2]'],
               changed(dims={"batch": ["pp"]}))
-        fails(['"batch"', "a list of mesh axes"], changed(dims={"batch": "dp"}))
-        fails(['"batch"', "each axis once"],
+        fails(['"dims.batch"', "a list of mesh axes"], changed(dims={"batch": "dp"}))
+        fails(['"dims.batch"', "each axis once"],
               changed(dims={"batch": ["dp", "dp"]}))
         fails(['axis "tp" splits both "hidden" and "heads"'],
               changed(dims={"heads": ["tp"], "hidden": ["tp"]}))

@@ -82,7 +82,7 @@ class CompileTest(ToolTest):
         self.assertEqual(self.read("flags"), self.read("again"))
 
     def test_what_the_planner_found_compiles(self):
-        pins = ["tp=2", "zero=2", "sp=true", "cp=1", "pp=1", "shard-group=0",
+        pins = ["tp=2", "zero=2", "sequence-parallel=true", "cp=1", "pp=1", "shard-group=0",
                 "recompute=none"]
         plan = ["cleave", "plan", LLAMA, "--cluster", "h100-sxm:4", *SHAPE,
                 *itertools.chain(*(["--pin", pin] for pin in pins)), "-o",
@@ -126,7 +126,7 @@ class CompileTest(ToolTest):
                          shape=shapes[name])
             shown = self.run_tool("cleave", "inspect", "train")
             arena = int(re.search(r"^arena +(\d+) bytes", shown, re.M)[1])
-            flags = layout.replace("--sequence-parallel", "--sp true").split()
+            flags = layout.split()
             ranks = 1
             for degree in ("--dp", "--tp"):
                 if degree in flags:
@@ -147,7 +147,7 @@ class CompileTest(ToolTest):
             "--global-batch", most, "--dp", most, "-o", "train", code=2)
 
     def test_a_plan_may_leave_out_what_is_optional(self):
-        plan = {"version": 1, "mesh": [{"name": "dp", "size": 2}],
+        plan = {"version": 2, "mesh": [{"name": "dp", "size": 2}],
                 "dims": {"batch": ["dp"]}}
         self.compile("train", "--plan", self.write("plan.json", plan))
         text = self.run_tool("cleave", "inspect", "train")

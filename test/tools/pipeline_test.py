@@ -169,7 +169,7 @@ class PipelineTest(ToolTest):
         model = self.make_model("gpt2")
         command = ["cleave", "compile", model, "--seq-len", "16",
                    "--global-batch", "2", "--plan", "plan.json", "-o", "train"]
-        plan = {"version": 1, "mesh": [{"name": "pp", "size": 1}]}
+        plan = {"version": 2, "mesh": [{"name": "pp", "size": 1}]}
         for pipeline in {"axis": "pp"}, {"axis": "pp", "layers": [8]}:
             self.write("plan.json", {**plan, "pipeline": pipeline})
             self.run_tool(*command)
@@ -178,12 +178,12 @@ class PipelineTest(ToolTest):
                 ("there is one, which has all",
                  {"pipeline": {"axis": "pp", "first_layers": 8,
                                "last_layers": 1}}),
-                ('key "pipeline.axis": got "stage", expects an axis of the '
-                 "mesh", {"pipeline": {"axis": "stage"}}),
+                ('key "pipeline.axis": expects an axis of the mesh ["pp"=1], '
+                 'got "stage"', {"pipeline": {"axis": "stage"}}),
                 ('key "pipeline": got "layers" and "first_layers", expects',
                  {"pipeline": {"axis": "pp", "layers": [8], "first_layers": 8,
                                "last_layers": 0}}),
-                ('missing key "recompute"', {"recompute_blocks": 2})]:
+                ('key "recompute": expects what "recompute_blocks" says', {"recompute_blocks": 2})]:
             self.write("plan.json", {**plan, **more})
             self.expect_error(parts, *command)
 

@@ -25,7 +25,7 @@ class PlannerTest(ToolTest):
         self.write("rows", "{}\n")
         self.run_tool(*PLAN, "-o", "plan.json")
         for flags in [["--tp", "8"], ["--pipeline-schedule", "1f1b"],
-                      ["--sp", "false"], ["--sequence-parallel"]]:
+                      ["--sequence-parallel"]]:
             for file in [["--batch", "rows"], ["--plan", "plan.json"]]:
                 self.expect_error([file[0], "excludes", flags[0]], *ESTIMATE,
                                   *file, *flags, code=2)
@@ -79,7 +79,7 @@ class PlannerTest(ToolTest):
         self.assertEqual(price("--pp", "2")["layout"]["micro_batch"], 4)
         self.assertEqual(price("--pp", "16")["layout"]["micro_batch"], 4)
         layout = price("--tp", "2", "--sequence-parallel")["layout"]
-        self.assertTrue(layout["sp"])
+        self.assertTrue(layout["sequence_parallel"])
         self.assertEqual(
             price("--pp", "2", "--pipeline-schedule", "zb-v")["layout"]
             ["virtual_stages"], 2)
@@ -124,14 +124,16 @@ class PlannerTest(ToolTest):
                                             "--top", "5"))
             layouts = [each["layout"] for each in plan["top"]]
             for layout in layouts:
-                self.assertIn(layout["schedule"], schedules)
+                self.assertIn(layout["pipeline_schedule"], schedules)
                 self.assertLess(layout["zero"], 2)
             self.assertEqual(len({tuple(layout[key] for key in (
-                "tp", "cp", "dp", "pp", "ep", "expert_tp", "schedule"))
+                "tp", "cp", "dp", "pp", "ep", "expert_tp",
+                "pipeline_schedule"))
                 for layout in layouts}), 5)
-            self.expect_error(["--pin schedule=zb-v", f"profile {profile}",
+            self.expect_error(["--pin pipeline-schedule=zb-v", f"profile {profile}",
                                "it has schedules 1f1b"], *large, "--profile",
-                              profile, "--pin", "schedule=zb-v")
+                              profile, "--pin",
+                              "pipeline-schedule=zb-v")
         self.expect_error(["--pin pp>1", "profile pytorch-fsdp",
                            "schedules none"], *large, "--profile",
                           "pytorch-fsdp")

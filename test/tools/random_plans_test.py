@@ -25,8 +25,6 @@ ORDERS = ["tp-cp-dp-pp", "tp-cp-pp-dp", "tp-dp-cp-pp", "tp-dp-pp-cp",
 MODULES = ["norms", "attention", "output", "up", "activation", "down"]
 # Of a hand-written plan, which the planner has no price for.
 OTHER_MODULES = [*MODULES, "qkv", "residual"]
-# The flags of compile that are not called as the fields of a layout.
-FLAGS = {"schedule": "pipeline-schedule", "sp": "sequence-parallel"}
 
 
 def draw_model(draw, seq_len):
@@ -118,7 +116,7 @@ def draw_layout(draw, ranks, batch, layers):
     layout = {"tp": tp, "dp": dp, "pp": pp,
               "micro_batch": draw.choice(get_divisors(batch))}
     if tp > 1:
-        layout["sp"] = draw.random() < 0.5
+        layout["sequence_parallel"] = draw.random() < 0.5
     if dp > 1:
         layout["zero"] = draw.randint(0, 3)
         if layout["zero"] > 0 and draw.random() < 0.4:
@@ -127,13 +125,13 @@ def draw_layout(draw, ranks, batch, layers):
         layout["order"] = draw.choice(ORDERS)
     chunks = 1
     if pp > 1:
-        layout["schedule"] = draw.choice(SCHEDULES)
-        if layout["schedule"] in V_SHAPED:
+        layout["pipeline_schedule"] = draw.choice(SCHEDULES)
+        if layout["pipeline_schedule"] in V_SHAPED:
             chunks = 2
-        elif layout["schedule"] == "interleaved":
+        elif layout["pipeline_schedule"] == "interleaved":
             chunks = draw.randint(2, 4)
         if chunks == 1 or draw.random() < 0.5 or layout[
-                "schedule"] not in V_SHAPED:
+                "pipeline_schedule"] not in V_SHAPED:
             layout["virtual_stages"] = chunks
         if draw.random() < 0.4:
             layout["first_blocks"] = draw.randint(0, 4)
@@ -155,8 +153,8 @@ def get_flags(layout):
     """What compile calls the fields of a layout."""
     flags = []
     for field, value in layout.items():
-        flag = "--" + FLAGS.get(field, field).replace("_", "-")
-        if field == "sp":
+        flag = "--" + field.replace("_", "-")
+        if field == "sequence_parallel":
             flags += [flag] if value else []
         else:
             flags += [flag, str(value)]

@@ -271,7 +271,7 @@ class ReportTest(ToolTest):
 
     def test_timeline_has_every_op_once(self):
         # tp x pp leave dp 16: 128 / 16 micro-batches of 1.
-        page, svg = self.draw("tp=1", "cp=1", "pp=4", "schedule=1f1b")
+        page, svg = self.draw("tp=1", "cp=1", "pp=4", "pipeline-schedule=1f1b")
         self.check_frames(page)
         _, _, width, height = map(float, svg.get("viewBox").split())
         stages = [x for x in svg if x.get("class") == "stage"]
@@ -297,7 +297,7 @@ class ReportTest(ToolTest):
                 self.assertTrue(0 <= y and y + high <= height)
 
     def test_long_step_is_drawn_in_part(self):
-        page, _ = self.draw("tp=8", "cp=1", "pp=8", "dp=1", "schedule=zb-h1")
+        page, _ = self.draw("tp=8", "cp=1", "pp=8", "dp=1", "pipeline-schedule=zb-h1")
         self.check_frames(page)
         notes = [text_of(x) for x in page.classes("note")]
         self.assertTrue(any("128 micro-batches" in x and

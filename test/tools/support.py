@@ -21,7 +21,7 @@ MPIRUN = [os.environ.get("CLEAVE_MPIRUN", ""), "--allow-run-as-root",
 
 # What the command line takes for a mesh of dp x tp, as a plan.
 PLAN = {
-    "version": 1,
+    "version": 2,
     "mesh": [{"name": "dp", "size": 2}, {"name": "tp", "size": 2}],
     "micro_batches": 2,
     "dims": {"batch": ["dp"], "sequence": ["tp"], "vocab": ["tp"],

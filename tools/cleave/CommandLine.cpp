@@ -1,6 +1,6 @@
 //===- CommandLine.cpp - What the commands of cleave share ----------------===//
 #include "CommandLine.h"
-#include "cleave/Search/ReadPlan.h"
+#include "cleave/Search/PlanFile.h"
 #include "cleave/Search/Search.h"
 #include "passes/Grad/Optimizers.h"
 #include "runtime/program/Limits.h"
@@ -105,17 +105,6 @@ std::string tool::makeFlag(llvm::StringRef key) {
   return flag;
 }
 
-std::string tool::getLayoutKey(llvm::StringRef field) {
-  if (field == "sp")
-    return "sequence_parallel";
-  // A learning rate has one too.
-  if (field == "schedule")
-    return "pipeline_schedule";
-  std::string key = field.str();
-  std::replace(key.begin(), key.end(), '-', '_');
-  return key;
-}
-
 CLI::Validator tool::makeCheck(const NumberRule &rule) {
   auto allows = [&rule](llvm::StringRef text) {
     int64_t whole;
@@ -165,7 +154,7 @@ static void addHiddenFlag(CLI::App &app, const std::string &flag,
 void tool::addPlannedFlags(CLI::App &app) {
   for (auto [field, what] : plannedFields)
     addHiddenFlag(
-        app, makeFlag(getLayoutKey(field)),
+        app, ("--" + field).str(),
         [field = field, what = what](llvm::StringRef text) -> std::string {
           TrainLayout none, layout;
           if (!setField(layout, field, text))
@@ -216,7 +205,7 @@ std::vector<CLI::Option *> tool::LayoutFlags::addPipelineFlags(CLI::App &app) {
     std::string legal = getLegalValues(field);
     return app
         .add_option_function<std::string>(
-            makeFlag(getLayoutKey(field)),
+            "--" + field,
             [this, field](const std::string &text) {
               setField(layout, field, text);
               saysVirtualStages |= field == "virtual-stages";
@@ -234,7 +223,7 @@ std::vector<CLI::Option *> tool::LayoutFlags::addPipelineFlags(CLI::App &app) {
   std::vector<CLI::Option *> flags = {
       add("pp", "stages of the pipeline, each with a part of the layers "
                 "(default: 1)"),
-      add("schedule",
+      add("pipeline-schedule",
           "what a stage runs when (default: 1f1b); zb-h1, zb-h2, zb-v "
           "and dualpipe-v compute weight gradients later than those of inputs"),
       add("virtual-stages",
@@ -273,10 +262,6 @@ void tool::LayoutFlags::add(CLI::App &app) {
                           "along the sequence over tp");
   std::vector<CLI::Option *> others = addRecomputeFlags(app);
   llvm::append_range(others, addPipelineFlags(app));
-  // What pins and plans call it.
-  addHiddenFlag(app, "--sp", [](llvm::StringRef) {
-    return "of a program it is --sequence-parallel";
-  });
   addPlannedFlags(app);
   CLI::Option *plan =
       app.add_option("--plan", planPath,
@@ -289,7 +274,7 @@ void tool::LayoutFlags::add(CLI::App &app) {
   for (CLI::Option *each : others)
     plan->excludes(each);
   app.add_option(
-         "--micro-batch", microBatch,
+         "--micro-batch", layout.microBatch,
          "samples of one rank in one micro-batch (default: the most "
          "that leaves as many micro-batches as pipeline stages; without "
          "a pipeline all of the rank's share of the global batch)")
@@ -315,10 +300,10 @@ void tool::LayoutFlags::add(CLI::App &app) {
 std::string tool::LayoutFlags::showPipelineFlags() const {
   std::vector<std::string> shown;
   TrainLayout none;
-  for (const char *field : {"pp", "schedule", "virtual-stages", "first-blocks",
-                            "last-blocks", "shard-group"})
+  for (const char *field : {"pp", "pipeline-schedule", "virtual-stages",
+                            "first-blocks", "last-blocks", "shard-group"})
     if (getField(layout, field) != getField(none, field))
-      shown.push_back(makeFlag(getLayoutKey(field)) + " " +
+      shown.push_back(std::string("--") + field + " " +
                       getFieldText(layout, field));
   if (!stages.empty())
     shown.push_back(
@@ -349,32 +334,48 @@ llvm::Expected<TrainLayout> tool::LayoutFlags::getLayout() const {
   return all;
 }
 
+DType tool::LayoutFlags::getDType() const {
+  return dtype == "bf16" ? DType::BF16 : DType::F32;
+}
+
+/// Fails if a plan's micro-batches are of another size than a flag says.
+static llvm::Error checkMicroBatch(const Plan &plan, const Workload &work,
+                                   int64_t microBatch) {
+  int64_t ranks = plan.mesh.getSize(plan.getAxes("batch"));
+  int64_t derived = work.globalBatch / (plan.microBatches * ranks);
+  if (microBatch == 0 || microBatch == derived)
+    return llvm::Error::success();
+  return llvm::createStringError(
+      llvm::formatv("--micro-batch {0}: the plan's {1} of {2} make it {3}",
+                    microBatch, tool::count(plan.microBatches, "micro-batch"),
+                    tool::count(ranks, "rank"), derived));
+}
+
 llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
-                                                BatchShape &batch,
+                                                const Workload &work,
                                                 const Cluster &where) const {
   auto makeError = [](const llvm::Twine &message) {
     return llvm::createStringError(message.str());
   };
   std::string tensor = "--tp " + std::to_string(layout.tp),
-              samples = microBatch
-                            ? "--micro-batch " + std::to_string(microBatch)
-                            : "--dp " + std::to_string(layout.dp);
+              samples =
+                  layout.microBatch
+                      ? "--micro-batch " + std::to_string(layout.microBatch)
+                      : "--dp " + std::to_string(layout.dp);
   if (llvm::Error error = where.checkCompiles())
     return error;
   llvm::Expected<Plan> plan = Plan();
-  batch.microBatch = microBatch;
   std::string pipeline = showPipelineFlags();
   if (planPath.empty()) {
     llvm::Expected<TrainLayout> layout = getLayout();
     if (!layout)
       return layout.takeError();
-    plan = makePlan(*layout, batch);
+    plan = makePlan(*layout, work);
     if (!plan)
       return makeError(samples + (pipeline.empty() ? "" : ", " + pipeline) +
                        ": " + llvm::toString(plan.takeError()));
     if (!stages.empty())
       plan->pipeline->layers = stages;
-    batch.microBatch = batch.globalBatch / (plan->microBatches * layout->dp);
     TrainLayout repeats;
     setField(repeats, "recompute", recompute);
     setField(repeats, "recompute-modules", recomputeModules);
@@ -386,18 +387,13 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
           "--recompute-blocks {0}: the model has {1}", recomputeBlocks,
           count(int64_t(model.layers.size()), "layer")));
   } else {
-    plan = loadAnyPlan(planPath, model.modelType, batch,
-                       dtype == "bf16" ? DType::BF16 : DType::F32);
-    if (plan) {
-      int64_t ranks = plan->mesh.getSize(plan->getAxes("batch"));
-      int64_t derived = batch.globalBatch / (plan->microBatches * ranks);
-      if (batch.microBatch && batch.microBatch != derived)
-        return makeError(llvm::formatv(
-            "--micro-batch {0}: the plan's {1} of {2} make it {3}",
-            batch.microBatch, count(plan->microBatches, "micro-batch"),
-            count(ranks, "rank"), derived));
-      batch.microBatch = derived;
-    }
+    llvm::Expected<PlanFile> file = loadPlanFile(planPath);
+    if (!file)
+      return file.takeError();
+    plan = cleave::getPlan(*file, model.modelType, work);
+    if (plan)
+      if (llvm::Error error = checkMicroBatch(*plan, work, layout.microBatch))
+        return error;
   }
   if (!plan)
     return plan.takeError();
@@ -407,7 +403,7 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
     tensor = "--dp " + std::to_string(layout.dp) + ", " + tensor;
   if (!pipeline.empty())
     tensor = pipeline + ", " + tensor;
-  if (llvm::Error error = checkPlan(*plan, model, batch))
+  if (llvm::Error error = checkPlan(*plan, model, work))
     return makeError((planPath.empty() ? tensor : planPath) + ": " +
                      llvm::toString(std::move(error)));
   int64_t ranks = plan->mesh.getNumRanks();

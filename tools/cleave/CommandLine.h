@@ -47,9 +47,6 @@ CLI::Validator makeCheck(const NumberRule &rule);
 
 /// The flag of a recipe's key: --seq-len of seq_len.
 std::string makeFlag(llvm::StringRef key);
-/// What a field of lib/Search's layouts is called in recipes, and with dashes
-/// as a flag.
-std::string getLayoutKey(llvm::StringRef field);
 
 /// Legal names.
 extern const std::vector<std::string> dtypeNames, scheduleNames, optimizerNames;
@@ -66,13 +63,12 @@ void addPlannedFlags(CLI::App &app);
 
 /// What `compile`, `train` and `parity` are told of the layout.
 struct LayoutFlags {
-  TrainLayout layout;
-  std::vector<int64_t> stages; ///< layers of virtual stages
+  TrainLayout layout{.microBatch = 0}; ///< 0: what getDefaultMicroBatch says
+  std::vector<int64_t> stages;         ///< layers of virtual stages
   std::string planPath, cluster = "local", dtype = "f32";
   std::string overlap = "auto";
   std::string recompute = "none", recomputeModules = "attention";
   int64_t recomputeBlocks = 0;
-  int64_t microBatch = 0;
   /// Not said, they are as many as the schedule has.
   bool saysVirtualStages = false;
 
@@ -85,9 +81,11 @@ struct LayoutFlags {
   llvm::Expected<TrainLayout> getLayout() const;
   /// The flags of pipelines that were given, to begin an error with.
   std::string showPipelineFlags() const;
+  /// The compute type.
+  DType getDType() const;
   /// The plan that the flags or the plan file give, checked against the model
-  /// and the cluster. Fills in `batch.microBatch`.
-  llvm::Expected<Plan> getPlan(const Model &model, BatchShape &batch,
+  /// and the cluster.
+  llvm::Expected<Plan> getPlan(const Model &model, const Workload &work,
                                const Cluster &cluster) const;
 };
 

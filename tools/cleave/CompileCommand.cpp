@@ -70,7 +70,7 @@ int tool::runCompile(CompileFlags flags) {
                       ": only --lr-schedule wsd has them, not " +
                       step.schedule);
   FrontendOptions frontend;
-  frontend.seqLen = flags.options.batch.seqLen;
+  frontend.seqLen = flags.options.work.seqLen;
   frontend.strict = flags.strict;
   llvm::Expected<std::string> config = tool::findConfig(flags.model);
   if (!config)
@@ -83,14 +83,14 @@ int tool::runCompile(CompileFlags flags) {
   llvm::Expected<Cluster> cluster = parseCluster(flags.layout.cluster);
   if (!cluster)
     return tool::fail(cluster.takeError());
+  CompileOptions &options = flags.options;
+  options.work.dtype = flags.layout.getDType();
   llvm::Expected<Plan> plan =
-      flags.layout.getPlan(*model, flags.options.batch, *cluster);
+      flags.layout.getPlan(*model, options.work, *cluster);
   if (!plan)
     return tool::fail(plan.takeError());
 
-  CompileOptions &options = flags.options;
   options.plan = *plan;
-  options.bf16 = flags.layout.dtype == "bf16";
   options.cpu = cluster->cpu;
   options.stages.partition.cluster = flags.layout.cluster;
   options.stages.overlap.cluster = flags.layout.cluster;
@@ -124,10 +124,10 @@ void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
       ->required();
   addStrictFlag(app, strict);
   addRecipeFlag(app, run);
-  app.add_option("--seq-len", options.batch.seqLen, "tokens of a sample")
+  app.add_option("--seq-len", options.work.seqLen, "tokens of a sample")
       ->required()
       ->check(makePositiveCheck());
-  app.add_option("--global-batch", options.batch.globalBatch,
+  app.add_option("--global-batch", options.work.globalBatch,
                  "samples of a step, over all ranks")
       ->required()
       ->check(makePositiveCheck());

@@ -4,7 +4,7 @@
 #include "PlanFlags.h"
 #include "ProgramTimes.h"
 #include "cleave/Json/Json.h"
-#include "cleave/Search/ReadPlan.h"
+#include "cleave/Search/PlanFile.h"
 #include "cleave/Simulate/Simulate.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/LineIterator.h"
@@ -19,7 +19,6 @@ struct EstimateFlags {
   tool::PlanFlags common;
   tool::ProgramFlags program; ///< where the model is an executable
   std::map<std::string, std::optional<std::string>> layout; ///< by field
-  bool sequenceParallel = false;
   std::string plan, batch, trace;
   bool json = false;
 };
@@ -32,11 +31,11 @@ static llvm::Expected<TrainLayout> readBatchLine(llvm::StringRef line,
   llvm::Expected<json::Object> row = parseJsonObject(line, where);
   if (!row)
     return row.takeError();
-  llvm::Expected<TrainLayout> layout =
-      readLayout(*row, context.machine, context.request.work);
+  llvm::Expected<TrainLayout> layout = readLayout(*row);
   if (!layout)
     return llvm::createStringError(where + ": " +
                                    llvm::toString(layout.takeError()));
+  completeLayout(*layout, context.request.work, context.machine.devices);
   std::string wrong = checkLayout(context.model, context.machine,
                                   context.request.work, *layout);
   if (!wrong.empty())
@@ -69,11 +68,6 @@ static int runBatch(const EstimateFlags &flags, const PlanContext &context) {
   return failed > 0 ? 1 : 0;
 }
 
-/// The flag of a field of a layout.
-static std::string getFlag(llvm::StringRef field) {
-  return field == "sp" ? "--sp" : tool::makeFlag(tool::getLayoutKey(field));
-}
-
 /// The layout that the flags say.
 static llvm::Expected<TrainLayout> readFlags(const EstimateFlags &flags,
                                              const PlanContext &context) {
@@ -83,50 +77,40 @@ static llvm::Expected<TrainLayout> readFlags(const EstimateFlags &flags,
       TrainLayout any;
       if (!setField(any, field, *text))
         return llvm::make_error<tool::UsageError>(
-            llvm::formatv("{0}: value \"{1}\": expects {2}", getFlag(field),
-                          *text, getLegalValues(field))
+            llvm::formatv("--{0}: value \"{1}\": expects {2}", field, *text,
+                          getLegalValues(field))
                 .str());
       fields[field] = *text;
     }
-  if (flags.sequenceParallel)
-    fields["sp"] = "true";
-  llvm::Expected<TrainLayout> layout =
-      readLayout(fields, context.machine, context.request.work);
+  llvm::Expected<TrainLayout> layout = readLayout(fields);
   if (!layout)
     return llvm::make_error<tool::UsageError>(
         llvm::toString(layout.takeError()));
+  completeLayout(*layout, context.request.work, context.machine.devices);
   return layout;
 }
 
 /// Prices the layout of the flags or of the plan file.
 static llvm::Expected<Candidate> priceOne(const EstimateFlags &flags,
                                           const PlanContext &context) {
-  llvm::Expected<TrainLayout> layout = TrainLayout();
-  std::string where;
-  if (flags.plan.empty()) {
-    layout = readFlags(flags, context);
-  } else {
+  if (!flags.plan.empty()) {
     auto text = tool::loadPlanText(flags.plan);
     if (!text)
       return text.takeError();
-    llvm::Expected<AnyPlan> plan =
-        readAnyPlan((*text)->getBuffer(), flags.plan);
-    if (!plan)
-      return plan.takeError();
-    if (const SavedPlan *saved = std::get_if<SavedPlan>(&*plan))
-      return priceAgain(*saved, context);
-    layout =
-        getPricedLayout(std::get<Plan>(*plan), flags.plan, context.request.work,
-                        context.model.getNumBlocks());
-    where = flags.plan + ": ";
+    llvm::Expected<PlanFile> file =
+        parsePlanFile((*text)->getBuffer(), flags.plan);
+    if (!file)
+      return file.takeError();
+    return price(*file, context);
   }
+  llvm::Expected<TrainLayout> layout = readFlags(flags, context);
   if (!layout)
     return layout.takeError();
   const SearchRequest &request = context.request;
   std::string wrong =
       checkLayout(context.model, context.machine, request.work, *layout);
   if (!wrong.empty())
-    return llvm::createStringError(where + wrong);
+    return llvm::createStringError(wrong);
   CostModel costs(context.model, context.machine, request.work,
                   request.profile);
   return Candidate{*layout, costs.price(*layout), 0};
@@ -168,9 +152,7 @@ static llvm::Error checkExcluded(const EstimateFlags &flags) {
   };
   for (const auto &[field, text] : flags.layout)
     if (text)
-      return fail(getFlag(field));
-  if (flags.sequenceParallel)
-    return fail("--sequence-parallel");
+      return fail("--" + field);
   return llvm::Error::success();
 }
 
@@ -226,6 +208,15 @@ static int runEstimate(const EstimateFlags &flags) {
   return 0;
 }
 
+/// What is true or false may be given without a value, as `compile` takes it.
+static CLI::Option *addFieldFlag(CLI::App &app, llvm::StringRef field,
+                                 std::optional<std::string> &value) {
+  std::string name = "--" + field.str();
+  return field == "sequence-parallel"
+             ? app.add_flag(name, value, getMeaning(field))
+             : app.add_option(name, value, getMeaning(field));
+}
+
 void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
   auto flags = std::make_shared<EstimateFlags>();
   CLI::App *command = app.add_subcommand(
@@ -238,23 +229,15 @@ void tool::addEstimateCommand(CLI::App &app, std::function<int()> &run) {
       "a layout a line, as JSON with these keys; prints a line for each");
   command
       ->add_option("--plan", flags->plan,
-                   "a layout as a file, of cleave plan -o or for cleave "
-                   "compile --plan; - is stdin")
+                   "a layout as a file, plan.json: by hand or of cleave plan "
+                   "-o; - is stdin")
       ->type_name("FILE")
       ->excludes(batch);
   const char *group = "Layout (defaults: 1, 1f1b, even, none; of the "
                       "micro-batch the largest that leaves as many "
                       "micro-batches as stages)";
   for (llvm::StringRef field : getLayoutFields())
-    command
-        ->add_option(getFlag(field), flags->layout[field.str()],
-                     getMeaning(field))
-        ->group(group);
-  command
-      ->add_flag("--sequence-parallel", flags->sequenceParallel,
-                 "--sp true, as it is called where that is compiled")
-      ->group(group)
-      ->excludes(command->get_option("--sp"));
+    addFieldFlag(*command, field, flags->layout[field.str()])->group(group);
   command
       ->add_option("--trace", flags->trace,
                    "write the simulated step for ui.perfetto.dev")

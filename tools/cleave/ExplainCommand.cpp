@@ -3,7 +3,7 @@
 #include "PlanFlags.h"
 #include "ProgramTimes.h"
 #include "cleave/Search/Explain.h"
-#include "cleave/Search/ReadPlan.h"
+#include "cleave/Search/PlanFile.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace cleave;
@@ -46,7 +46,11 @@ static int runExplain(const ExplainFlags &flags) {
   auto text = tool::loadPlanText(flags.plan);
   if (!text)
     return tool::fail(text.takeError());
-  llvm::Expected<SavedPlan> plan = readPlan((*text)->getBuffer(), flags.plan);
+  llvm::Expected<PlanFile> file =
+      parsePlanFile((*text)->getBuffer(), flags.plan);
+  if (!file)
+    return tool::fail(file.takeError());
+  llvm::Expected<Planned> plan = getPlanned(*file);
   if (!plan)
     return tool::fail(plan.takeError());
   tool::PlanFlags common = flags.common;
@@ -54,7 +58,7 @@ static int runExplain(const ExplainFlags &flags) {
   llvm::Expected<Machine> machine = getMachine(common.cluster);
   if (!machine)
     return tool::fail(machine.takeError());
-  if (llvm::Error error = checkDevices(*plan, *machine))
+  if (llvm::Error error = checkDevices(*file, *machine))
     return tool::fail(std::move(error));
   if (common.dtype.empty())
     common.dtype = getName(plan->work.dtype).str();
@@ -72,7 +76,7 @@ static int runExplain(const ExplainFlags &flags) {
   request.constraints = plan->constraints;
   request.objective = plan->objective;
   PlanContext context{planned->model, planned->machine, request};
-  llvm::Expected<Candidate> candidate = priceAgain(*plan, context);
+  llvm::Expected<Candidate> candidate = price(*file, context);
   if (!candidate)
     return tool::fail(candidate.takeError());
   Explanation explanation = explain(context, *candidate);

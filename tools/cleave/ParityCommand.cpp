@@ -27,7 +27,7 @@ struct ParityFlags {
 
 /// What case.json says of the run.
 struct Case {
-  BatchShape batch;
+  Workload work;
   BuildStepPassOptions step;
   int64_t steps = 0;
 };
@@ -114,8 +114,8 @@ llvm::Error Parity::readCase() {
   };
   const json::Object *top = root->getAsObject();
   const json::Object *optimizer = top ? top->getObject("optimizer") : nullptr;
-  reference.batch.globalBatch = count(top, "batch", 1);
-  reference.batch.seqLen = count(top, "seq", 1);
+  reference.work.globalBatch = count(top, "batch", 1);
+  reference.work.seqLen = count(top, "seq", 1);
   BuildStepPassOptions &step = reference.step;
   step.lr = number(optimizer, "lr");
   step.minLr = number(optimizer, "min_lr");
@@ -186,7 +186,7 @@ static double getRelative(double error, double scale) {
 
 llvm::Error Parity::runCase(llvm::StringRef dump) {
   FrontendOptions frontend;
-  frontend.seqLen = reference.batch.seqLen;
+  frontend.seqLen = reference.work.seqLen;
   llvm::Expected<Model> model = loadModel(getPath("config.json"), frontend);
   if (!model)
     return model.takeError();
@@ -194,9 +194,10 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
   if (!cluster)
     return cluster.takeError();
   CompileOptions options;
-  options.batch = reference.batch;
+  options.work = reference.work;
+  options.work.dtype = flags.layout.getDType();
   llvm::Expected<Plan> plan =
-      flags.layout.getPlan(*model, options.batch, *cluster);
+      flags.layout.getPlan(*model, options.work, *cluster);
   if (!plan)
     return plan.takeError();
   options.plan = *plan;
@@ -206,8 +207,9 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
   options.stages.overlap.mode = flags.layout.overlap;
   options.stages.kernels.threads =
       cluster->getThreads(plan->mesh.getNumRanks());
-  options.bf16 = flags.layout.dtype == "bf16";
-  bounds = options.bf16 ? getBF16Bounds(model->layers.size()) : f32Bounds;
+  bounds = options.work.dtype == DType::BF16
+               ? getBF16Bounds(model->layers.size())
+               : f32Bounds;
   options.logits = true;
   options.cpu = cluster->cpu;
 

@@ -6,7 +6,7 @@
 #include "cleave/Report/Report.h"
 #include "cleave/Search/Explain.h"
 #include "cleave/Search/Format.h"
-#include "cleave/Search/ReadPlan.h"
+#include "cleave/Search/PlanFile.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include <cmath>
@@ -39,17 +39,15 @@ namespace {
 /// What `cleave compile` says to a model, and to layouts of it.
 struct Runnable {
   Model model;
-  BatchShape batch;
+  Workload work;
   std::string refused; ///< why, of a layout; empty if it took all
 
   /// Whether compile takes the degrees of a layout.
   bool takes(const TrainLayout &layout) {
-    BatchShape shape = batch;
-    shape.microBatch = layout.microBatch;
-    llvm::Expected<Plan> plan = makePlan(layout, shape);
+    llvm::Expected<Plan> plan = makePlan(layout, work);
     llvm::Error error = plan ? setRecompute(*plan, layout) : plan.takeError();
     if (!error)
-      error = checkPlan(*plan, model, shape);
+      error = checkPlan(*plan, model, work);
     if (!error)
       return true;
     refused = llvm::toString(std::move(error));
@@ -80,25 +78,20 @@ static llvm::Expected<Runnable> loadRunnable(const tool::PlanFlags &flags,
   if (dtype != DType::F32 && dtype != DType::BF16)
     return refuse("--dtype " + getName(dtype) +
                   ": cleave compile has f32 and bf16");
-  Runnable runnable{std::move(*model), {}, ""};
-  runnable.batch.seqLen = flags.seqLen;
-  runnable.batch.globalBatch = flags.globalBatch;
-  return runnable;
+  return Runnable{std::move(*model), planned.request.work, ""};
 }
 
 /// Reads a plan as `cleave compile --plan` does.
-static llvm::Error checkRunnable(llvm::StringRef text, const Runnable &runnable,
-                                 DType dtype) {
-  llvm::Expected<SavedPlan> saved = readPlan(text, "the plan");
-  if (!saved)
-    return saved.takeError();
+static llvm::Error checkRunnable(llvm::StringRef text,
+                                 const Runnable &runnable) {
+  llvm::Expected<PlanFile> file = parsePlanFile(text, "the plan");
+  if (!file)
+    return file.takeError();
   llvm::Expected<Plan> plan =
-      getRunnablePlan(*saved, runnable.model.modelType, runnable.batch, dtype);
+      getPlan(*file, runnable.model.modelType, runnable.work);
   if (!plan)
     return plan.takeError();
-  BatchShape shape = runnable.batch;
-  shape.microBatch = saved->layout.microBatch;
-  return checkPlan(*plan, runnable.model, shape);
+  return checkPlan(*plan, runnable.model, runnable.work);
 }
 
 /// What would make the plan better: the best few of what `explain` searches.
@@ -229,7 +222,7 @@ static int runPlan(const PlanCommandFlags &flags) {
   std::string text = llvm::formatv(
       "{0:2}\n", llvm::json::Value(toJSON(context, *result, false)));
   if (runnable)
-    if (llvm::Error error = checkRunnable(text, *runnable, request.work.dtype))
+    if (llvm::Error error = checkRunnable(text, *runnable))
       return tool::fail("--runnable: cleave compile refuses " +
                         llvm::toString(std::move(error)));
   if (!flags.output.empty()) {

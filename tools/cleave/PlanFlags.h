@@ -3,7 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_PLANFLAGS_H
 
 #include "CommandLine.h"
-#include "cleave/Search/ReadPlan.h"
+#include "cleave/Search/PlanFile.h"
 #include "cleave/Sizing/Sizing.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include <chrono>

@@ -3,7 +3,7 @@
 #include "CommandLine.h"
 #include "cleave/Json/Json.h"
 #include "cleave/Json/Reader.h"
-#include "cleave/Search/Search.h"
+#include "cleave/Search/Print.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -77,7 +77,7 @@ static std::vector<RecipeKey> makeKeys() {
 
   addText(Reads::Command, "plan", Text::One);
   for (llvm::StringRef field : getLayoutFields())
-    keys.push_back({tool::getLayoutKey(field), Reads::Layout, nullptr, nullptr,
+    keys.push_back({getLayoutKey(field), Reads::Layout, nullptr, nullptr,
                     Text::None, field.str()});
 
   addText(Reads::Executable, "data", Text::Many);
@@ -109,7 +109,7 @@ bool RecipeKey::allowsText(llvm::StringRef value) const {
 /// A field's numbers are numbers in the file, its names are texts.
 bool RecipeKey::allowsField(const json::Value &value) const {
   TrainLayout layout;
-  if (field == "sp")
+  if (field == "sequence-parallel")
     return value.kind() == json::Value::Boolean;
   if (std::optional<int64_t> number = value.getAsInteger())
     return setField(layout, field, std::to_string(*number));
@@ -120,7 +120,7 @@ bool RecipeKey::allowsField(const json::Value &value) const {
 }
 
 std::string RecipeKey::getLegal() const {
-  if (field == "sp")
+  if (field == "sequence-parallel")
     return "true or false";
   if (!field.empty())
     return getLegalValues(field);
@@ -220,8 +220,7 @@ static void applyRecipe(CLI::App &app, const std::string &path,
   // before all degrees of the file, a degree before the file's plan.
   bool hasPlan = isGiven(app, "--plan") || isGiven(app, "--batch");
   bool hasLayout = llvm::any_of(getKeys(), [&](const RecipeKey &key) {
-    return key.reads == Reads::Layout &&
-           (isGiven(app, key.getFlag()) || isGiven(app, "--" + key.field));
+    return key.reads == Reads::Layout && isGiven(app, key.getFlag());
   });
   for (const auto &[key, texts] : *values) {
     if (key->reads == Reads::Executable) {

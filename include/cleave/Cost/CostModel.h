@@ -6,6 +6,7 @@
 #include "cleave/Cost/Kernels.h"
 #include "cleave/Cost/Pipeline.h"
 #include "cleave/Cost/Profile.h"
+#include "cleave/Cost/Workload.h"
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -13,25 +14,6 @@
 #include <unordered_map>
 
 namespace cleave {
-
-/// What is trained, per step.
-struct Workload {
-  int64_t seqLen = 0, globalBatch = 0;
-  DType dtype = DType::BF16; ///< of matrix products
-  /// Of what they leave: activations, and the products of router and head.
-  DType getActivationType() const {
-    return dtype == DType::F32 ? DType::F32 : DType::BF16;
-  }
-  /// Bytes of a parameter that products read, and of its optimizer's state:
-  /// two moments and, unless parameters are in f32 themselves, a copy that is.
-  double getParameterBytes() const { return getBytes(getActivationType()); }
-  double getStateBytes() const { return dtype == DType::F32 ? 8 : 12; }
-  /// Bytes that the optimizer moves for a parameter: the update's, and the
-  /// weight in the type of products, where that is another.
-  double getOptimizerTraffic() const {
-    return gradientNormBytes + adamWBytes + (dtype == DType::F32 ? 0 : 2);
-  }
-};
 
 /// Bytes of one device, by category.
 struct MemoryUse {

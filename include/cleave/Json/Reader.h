@@ -26,8 +26,7 @@ public:
   /// Refuses keys that are not among `legal`.
   void checkKeys(const llvm::json::Object &in, const std::string &path,
                  llvm::ArrayRef<llvm::StringRef> legal);
-  /// "version", which must be 1.
-  void checkVersion(const llvm::json::Object &in);
+  void checkVersion(const llvm::json::Object &in, int64_t version = 1);
 
   const llvm::json::Object &getObject(const llvm::json::Object &in,
                                       llvm::StringRef key,

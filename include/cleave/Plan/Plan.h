@@ -3,7 +3,9 @@
 #define CLEAVE_PLAN_PLAN_H
 
 #include "cleave/Cost/Orders.h"
+#include "cleave/Cost/Workload.h"
 #include "cleave/Frontend/Model.h"
+#include "cleave/Json/Reader.h"
 #include "cleave/Placement/Placement.h"
 #include "llvm/ADT/StringMap.h"
 #include <map>
@@ -23,20 +25,14 @@ struct PipelinePlan {
   int64_t firstLayers = TrainLayout::even, lastLayers = TrainLayout::even;
 };
 
-/// What is trained, per step.
-struct BatchShape {
-  int64_t seqLen = 0, globalBatch = 0;
-  /// Samples of one rank in one micro-batch; 0: its share of the global batch.
-  int64_t microBatch = 0;
-};
-
 /// A mesh, and for each named dim of the model the axes that split it. Dims of
 /// tensors have names: "batch", "sequence" (of the residual stream), "vocab",
 /// "hidden", "heads", "kv_heads", "head_dim", "intermediate". Every placement
 /// follows from these rules; ZeRO's stages are further axes that split what is
 /// kept: optimizer state, gradients, parameters.
 struct Plan {
-  static constexpr int64_t currentVersion = 1;
+  /// Of plan.json.
+  static constexpr int64_t currentVersion = 2;
 
   Mesh mesh;
   int64_t microBatches = 1;
@@ -76,14 +72,17 @@ struct Plan {
 };
 
 /// The plan of a layout with neither context nor expert parallelism; what it
-/// repeats is `setRecompute`'s. Of the batch, `microBatch` is the layout's: 0
-/// stands for getDefaultMicroBatch. Fails where the batch does not divide.
-llvm::Expected<Plan> makePlan(const TrainLayout &layout,
-                              const BatchShape &batch);
+/// repeats is `setRecompute`'s. A micro-batch of 0 stands for
+/// getDefaultMicroBatch. Fails where the batch does not divide.
+llvm::Expected<Plan> makePlan(const TrainLayout &layout, const Workload &work);
 
-/// Reads plan.json; errors name the file, the key, its value and what is legal.
+/// The keys of plan.json by which a layout is said dim by dim, and a plan by
+/// them. The reader says what is wrong: key, value and what is legal.
+llvm::ArrayRef<llvm::StringRef> getPlanKeys();
+Plan readPlan(JsonReader &reader, const llvm::json::Object &object);
+
+/// Reads a plan.json of those keys alone, as Plan::toJSON writes it.
 llvm::Expected<Plan> parsePlan(llvm::StringRef text, llvm::StringRef file);
-llvm::Expected<Plan> loadPlan(llvm::StringRef path);
 
 /// Samples of a micro-batch where nobody says how many: the most of a rank's
 /// samples of a step that leave at least as many micro-batches as there are
@@ -93,7 +92,7 @@ int64_t getDefaultMicroBatch(int64_t samples, int64_t stages);
 /// Checks that the model's sizes divide as the plan asks, naming legal degrees,
 /// and that none is more than the runtime takes.
 llvm::Error checkPlan(const Plan &plan, const Model &model,
-                      const BatchShape &batch);
+                      const Workload &work);
 
 } // namespace cleave
 

@@ -26,6 +26,8 @@ struct PlanContext {
   int64_t getMicroBatches(const Candidate &candidate) const;
 };
 
+/// What JSON calls a field of a layout: with underscores for its dashes.
+std::string getLayoutKey(llvm::StringRef field);
 llvm::json::Object toJSON(const TrainLayout &layout);
 llvm::json::Object toJSON(const PlanContext &context,
                           const Candidate &candidate);
@@ -46,12 +48,15 @@ std::string getProof(const PlanContext &context, const SearchResult &result);
 void printProof(llvm::raw_ostream &os, const PlanContext &context,
                 const SearchResult &result);
 
-/// Reads the keys of `toJSON`; absent ones keep their defaults, but dp, which
-/// becomes what is left of the machine, the chunks of zb-v, which are two, and
-/// the micro-batch (see getDefaultMicroBatch).
-llvm::Expected<TrainLayout> readLayout(const llvm::json::Object &object,
-                                       const Machine &machine,
-                                       const Workload &work);
+/// Reads the keys of `toJSON`; absent ones keep their defaults, but dp and the
+/// micro-batch, which are then 0, and the chunks of a V-shaped schedule, which
+/// are two.
+llvm::Expected<TrainLayout> readLayout(const llvm::json::Object &object);
+
+/// Fills in what is 0: dp, what is left of the devices, and the micro-batch
+/// (see getDefaultMicroBatch).
+void completeLayout(TrainLayout &layout, const Workload &work,
+                    int64_t devices = 0);
 
 } // namespace cleave
 

@@ -1,6 +1,6 @@
 //===- ExplainTest.cpp - What a plan depends on, searched again -----------===//
 #include "cleave/Search/Explain.h"
-#include "cleave/Search/ReadPlan.h"
+#include "cleave/Search/PlanFile.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "gtest/gtest.h"
 #include <array>
@@ -170,10 +170,11 @@ TEST(Explain, EveryObjective) {
     Problem problem("h100-sxm:16", 8, 2048, 4);
     problem.request.objective = objective;
     problem.request.constraints = {pin("cp=1")};
-    SavedPlan saved = llvm::cantFail(readPlan(problem.getText(), "plan.json"));
-    EXPECT_EQ(saved.objective, objective);
+    PlanFile saved =
+        llvm::cantFail(parsePlanFile(problem.getText(), "plan.json"));
+    EXPECT_EQ(saved.planned->objective, objective);
     PlanContext context = problem.getContext();
-    Candidate plan = llvm::cantFail(priceAgain(saved, context));
+    Candidate plan = llvm::cantFail(price(saved, context));
     SearchResult result = problem.solve();
     EXPECT_NEAR(plan.value / result.best.front().value, 1, 1e-12);
     if (objective == Objective::Cost) {
@@ -259,37 +260,39 @@ TEST(Explain, AnAlternativeThatDoesNotFit) {
             problem.machine.device.memory);
 }
 
-TEST(ReadPlan, ReadsWhatIsWritten) {
+TEST(PlanFile, ReadsWhatIsWritten) {
   Problem problem("h100-sxm:16", 8, 2048, 64);
   problem.request.memoryLimit = 60e9;
-  problem.request.constraints = {pin("tp<=4"), pin("schedule!=zb-v")};
+  problem.request.constraints = {pin("tp<=4"), pin("pipeline-schedule!=zb-v")};
   problem.request.constraints.push_back(
       llvm::cantFail(parseConstraint("cp>1", true)));
   Candidate best = problem.solve().best.front();
-  llvm::Expected<SavedPlan> plan = readPlan(problem.getText(), "plan.json");
-  ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
-  EXPECT_EQ(plan->layout, best.layout);
+  llvm::Expected<PlanFile> file = parsePlanFile(problem.getText(), "plan.json");
+  ASSERT_TRUE(bool(file)) << llvm::toString(file.takeError());
+  EXPECT_EQ(std::get<TrainLayout>(file->layout), best.layout);
+  const std::optional<Planned> &plan = file->planned;
+  ASSERT_TRUE(plan.has_value());
   EXPECT_EQ(plan->memoryLimit, 60e9);
   EXPECT_EQ(plan->work.seqLen, 4096);
   EXPECT_EQ(plan->work.globalBatch, 64);
   ASSERT_EQ(plan->constraints.size(), 3u);
-  EXPECT_EQ(plan->constraints[1].text, "schedule!=zb-v");
+  EXPECT_EQ(plan->constraints[1].text, "pipeline-schedule!=zb-v");
   EXPECT_TRUE(plan->constraints[2].forbids);
-  llvm::Expected<Candidate> again = priceAgain(*plan, problem.getContext());
+  llvm::Expected<Candidate> again = price(*file, problem.getContext());
   ASSERT_TRUE(bool(again)) << llvm::toString(again.takeError());
   EXPECT_EQ(again->estimate.step, best.estimate.step);
 }
 
-TEST(ReadPlan, RefusesWhatDiffers) {
+TEST(PlanFile, RefusesWhatDiffers) {
   Problem problem("h100-sxm:16", 8, 2048, 64);
-  SavedPlan plan = llvm::cantFail(readPlan(problem.getText(), "plan.json"));
+  PlanFile plan = llvm::cantFail(parsePlanFile(problem.getText(), "plan.json"));
   auto getError = [&](const Problem &other) {
-    llvm::Expected<Candidate> priced = priceAgain(plan, other.getContext());
+    llvm::Expected<Candidate> priced = price(plan, other.getContext());
     return priced ? "" : llvm::toString(priced.takeError());
   };
-  SavedPlan lean = plan;
-  lean.objective = Objective::Memory;
-  EXPECT_NE(llvm::toString(priceAgain(lean, problem.getContext()).takeError())
+  PlanFile lean = plan;
+  lean.planned->objective = Objective::Memory;
+  EXPECT_NE(llvm::toString(price(lean, problem.getContext()).takeError())
                 .find("the plan's step needs "),
             std::string::npos);
   Problem renamed = problem;
@@ -317,26 +320,27 @@ TEST(ReadPlan, RefusesWhatDiffers) {
   EXPECT_NE(getError(deeper).find("of other sizes"), std::string::npos);
 }
 
-TEST(ReadPlan, RefusesOtherFiles) {
+TEST(PlanFile, RefusesOtherFiles) {
   std::string text = Problem("h100-sxm:8", 4, 1024, 8).getText();
   auto getError = [](const std::string &changed) {
-    llvm::Expected<SavedPlan> plan = readPlan(changed, "plan.json");
+    llvm::Expected<PlanFile> plan = parsePlanFile(changed, "plan.json");
     return plan ? "" : llvm::toString(plan.takeError());
   };
   ASSERT_EQ(getError(text), "");
   for (auto [from, to, says] :
-       {std::tuple("\"version\": 1", "\"version\": 2",
-                   "plan.json: key \"version\": expects 1"),
+       {std::tuple("\"version\": 2", "\"version\": 1",
+                   "plan.json: key \"version\": expects 2, got 1"),
         {"\"seq_len\": 4096", "\"seq_len\": -1", "key \"seq_len\""},
-        {"\"dtype\": \"bf16\"", "\"dtype\": \"f8\"", "unknown type \"f8\""},
+        {"\"dtype\": \"bf16\"", "\"dtype\": \"f8\"",
+         "key \"dtype\": expects one of f32, bf16, fp8, fp4, got \"f8\""},
         {"\"device_type\": \"gpu\"", "\"device_type\": \"tpu\"",
-         "key \"device_type\": expects \"cpu\" or \"gpu\""},
+         "key \"device_type\": expects one of gpu, cpu, got \"tpu\""},
         {"\"tp\": ", "\"tq\": ", "unknown key \"tq\""},
         {"\"objective\": \"time\"", "\"objective\": \"speed\"",
-         "key \"objective\": expects one of time, memory, cost, got "
+         "key \"search.objective\": expects one of time, memory, cost, got "
          "\"speed\""},
-        {"\"value\": ", "\"value\": -", "key \"value\""},
-        {"\"search\"", "\"found\"", "key \"search\": expects an object"}}) {
+        {"\"value\": ", "\"value\": -", "key \"search.value\""},
+        {"\"search\"", "\"found\"", "unknown key \"found\""}}) {
     std::string changed = text;
     size_t at = changed.find(from);
     ASSERT_NE(at, std::string::npos) << from;
@@ -348,16 +352,18 @@ TEST(ReadPlan, RefusesOtherFiles) {
 
 /// Every recipe's plan gives back its degrees, written with other names and
 /// without the axes of one rank as well.
-TEST(ReadPlan, WhatCompilesHasAPrice) {
+TEST(PlanFile, WhatCompilesHasAPrice) {
   const Workload work{64, 24, DType::F32};
   for (int64_t dp : {1, 2, 3})
     for (int64_t tp : {1, 2, 4})
       for (int zero = 0; zero <= 3; ++zero)
         for (bool sp : {false, true}) {
-          const TrainLayout asked{
-              .tp = tp, .dp = dp, .sequenceParallel = sp, .zero = zero};
-          Plan plan = llvm::cantFail(
-              makePlan(asked, {work.seqLen, work.globalBatch, 2}));
+          const TrainLayout asked{.tp = tp,
+                                  .dp = dp,
+                                  .sequenceParallel = sp,
+                                  .zero = zero,
+                                  .microBatch = 2};
+          Plan plan = llvm::cantFail(makePlan(asked, work));
           TrainLayout expected;
           expected.dp = dp;
           expected.tp = tp;
@@ -374,9 +380,9 @@ TEST(ReadPlan, WhatCompilesHasAPrice) {
     llvm::Expected<TrainLayout> layout = getPricedLayout(plan, "p", work, 4);
     return layout ? "" : llvm::toString(layout.takeError());
   };
-  const Plan plan = llvm::cantFail(
-      makePlan({.tp = 2, .dp = 2, .sequenceParallel = true, .zero = 1},
-               {work.seqLen, 24, 2}));
+  const Plan plan = llvm::cantFail(makePlan(
+      {.tp = 2, .dp = 2, .sequenceParallel = true, .zero = 1, .microBatch = 2},
+      work));
   Plan other = plan;
   other.dims["hidden"] = {1};
   EXPECT_EQ(getError(other),
@@ -400,44 +406,40 @@ TEST(ReadPlan, WhatCompilesHasAPrice) {
                              "micro-batches of 2 ranks");
 }
 
-TEST(ReadPlan, WhatRunsBecomesAPlan) {
+TEST(PlanFile, WhatRunsBecomesAPlan) {
   Problem problem("h100-sxm:8", 4, 1024, 8);
-  SavedPlan saved = llvm::cantFail(readPlan(problem.getText(), "plan.json"));
-  saved.device = "my-cpu";
-  saved.isForCPUs = true;
-  saved.layout = {.tp = 2, .dp = 4};
-  saved.layout.sequenceParallel = true;
-  saved.layout.zero = 2;
-  const BatchShape batch{4096, 8, 0};
-  auto getError = [&](const SavedPlan &plan, BatchShape batch,
-                      DType dtype = DType::BF16, const char *model = "test") {
-    llvm::Expected<Plan> read = getRunnablePlan(plan, model, batch, dtype);
+  PlanFile saved =
+      llvm::cantFail(parsePlanFile(problem.getText(), "plan.json"));
+  saved.planned->device = "my-cpu";
+  saved.planned->isForCPUs = true;
+  TrainLayout layout{.tp = 2, .dp = 4, .sequenceParallel = true, .zero = 2};
+  saved.layout = layout;
+  const Workload work{4096, 8, DType::BF16};
+  auto getError = [&](const PlanFile &file, const Workload &work,
+                      const char *model = "test") {
+    llvm::Expected<Plan> read = getPlan(file, model, work);
     return read ? "" : llvm::toString(read.takeError());
   };
-  llvm::Expected<Plan> plan =
-      getRunnablePlan(saved, "test", batch, DType::BF16);
+  llvm::Expected<Plan> plan = getPlan(saved, "test", work);
   ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
-  TrainLayout same{.tp = 2, .dp = 4, .sequenceParallel = true, .zero = 2};
-  EXPECT_EQ(plan->toJSON(),
-            llvm::cantFail(makePlan(same, {4096, 8, 1})).toJSON());
-  EXPECT_EQ(getError(saved, batch, DType::F32),
+  EXPECT_EQ(plan->toJSON(), llvm::cantFail(makePlan(layout, work)).toJSON());
+  EXPECT_EQ(getError(saved, {4096, 8, DType::F32}),
             "plan.json: the plan is for --dtype bf16, not f32");
   EXPECT_EQ(
-      getError(saved, batch, DType::BF16, "gpt2"),
+      getError(saved, work, "gpt2"),
       "plan.json: the plan is for a model of type \"test\", not \"gpt2\"");
-  EXPECT_EQ(getError(saved, {2048, 8, 0}),
+  EXPECT_EQ(getError(saved, {2048, 8, DType::BF16}),
             "plan.json: the plan is for --seq-len 4096, not 2048");
-  EXPECT_EQ(getError(saved, {4096, 16, 0}),
+  EXPECT_EQ(getError(saved, {4096, 16, DType::BF16}),
             "plan.json: the plan is for --global-batch 8, not 16");
-  EXPECT_EQ(getError(saved, {4096, 8, 2}),
-            "plan.json: the plan is for --micro-batch 1, not 2");
-  saved.layout.recompute = Recompute::Full;
-  saved.layout.pp = 2;
-  saved.layout.schedule = Schedule::Interleaved;
-  saved.layout.virtualStages = 2;
-  saved.layout.zeroGroup = 2;
-  saved.layout.order = AxisOrder::ContextPipelineData;
-  plan = getRunnablePlan(saved, "test", batch, DType::BF16);
+  layout.recompute = Recompute::Full;
+  layout.pp = 2;
+  layout.schedule = Schedule::Interleaved;
+  layout.virtualStages = 2;
+  layout.zeroGroup = 2;
+  layout.order = AxisOrder::ContextPipelineData;
+  saved.layout = layout;
+  plan = getPlan(saved, "test", work);
   ASSERT_TRUE(bool(plan)) << llvm::toString(plan.takeError());
   EXPECT_EQ(plan->recompute, std::vector<std::string>{"full"});
   EXPECT_EQ(plan->mesh.toString(), R"(["dp_outer"=2, "dp"=2, "pp"=2, "tp"=2])");
@@ -445,10 +447,47 @@ TEST(ReadPlan, WhatRunsBecomesAPlan) {
   EXPECT_EQ(plan->gradientAxes, AxisList{1});
   EXPECT_EQ(plan->getStageLayers(6), (std::vector<int64_t>{1, 2, 2, 1}));
   // And back again.
-  TrainLayout priced =
-      llvm::cantFail(getPricedLayout(*plan, "p", {4096, 8, DType::BF16}, 6));
-  EXPECT_EQ(priced, saved.layout);
-  saved.layout.cp = 2;
-  EXPECT_NE(getError(saved, batch).find("has cp=1 so far"), std::string::npos)
-      << getError(saved, batch);
+  EXPECT_EQ(llvm::cantFail(getPricedLayout(*plan, "p", work, 6)), layout);
+  layout.cp = 2;
+  saved.layout = layout;
+  EXPECT_NE(getError(saved, work).find("has cp=1 so far"), std::string::npos)
+      << getError(saved, work);
+}
+
+/// Both notations of a layout that a person wrote mean one plan and one price.
+TEST(PlanFile, ByDegreesAndDimByDim) {
+  Problem problem("h100-sxm:8", 4, 1024, 8);
+  const Workload &work = problem.request.work;
+  PlanFile degrees = llvm::cantFail(parsePlanFile(
+      R"({"version": 2, "layout": {"tp": 2, "dp": 4, "zero": 1}})",
+      "plan.json"));
+  EXPECT_FALSE(degrees.planned.has_value());
+  Plan plan = llvm::cantFail(getPlan(degrees, "any", work));
+  EXPECT_EQ(plan.microBatches, 1); // all of a rank's two samples
+  PlanFile dims = llvm::cantFail(parsePlanFile(plan.toJSON(), "plan.json"));
+  EXPECT_EQ(llvm::cantFail(getPlan(dims, "any", work)).toJSON(), plan.toJSON());
+  Candidate one = llvm::cantFail(price(degrees, problem.getContext())),
+            other = llvm::cantFail(price(dims, problem.getContext()));
+  EXPECT_EQ(one.layout, other.layout);
+  EXPECT_EQ(one.layout.microBatch, 2);
+  EXPECT_EQ(one.estimate.step, other.estimate.step);
+  auto getError = [](const char *text) {
+    llvm::Expected<PlanFile> file = parsePlanFile(text, "plan.json");
+    return file ? "" : llvm::toString(file.takeError());
+  };
+  EXPECT_EQ(getError(R"({"version": 2, "layout": {"tp": 2}, "mesh": []})"),
+            "plan.json: key \"mesh\": excludes \"layout\", which says all of "
+            "the layout");
+  EXPECT_EQ(getError(R"({"version": 2, "layout": {"tp": 0}})"),
+            "plan.json: key \"layout\": key \"tp\": value 0: expects a whole "
+            "number from 1");
+  EXPECT_EQ(getError(R"({"version": 2})"),
+            "plan.json: key \"mesh\": expects a list of {\"name\", \"size\"}, "
+            "but it is missing");
+  // Who searched says so with all that a search says.
+  EXPECT_EQ(getError(R"({"version": 2, "layout": {}, "seq_len": 8})"),
+            "plan.json: key \"model\": expects a text, but it is missing");
+  EXPECT_EQ(llvm::toString(getPlanned(degrees).takeError()),
+            "plan.json: key \"search\": expects what a search found, but it is "
+            "missing; cleave plan -o writes it");
 }

@@ -7,7 +7,7 @@
 #include "../Mutations.h"
 #include "cleave/Hardware/Cluster.h"
 #include "cleave/Json/Json.h"
-#include "cleave/Search/ReadPlan.h"
+#include "cleave/Search/PlanFile.h"
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -37,8 +37,9 @@ TEST(MutationTest, PlansArePricedOrRefused) {
   Machine machine = llvm::cantFail(getMachine("h100-sxm:16"));
   std::vector<json::Value> plans;
   for (const char *pin :
-       {"pp>=1", "schedule=zb-v", "schedule=zb-h2", "schedule=interleaved",
-        "cp=2", "recompute=selective", "zero=3"}) {
+       {"pp>=1", "pipeline-schedule=zb-v", "pipeline-schedule=zb-h2",
+        "pipeline-schedule=interleaved", "cp=2", "recompute=selective",
+        "zero=3"}) {
     SearchRequest request;
     request.work = {2048, 64, DType::BF16};
     request.constraints = {
@@ -49,7 +50,12 @@ TEST(MutationTest, PlansArePricedOrRefused) {
         toJSON(PlanContext{model, machine, request}, *result, false));
   }
   test::runMutants(std::move(plans), 3000, [&](llvm::StringRef text) {
-    llvm::Expected<SavedPlan> plan = readPlan(text, "plan.json");
+    llvm::Expected<PlanFile> file = parsePlanFile(text, "plan.json");
+    if (!file) {
+      test::expectLine(llvm::toString(file.takeError()));
+      return false;
+    }
+    llvm::Expected<Planned> plan = getPlanned(*file);
     if (!plan) {
       test::expectLine(llvm::toString(plan.takeError()));
       return false;
@@ -60,14 +66,12 @@ TEST(MutationTest, PlansArePricedOrRefused) {
     request.constraints = plan->constraints;
     request.objective = plan->objective;
     PlanContext context{model, machine, request};
-    llvm::Expected<Candidate> candidate = priceAgain(*plan, context);
+    llvm::Expected<Candidate> candidate = price(*file, context);
     if (!candidate) {
       test::expectLine(llvm::toString(candidate.takeError()));
       return false;
     }
-    llvm::Expected<Plan> runnable = getRunnablePlan(
-        *plan, "llama", {plan->work.seqLen, plan->work.globalBatch, 0},
-        DType::BF16);
+    llvm::Expected<Plan> runnable = getPlan(*file, "llama", plan->work);
     EXPECT_FALSE(bool(runnable)); // it is for no CPU
     if (!runnable)
       test::expectLine(llvm::toString(runnable.takeError()));

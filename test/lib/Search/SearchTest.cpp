@@ -142,8 +142,9 @@ TEST(Search, EqualsBruteForce) {
     if (random() % 2)
       for (const char *text :
            {"pp>1",
-            std::array{"schedule=1f1b", "schedule=gpipe",
-                       "schedule=interleaved", "schedule<=1f1b"}[random() % 4]})
+            std::array{"pipeline-schedule=1f1b", "pipeline-schedule=gpipe",
+                       "pipeline-schedule=interleaved",
+                       "pipeline-schedule<=1f1b"}[random() % 4]})
         request.constraints.push_back(parse(text, false));
     // What is in no tensor, of some layouts more than of others.
     machine.device.reserve = 5e8 * double(random() % 3);
@@ -287,7 +288,7 @@ TEST(Search, ManyChunksAreOfEqualSize) {
   Machine machine = makeMachine("h100-sxm:2");
   SearchRequest request = makeRequest(machine, 512, 8);
   request.constraints = {parse("pp=2", false),
-                         parse("schedule=interleaved", false)};
+                         parse("pipeline-schedule=interleaved", false)};
   std::set<int64_t> chunks;
   enumerateLayouts(model, machine, request, [&](const TrainLayout &layout) {
     chunks.insert(layout.virtualStages);
@@ -401,8 +402,8 @@ TEST(Search, SaysWhatIsImpossible) {
   // Of pins that contradict others the later ones are kept.
   std::string pins = getError(model, "h100-sxm:8", 8,
                               {parse("tp=2", false), parse("pp=1", false),
-                               parse("sp=true", false), parse("pp=2", false),
-                               parse("tp=4", false)});
+                               parse("sequence-parallel=true", false),
+                               parse("pp=2", false), parse("tp=4", false)});
   EXPECT_NE(pins.find("satisfies --pin tp=2 and --pin pp=1; legal values of "
                       "tp are 4, values of pp are 2"),
             std::string::npos)
@@ -456,7 +457,8 @@ TEST(Search, SearchesWhatSoftwareCanRun) {
   llvm::Expected<SearchResult> result = search(model, machine, request);
   ASSERT_TRUE(bool(result)) << llvm::toString(result.takeError());
   EXPECT_EQ(result->best.front().layout.schedule, Schedule::OneFOneB);
-  for (const char *pin : {"schedule=zb-v", "zero=3", "cp-kind=ulysses"}) {
+  for (const char *pin :
+       {"pipeline-schedule=zb-v", "zero=3", "cp-kind=ulysses"}) {
     request.constraints = {parse(pin, false)};
     llvm::Expected<SearchResult> beyond = search(model, machine, request);
     ASSERT_FALSE(bool(beyond)) << pin;
@@ -483,12 +485,13 @@ TEST(Search, ConstraintsAreRead) {
   EXPECT_FALSE(parse("tp=8", false).allows(4));
   EXPECT_FALSE(parse("pp>1", true).allows(2));
   EXPECT_TRUE(parse("pp>1", true).allows(1));
-  EXPECT_TRUE(parse("schedule!=zb-v", false).allows(int64_t(Schedule::GPipe)));
+  EXPECT_TRUE(
+      parse("pipeline-schedule!=zb-v", false).allows(int64_t(Schedule::GPipe)));
   for (auto [text, says] :
        {std::pair("tq=8", "unknown field \"tq\""),
         {"tp", "expects FIELD=VALUE"},
         {"tp=x", "value \"x\": expects a whole number from 1"},
-        {"schedule=zb", "one of gpipe, 1f1b, interleaved"},
+        {"pipeline-schedule=zb", "one of gpipe, 1f1b, interleaved"},
         {"recompute-modules=nonsense", "expects pointwise, attention"},
         {"recompute-modules<norms", "expects = or !="},
         {"zero=4", "value \"4\": expects a whole number from 0 to 3"}}) {
