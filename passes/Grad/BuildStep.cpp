@@ -245,7 +245,7 @@ void BuildStep::updateParameter(Parameter &parameter, const Optimizer &rule,
                         xf::StateRoleAttr::get(b.getContext(), each.role),
                         TypeAttr::get(type), init, state.getLogicalAttr(),
                         state.getDimsAttr(), xf::PieceAttr(), UnitAttr(),
-                        ArrayAttr());
+                        IntegerAttr(), ArrayAttr());
     names.push_back(FlatSymbolRefAttr::get(b.getContext(), name));
   }
   for (FlatSymbolRefAttr name : ArrayRef(names).drop_front())
