@@ -211,7 +211,8 @@ void BuildStep::buildUpdate() {
       b.getI64IntegerAttr(stableSteps), getBeta("beta1"), getBeta("beta2"));
   output("schedule", rates);
   for (Parameter &parameter : parameters)
-    updateParameter(parameter, *rule, clipping.getFactor(), rates);
+    updateParameter(parameter, rule->getFor(parameter.state),
+                    clipping.getFactor(), rates);
   markPhase(entry, last, xf::Phase::Optimizer);
 }
 
@@ -254,6 +255,11 @@ void BuildStep::updateParameter(Parameter &parameter, const Optimizer &rule,
   OperationState update(loc, ("xf." + rule.name).str());
   update.addOperands(olds);
   update.addOperands({parameter.grad, factor, rates});
+  if (rule.buildDirection)
+    update.addOperands(rule.buildDirection(
+        b, loc, {state, olds, parameter.grad, factor, [&](StringRef name) {
+                   return getHyperparameter(name);
+                 }}));
   update.addTypes(SmallVector<Type>(olds.size(), type));
   for (const Hyperparameter &each : rule.hyperparameters)
     update.addAttribute(each.name,
