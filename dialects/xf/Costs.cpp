@@ -40,7 +40,7 @@ double cleave::xf::getTensorBytes(Operation *op) {
 //===----------------------------------------------------------------------===//
 
 /// Product of a tensor's leading dims.
-static double getRows(TypedValue<RankedTensorType> x, int64_t leading) {
+static double countRows(TypedValue<RankedTensorType> x, int64_t leading) {
   double rows = 1;
   for (int64_t size : x.getType().getShape().take_front(leading))
     rows *= double(size);
@@ -49,13 +49,13 @@ static double getRows(TypedValue<RankedTensorType> x, int64_t leading) {
 
 /// Each element of the weight meets each leading row once.
 Flops LinearOp::getFlops() {
-  return getMatmulFlops(getRows(getX(), getNumLeading()),
+  return getMatmulFlops(countRows(getX(), getNumLeading()),
                         getElements(getWeight()), 1);
 }
 
 Flops LinearWeightGradOp::getFlops() {
-  return getMatmulFlops(getRows(getX(), getLeading()), getElements(getResult()),
-                        1);
+  return getMatmulFlops(countRows(getX(), getLeading()),
+                        getElements(getResult()), 1);
 }
 
 static Flops getFlopsOf(Direction direction, TypedValue<RankedTensorType> q,
@@ -73,6 +73,12 @@ Flops AttentionOp::getFlops() {
 
 Flops AttentionGradOp::getFlops() {
   return getFlopsOf(Direction::Backward, getQ(), getV(), getWindow());
+}
+
+Flops OrthogonalizeOp::getFlops() {
+  double rows = countRows(getX(), getRows());
+  return getOrthogonalizeFlops(rows, getElements(getX()) / rows,
+                               double(getSteps()));
 }
 
 //===----------------------------------------------------------------------===//
@@ -124,3 +130,7 @@ double SquareSumOp::getBytes() {
 double AdamWOp::getBytes() { return getUpdateBytes(2) * getElements(getW()); }
 double SGDOp::getBytes() { return getUpdateBytes(1) * getElements(getW()); }
 double LionOp::getBytes() { return getUpdateBytes(1) * getElements(getW()); }
+/// It reads the direction, too.
+double MuonOp::getBytes() {
+  return getUpdateBytes(1) * getElements(getW()) + getBytesOf(getDirection());
+}

@@ -161,6 +161,8 @@ ShardingRule ScaleOp::getShardingRule() {
   return getPointwiseRule(*this, " | pass 0");
 }
 ShardingRule MulOp::getShardingRule() { return getPointwiseRule(*this); }
+ShardingRule NesterovOp::getShardingRule() { return getPointwiseRule(*this); }
+ShardingRule NormalizeOp::getShardingRule() { return getPointwiseRule(*this); }
 ShardingRule ReciprocalOp::getShardingRule() { return getPointwiseRule(*this); }
 ShardingRule ClipFactorOp::getShardingRule() { return getPointwiseRule(*this); }
 ShardingRule TokenLossOp::getShardingRule() { return getPointwiseRule(*this); }
@@ -326,23 +328,35 @@ ShardingRule ScheduleOp::getShardingRule() {
   return rule.parse("-> q | block q: scalars of the step");
 }
 
-/// One rule for all updates: values and gradient are split alike.
+ShardingRule OrthogonalizeOp::getShardingRule() {
+  RuleSpelling rule;
+  std::string l = rule.dims('l', shapeOf(getX()));
+  return rule.parse(l + "-> " + l + "| block " + l +
+                    ": singular values are of the whole matrix");
+}
+
+/// One rule for all updates: values, gradient and what else one reads are split
+/// alike.
 static ShardingRule getUpdateRule(Operation *op) {
   RuleSpelling rule;
   std::string l = rule.dims('l', shapeOf(op->getResult(0)));
   rule.dim("q", 4);
-  std::string olds, news;
-  for (size_t i = 0; i < op->getNumResults(); ++i) {
+  std::string olds, news, more;
+  size_t values = op->getNumResults();
+  for (size_t i = 0; i < values; ++i) {
     olds += l + ", ";
     news += (i ? ", " : "") + l;
   }
-  return rule.parse(olds + l + ", ., q -> " + news +
+  for (size_t i = values + 3; i < op->getNumOperands(); ++i)
+    more += ", " + l;
+  return rule.parse(olds + l + ", ., q" + more + " -> " + news +
                     " | block q: scalars of the step");
 }
 
 ShardingRule AdamWOp::getShardingRule() { return getUpdateRule(*this); }
 ShardingRule SGDOp::getShardingRule() { return getUpdateRule(*this); }
 ShardingRule LionOp::getShardingRule() { return getUpdateRule(*this); }
+ShardingRule MuonOp::getShardingRule() { return getUpdateRule(*this); }
 
 //===----------------------------------------------------------------------===//
 // Ops that number the whole vocabulary

@@ -234,9 +234,32 @@ LogicalResult ScheduleOp::verify() {
   return expectShape(*this, "a result", getResult(), {4});
 }
 
+LogicalResult NesterovOp::verify() {
+  if (failed(expectShape(*this, "clip", getClip(), {})) ||
+      failed(expectLike(*this, "a gradient", getGrad(), getM())))
+    return failure();
+  return expectLike(*this, "a result", getResult(), getM());
+}
+
+LogicalResult OrthogonalizeOp::verify() {
+  int64_t rank = getX().getType().getRank(), rows = getRows();
+  if (rows < 1 || rows >= rank)
+    return emitOpError("expects some of the ")
+           << rank << " dims as rows and some as columns, got rows of " << rows;
+  if (int64_t(getSteps()) < 0)
+    return emitOpError("expects at least 0 steps, got ") << int64_t(getSteps());
+  return success();
+}
+
+LogicalResult NormalizeOp::verify() {
+  if (failed(expectShape(*this, "square_sum", getSquareSum(), {})))
+    return failure();
+  return expectLike(*this, "a result", getResult(), getX());
+}
+
 LogicalResult xf::verifyUpdate(Operation *op) {
   size_t values = op->getNumResults();
-  if (values == 0 || op->getNumOperands() != values + 3)
+  if (values == 0 || op->getNumOperands() < values + 3)
     return op->emitOpError("expects the parameter and its states, a gradient, "
                            "clip and a schedule, and a result for each state "
                            "and the parameter");
@@ -250,6 +273,11 @@ LogicalResult xf::verifyUpdate(Operation *op) {
       failed(expectShape(op, "clip", update.getClipFactor(), {})) ||
       failed(expectShape(op, "a schedule", update.getRates(), {4})))
     return failure();
+  for (auto [i, more] :
+       llvm::enumerate(op->getOperands().drop_front(values + 3)))
+    if (failed(expectShape(op, "operand " + std::to_string(values + 3 + i),
+                           more, shape)))
+      return failure();
   for (auto [i, value] : llvm::enumerate(op->getResults()))
     if (failed(expectShape(op, "new value " + std::to_string(i), value, shape)))
       return failure();

@@ -412,4 +412,99 @@ def Xf_LionOp : Xf_TensorOp<"lion", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
   let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m);
 }
 
+def Xf_NesterovOp : Xf_TensorOp<"nesterov", [Xf_Rule, Xf_Cost]> {
+  let summary = "where Nesterov's momentum points";
+  let description = [{
+    With g = grad * clip and m' = momentum m + g: `g + momentum m'`.
+
+    ```mlir
+    %u = xf.nesterov %m, %g, %clip {momentum = 0.95 : f64}
+        : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>) -> tensor<8x4xf32>
+    ```
+
+    Constraints:
+    1. The gradient and the result have the moment's shape; the clip factor is a
+       scalar.
+  }];
+  let arguments = (ins Xf_F32Tensor:$m, Xf_F32Tensor:$grad, Xf_F32Tensor:$clip,
+                       F64Attr:$momentum);
+  let results = (outs Xf_F32Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def Xf_OrthogonalizeOp : Xf_TensorOp<"orthogonalize", [Xf_Rule, Xf_Flops,
+                                                       SameOperandsAndResultType]> {
+  let summary = "a matrix with its singular values brought near 1";
+  let description = [{
+    Newton and Schulz's iteration, with polynomials of degree five: from
+    `X = x / max(|x|, eps)`, |x| being the root of the sum of squares, so many
+    steps of `X := a X + (b X X^T + c (X X^T)^2) X`. The first `rows` dims number
+    the rows, the others the columns. Needs the whole matrix.
+
+    ```mlir
+    %y = xf.orthogonalize %x {rows = 2 : i64, steps = 5 : i64, a = 3.4445 : f64,
+                              b = -4.775 : f64, c = 2.0315 : f64,
+                              eps = 1.0e-7 : f64}
+        : (tensor<4x16x64xf32>) -> tensor<4x16x64xf32>
+    ```
+
+    Constraints:
+    1. At least one dim of rows and one of columns.
+    2. At least 0 steps.
+  }];
+  let arguments = (ins Xf_F32Tensor:$x, I64Attr:$rows, I64Attr:$steps,
+                       F64Attr:$a, F64Attr:$b, F64Attr:$c, F64Attr:$eps);
+  let results = (outs Xf_F32Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def Xf_NormalizeOp : Xf_TensorOp<"normalize", [Xf_Rule, Xf_Cost]> {
+  let summary = "a tensor over the root of a sum of squares";
+  let description = [{
+    `x / max(sqrt(square_sum), eps)`.
+
+    ```mlir
+    %s = xf.square_sum %x : (tensor<8x4xf32>) -> tensor<f32>
+    %y = xf.normalize %x, %s {eps = 1.0e-7 : f64}
+        : (tensor<8x4xf32>, tensor<f32>) -> tensor<8x4xf32>
+    ```
+
+    Constraints:
+    1. The sum is a scalar; the result has x's type.
+  }];
+  let arguments = (ins Xf_F32Tensor:$x, Xf_F32Tensor:$square_sum, F64Attr:$eps);
+  let results = (outs Xf_F32Tensor:$result);
+  let hasVerifier = 1;
+}
+
+def Xf_MuonOp : Xf_TensorOp<"muon", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
+  let summary = "one Muon update of a matrix";
+  let description = [{
+    Jordan et al., "Muon: An optimizer for hidden layers in neural networks",
+    2024. With g = grad * clip and lr the first of the schedule:
+    `w' = w (1 - lr decay) - lr direction`, `m' = momentum m + g`. The direction
+    is what `xf.orthogonalize` makes of `xf.nesterov`.
+
+    ```mlir
+    %u = xf.nesterov %m, %g, %clip {momentum = 0.95 : f64}
+        : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>) -> tensor<8x4xf32>
+    %o = xf.orthogonalize %u {rows = 1 : i64, steps = 5 : i64, a = 3.4445 : f64,
+                              b = -4.775 : f64, c = 2.0315 : f64,
+                              eps = 1.0e-7 : f64}
+        : (tensor<8x4xf32>) -> tensor<8x4xf32>
+    %w1, %m1 = xf.muon %w, %m, %g, %clip, %schedule, %o
+        {momentum = 0.95 : f64, decay = 0.1 : f64}
+        : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>,
+           tensor<4xf32>, tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
+    ```
+
+    Constraints:
+    1. As OptimizerOpInterface has them.
+  }];
+  let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$grad,
+      Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule, Xf_F32Tensor:$direction,
+      F64Attr:$momentum, F64Attr:$decay);
+  let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m);
+}
+
 #endif

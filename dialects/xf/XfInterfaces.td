@@ -75,11 +75,16 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
     update runs on shards as it does on the whole, and may write each new value
     where the old one lies.
 
+    What does not follow element by element, such as a direction that depends on
+    a whole matrix, ops of other kinds compute before; the update reads it as a
+    further operand.
+
     Constraints:
-    1. The operands are the parameter, its states, the gradient, the clip factor
-       and the schedule; result i is the new value of operand i.
-    2. States, gradient and new values have the parameter's shape.
-    3. The clip factor is a scalar, the schedule has 4 elements.
+    1. The operands are the parameter, its states, the gradient, the clip factor,
+       the schedule, and what else the update reads; result i is the new value
+       of operand i.
+    2. All have the parameter's shape but the clip factor, which is a scalar, and
+       the schedule, which has 4 elements.
   }];
   let methods = [
     InterfaceMethod<"The parameter.", "::mlir::Value", "getParameter", (ins),

@@ -60,6 +60,10 @@ LogicalResult StateOp::verify() {
   if (getDims() && getDims()->size() != shape.size())
     return emitOpError("expects ")
            << shape.size() << " names of dims, got " << getDims()->size();
+  if (auto rows = getRows(); rows && (*rows < 1 || *rows >= shape.size()))
+    return emitOpError("expects some of the ")
+           << shape.size() << " dims as rows and some as columns, got rows of "
+           << int64_t(*rows);
   return success();
 }
 

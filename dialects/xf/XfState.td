@@ -70,8 +70,11 @@ def Xf_StateOp : Xf_Op<"state", [Symbol,
   let description = [{
     `logical` is the shape without padding. Parameters are kept in f32 whatever
     the type that the step computes in. `dims` names the dims for the rules of a
-    plan; `decay` says whether weight decay applies. `tied` are further names
-    under which some checkpoints have the same tensor.
+    plan; `decay` says whether weight decay applies. `rows` is there if the tensor
+    is a matrix between hidden vectors, which an embedding, a head and learned
+    positions are not: so many of its dims, the first ones, number the rows, the
+    others the columns. Which of both are outputs does not matter. `tied` are
+    further names under which some checkpoints have the same tensor.
 
     ```mlir
     xf.state @"model.norm.weight" parameter : tensor<64xf32> {
@@ -83,13 +86,15 @@ def Xf_StateOp : Xf_Op<"state", [Symbol,
     Constraints:
     1. The logical shape has the type's rank and fits in it.
     2. As many names of dims as dims.
-    3. A placement is one on the module's mesh.
+    3. Of a matrix, at least one dim of rows and one of columns.
+    4. A placement is one on the module's mesh.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Xf_StateRole:$role,
       TypeAttrOf<Xf_Tensor>:$type, Xf_InitAttr:$init,
       OptionalAttr<DenseI64ArrayAttr>:$logical,
       OptionalAttr<StrArrayAttr>:$dims,
       OptionalAttr<Xf_PieceAttr>:$piece, UnitAttr:$decay,
+      OptionalAttr<I64Attr>:$rows,
       OptionalAttr<StrArrayAttr>:$tied);
   let assemblyFormat = "$sym_name $role `:` $type attr-dict";
   let hasVerifier = 1;

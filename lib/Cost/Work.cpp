@@ -1,5 +1,6 @@
 //===- Work.cpp - FLOPs and bytes of each kind of operation ---------------===//
 #include "cleave/Cost/Work.h"
+#include <algorithm>
 #include <cmath>
 
 using namespace cleave;
@@ -32,6 +33,13 @@ Flops cleave::getAttentionFlops(Direction direction, double pairs,
     return {scores + values, scores + values};
   double gradients = 2 * (scores + values);
   return {gradients, gradients + scores};
+}
+
+Flops cleave::getOrthogonalizeFlops(double rows, double columns, double steps) {
+  double s = std::min(rows, columns), l = std::max(rows, columns);
+  double products =
+      2 * getMatmulFlops(s, s, l).executed + getMatmulFlops(s, s, s).executed;
+  return {0, steps * products};
 }
 
 double cleave::getLossBytes(Direction direction, double logits,

@@ -216,7 +216,7 @@ void ProgramReader::readState(const fb::State &state) {
       TypeAttr::get(type),
       xf::InitAttr::get(b.getContext(), convert(state.init()),
                         b.getF64FloatAttr(state.init_scale()), table),
-      getLogical(logical, type), ArrayAttr(), piece, UnitAttr(),
+      getLogical(logical, type), ArrayAttr(), piece, UnitAttr(), IntegerAttr(),
       tied.empty() ? ArrayAttr() : b.getArrayAttr(tied));
 }
 

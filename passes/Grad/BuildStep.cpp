@@ -211,7 +211,8 @@ void BuildStep::buildUpdate() {
       b.getI64IntegerAttr(stableSteps), getBeta("beta1"), getBeta("beta2"));
   output("schedule", rates);
   for (Parameter &parameter : parameters)
-    updateParameter(parameter, *rule, clipping.getFactor(), rates);
+    updateParameter(parameter, rule->getFor(parameter.state),
+                    clipping.getFactor(), rates);
   markPhase(entry, last, xf::Phase::Optimizer);
 }
 
@@ -245,7 +246,7 @@ void BuildStep::updateParameter(Parameter &parameter, const Optimizer &rule,
                         xf::StateRoleAttr::get(b.getContext(), each.role),
                         TypeAttr::get(type), init, state.getLogicalAttr(),
                         state.getDimsAttr(), xf::PieceAttr(), UnitAttr(),
-                        ArrayAttr());
+                        IntegerAttr(), ArrayAttr());
     names.push_back(FlatSymbolRefAttr::get(b.getContext(), name));
   }
   for (FlatSymbolRefAttr name : ArrayRef(names).drop_front())
@@ -254,6 +255,11 @@ void BuildStep::updateParameter(Parameter &parameter, const Optimizer &rule,
   OperationState update(loc, ("xf." + rule.name).str());
   update.addOperands(olds);
   update.addOperands({parameter.grad, factor, rates});
+  if (rule.buildDirection)
+    update.addOperands(rule.buildDirection(
+        b, loc, {state, olds, parameter.grad, factor, [&](StringRef name) {
+                   return getHyperparameter(name);
+                 }}));
   update.addTypes(SmallVector<Type>(olds.size(), type));
   for (const Hyperparameter &each : rule.hyperparameters)
     update.addAttribute(each.name,

@@ -23,15 +23,32 @@ struct Hyperparameter {
   double standard;
 };
 
+/// Where an update is built.
+struct UpdateSite {
+  xf::StateOp parameter;
+  llvm::ArrayRef<mlir::Value> olds; ///< the parameter, then its states
+  mlir::Value grad, clip;
+  llvm::function_ref<double(llvm::StringRef)> getHyperparameter;
+};
+
 /// An optimizer is the op of its name, which has OptimizerOpInterface and, as
 /// all of them, an attribute `decay`.
 struct Optimizer {
   llvm::StringLiteral name;
   llvm::SmallVector<OptimizerState, 2> states;
+  /// Of its op.
   llvm::SmallVector<Hyperparameter, 3> hyperparameters;
+  /// Builds what the op reads as its last operand and does not follow element
+  /// by element; null: it reads no such thing.
+  mlir::Value (*buildDirection)(mlir::OpBuilder &, mlir::Location,
+                                const UpdateSite &) = nullptr;
+  /// Of one that is for matrices: the optimizer of all other parameters.
+  llvm::StringLiteral others = "";
 
-  /// Of a hyperparameter, if the optimizer has it.
+  /// Of a hyperparameter, if the optimizer has it, or that of the others.
   std::optional<double> getStandard(llvm::StringRef hyperparameter) const;
+  /// What updates the parameter: this one, or that of the others.
+  const Optimizer &getFor(xf::StateOp parameter) const;
 };
 
 llvm::ArrayRef<Optimizer> getOptimizers();

@@ -46,7 +46,7 @@ def BuildStepPass : Pass<"cleave-build-step", "::mlir::ModuleOp"> {
     Option<"schedule", "schedule", "std::string", "\"cosine\"",
            "constant, cosine, linear or wsd">,
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"",
-           "adamw, sgd or lion">,
+           "adamw, sgd, lion or muon">,
     Option<"beta1", "beta1", "double", "0.9",
            "of adamw: decay of the first moment; of lion: share of the moment in "
            "the direction of a step">,
@@ -55,7 +55,7 @@ def BuildStepPass : Pass<"cleave-build-step", "::mlir::ModuleOp"> {
            "trained; of lion: decay of the moment, commonly 0.99">,
     Option<"eps", "eps", "double", "1e-8",
            "of adamw: added to the root of the second moment">,
-    Option<"momentum", "momentum", "double", "0.9", "of sgd: decay of the moment">,
+    Option<"momentum", "momentum", "double", "0.9", "of sgd and muon: decay of the moment">,
     Option<"weightDecay", "weight-decay", "double", "0.1",
            "weight decay of matrices; decoupled, but of sgd added to the gradient">,
     Option<"clip", "clip", "double", "1.0",

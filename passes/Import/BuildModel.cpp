@@ -33,12 +33,12 @@ private:
                                       module, /*recomputed=*/false));
   }
 
-  // State.
+  // State. `rows`: of a matrix between hidden vectors; 0: it is none.
   Value getParameter(const Piece &piece, Names dims, xf::InitKind init,
-                     double scale, bool cast);
-  Value getWeight(const Piece &piece, Names dims) {
+                     double scale, bool cast, size_t rows = 0);
+  Value getWeight(const Piece &piece, Names dims, size_t rows = 0) {
     return getParameter(piece, dims, xf::InitKind::Normal,
-                        model.initializerRange, true);
+                        model.initializerRange, true, rows);
   }
   Value getConstant(StringRef name, ArrayRef<int64_t> shape, xf::InitAttr init);
   void addRopeTables();
@@ -102,7 +102,8 @@ static std::string getStateName(const Piece &piece) {
 }
 
 Value ModelBuilder::getParameter(const Piece &piece, Names dims,
-                                 xf::InitKind init, double scale, bool cast) {
+                                 xf::InitKind init, double scale, bool cast,
+                                 size_t rows) {
   std::string name = getStateName(piece);
   auto [known, isNew] = parameters.try_emplace(name);
   if (!isNew)
@@ -130,6 +131,7 @@ Value ModelBuilder::getParameter(const Piece &piece, Names dims,
         shape == logical ? DenseI64ArrayAttr()
                          : b.getDenseI64ArrayAttr(logical),
         b.getStrArrayAttr(dims), source, decay,
+        rows ? b.getI64IntegerAttr(int64_t(rows)) : IntegerAttr(),
         model.tied && piece.tensor == model.embedding.tensor
             ? b.getStrArrayAttr(StringRef(model.headName))
             : ArrayAttr());
@@ -150,7 +152,7 @@ Value ModelBuilder::getConstant(StringRef name, ArrayRef<int64_t> shape,
       b, at(name), b.getStringAttr(name),
       xf::StateRoleAttr::get(b.getContext(), xf::StateRole::Constant),
       TypeAttr::get(type), init, DenseI64ArrayAttr(), ArrayAttr(),
-      xf::PieceAttr(), UnitAttr(), ArrayAttr());
+      xf::PieceAttr(), UnitAttr(), IntegerAttr(), ArrayAttr());
   states = b.saveInsertionPoint();
   b.restoreInsertionPoint(body);
   return xf::GetOp::create(b, at(name), type, name);
@@ -193,7 +195,10 @@ Value ModelBuilder::buildLinear(StringRef name, const LinearSpec &spec, Value x,
                                 int64_t contract, Names outs, Names ins) {
   SmallVector<StringRef> dims(spec.inputsFirst ? ins : outs);
   llvm::append_range(dims, spec.inputsFirst ? outs : ins);
-  Value weight = getWeight(spec.weight, dims), bias;
+  // A head has a row for each word, as an embedding does.
+  bool isHead = llvm::is_contained(outs, "vocab");
+  size_t rows = (spec.inputsFirst ? ins : outs).size();
+  Value weight = getWeight(spec.weight, dims, isHead ? 0 : rows), bias;
   if (spec.bias)
     bias = getParameter(*spec.bias, outs, xf::InitKind::Zeros, 0, false);
   ArrayRef<int64_t> w = typeOf(weight).getShape();

@@ -138,6 +138,90 @@ struct LionMeaning : Meaning<LionMeaning, LionOp> {
     return success();
   }
 };
+
+struct NesterovMeaning : Meaning<NesterovMeaning, NesterovOp> {
+  static LogicalResult run(NesterovOp op, RankView view) {
+    const Array &m = view.get(op.getM()), &grad = view.get(op.getGrad()),
+                &clip = view.get(op.getClip());
+    Array &y = view.make(op.getResult());
+    double momentum = op.getMomentum().convertToDouble();
+    for (int64_t i = 0; i < y.size(); ++i) {
+      double g = grad.data[i] * clip.data[0];
+      y.data[i] = g + momentum * (momentum * m.data[i] + g);
+    }
+    return success();
+  }
+};
+
+struct NormalizeMeaning : Meaning<NormalizeMeaning, NormalizeOp> {
+  static LogicalResult run(NormalizeOp op, RankView view) {
+    const Array &x = view.get(op.getX()), &sum = view.get(op.getSquareSum());
+    Array &y = view.make(op.getResult());
+    double norm =
+        std::max(std::sqrt(sum.data[0]), op.getEps().convertToDouble());
+    for (int64_t i = 0; i < y.size(); ++i)
+      y.data[i] = x.data[i] / norm;
+    return success();
+  }
+};
+
+struct OrthogonalizeMeaning : Meaning<OrthogonalizeMeaning, OrthogonalizeOp> {
+  /// x y, of rows by inner and inner by columns.
+  static std::vector<double> multiply(const std::vector<double> &x,
+                                      const std::vector<double> &y,
+                                      int64_t rows, int64_t inner,
+                                      int64_t columns) {
+    std::vector<double> z(size_t(rows * columns));
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t k = 0; k < inner; ++k)
+        for (int64_t j = 0; j < columns; ++j)
+          z[i * columns + j] += x[i * inner + k] * y[k * columns + j];
+    return z;
+  }
+  static LogicalResult run(OrthogonalizeOp op, RankView view) {
+    const Array &from = view.get(op.getX());
+    int64_t rows = from.count(0, op.getRows()), columns = from.size() / rows;
+    std::vector<double> x = from.data, transposed(x.size());
+    double squares = 0;
+    for (double value : x)
+      squares += value * value;
+    double norm = std::max(std::sqrt(squares), op.getEps().convertToDouble());
+    for (double &value : x)
+      value /= norm;
+    for (int64_t step = 0; step < int64_t(op.getSteps()); ++step) {
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j)
+          transposed[j * rows + i] = x[i * columns + j];
+      std::vector<double> gram = multiply(x, transposed, rows, columns, rows);
+      std::vector<double> once = multiply(gram, x, rows, rows, columns);
+      std::vector<double> twice = multiply(gram, once, rows, rows, columns);
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] = op.getA().convertToDouble() * x[i] +
+               op.getB().convertToDouble() * once[i] +
+               op.getC().convertToDouble() * twice[i];
+    }
+    view.make(op.getResult()).data = x;
+    return success();
+  }
+};
+
+struct MuonMeaning : Meaning<MuonMeaning, MuonOp> {
+  static LogicalResult run(MuonOp op, RankView view) {
+    const Array &w = view.get(op.getW()), &m = view.get(op.getM()),
+                &grad = view.get(op.getGrad()), &clip = view.get(op.getClip()),
+                &rates = view.get(op.getSchedule()),
+                &direction = view.get(op.getDirection());
+    Array &newW = view.make(op.getNewW()), &newM = view.make(op.getNewM());
+    double lr = rates.data[0];
+    for (int64_t i = 0; i < w.size(); ++i) {
+      newM.data[i] = op.getMomentum().convertToDouble() * m.data[i] +
+                     grad.data[i] * clip.data[0];
+      newW.data[i] = w.data[i] * (1 - lr * op.getDecay().convertToDouble()) -
+                     lr * direction.data[i];
+    }
+    return success();
+  }
+};
 } // namespace
 
 void cleave::attachOptimizerMeanings(MLIRContext *context) {
@@ -149,4 +233,8 @@ void cleave::attachOptimizerMeanings(MLIRContext *context) {
   AdamWOp::attachInterface<AdamWMeaning>(*context);
   SGDOp::attachInterface<SGDMeaning>(*context);
   LionOp::attachInterface<LionMeaning>(*context);
+  NesterovOp::attachInterface<NesterovMeaning>(*context);
+  NormalizeOp::attachInterface<NormalizeMeaning>(*context);
+  OrthogonalizeOp::attachInterface<OrthogonalizeMeaning>(*context);
+  MuonOp::attachInterface<MuonMeaning>(*context);
 }

@@ -15,5 +15,6 @@ void cleave::registerLoweringExternalModels(DialectRegistry &registry) {
     attachLossKernels(context);
     attachOptimizerKernels(context);
     attachRoutines(context);
+    attachComposites(context);
   });
 }

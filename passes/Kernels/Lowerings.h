@@ -7,7 +7,8 @@
 namespace cleave {
 
 /// Lets ops of xf become instructions of exec: when a context loads xf, each op
-/// gets a model of KernelOpInterface or of LibraryOpInterface.
+/// gets a model of KernelOpInterface, LibraryOpInterface or
+/// CompositeOpInterface.
 void registerLoweringExternalModels(mlir::DialectRegistry &registry);
 
 // The models, by theme.
@@ -16,6 +17,7 @@ void attachNormKernels(mlir::MLIRContext *context);
 void attachLossKernels(mlir::MLIRContext *context);
 void attachOptimizerKernels(mlir::MLIRContext *context);
 void attachRoutines(mlir::MLIRContext *context);
+void attachComposites(mlir::MLIRContext *context);
 
 } // namespace cleave
 

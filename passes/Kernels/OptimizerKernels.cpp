@@ -26,7 +26,7 @@ struct ClipFactorKernel : PointwiseKernel<ClipFactorKernel, ClipFactorOp> {
 };
 
 /// The scalar program of an update gets the old values, the gradient, the clip
-/// factor, and the first `Rates` of the schedule.
+/// factor, the first `Rates` of the schedule, and what else the update reads.
 template <typename Self, typename Op, int64_t Rates>
 struct UpdateKernel : KernelModel<Self, Op> {
   static KernelSpace getSpace(Op op) {
@@ -39,6 +39,8 @@ struct UpdateKernel : KernelModel<Self, Op> {
     builder.scalar(update.getClipFactor());
     for (int64_t i = 0; i < Rates; ++i)
       builder.scalar(update.getRates(), i);
+    for (Value value : op->getOperands().drop_front(op->getNumResults() + 3))
+      builder.full(value);
     for (Value value : op->getResults())
       builder.full(value);
     return builder.space;
@@ -91,6 +93,50 @@ struct LionKernel : UpdateKernel<LionKernel, LionOp, 1> {
     return {s.sub(w, s.mul(lr, step)), newM};
   }
 };
+
+struct NesterovKernel : KernelModel<NesterovKernel, NesterovOp> {
+  static KernelSpace getSpace(NesterovOp op) {
+    SpaceBuilder builder(op, op.getM(), lastDim(op.getM()));
+    builder.full(op.getM());
+    builder.full(op.getGrad());
+    builder.scalar(op.getClip());
+    builder.full(op.getResult());
+    return builder.space;
+  }
+  static SmallVector<Value> getBody(NesterovOp op, Scalars s, ValueRange args) {
+    double momentum = op.getMomentum().convertToDouble();
+    Value g = s.mul(args[1], args[2]);
+    Value newM = s.add(s.mul(args[0], momentum), g);
+    return {s.add(g, s.mul(newM, momentum))};
+  }
+};
+
+struct NormalizeKernel : KernelModel<NormalizeKernel, NormalizeOp> {
+  static KernelSpace getSpace(NormalizeOp op) {
+    SpaceBuilder builder(op, op.getX(), lastDim(op.getX()));
+    builder.full(op.getX());
+    builder.scalar(op.getSquareSum());
+    builder.full(op.getResult());
+    return builder.space;
+  }
+  static SmallVector<Value> getBody(NormalizeOp op, Scalars s,
+                                    ValueRange args) {
+    Value norm =
+        s.max(s.sqrt(args[1]), s.constant(op.getEps().convertToDouble()));
+    return {s.mul(args[0], s.div(s.constant(1), norm))};
+  }
+};
+
+struct MuonKernel : UpdateKernel<MuonKernel, MuonOp, 1> {
+  static SmallVector<Value> getBody(MuonOp op, Scalars s, ValueRange args) {
+    Value w = args[0], m = args[1], lr = args[4], direction = args[5];
+    Value g = s.mul(args[2], args[3]);
+    double decay = op.getDecay().convertToDouble();
+    Value step = decay == 0 ? direction : s.add(direction, s.mul(w, decay));
+    Value newM = s.add(s.mul(m, op.getMomentum().convertToDouble()), g);
+    return {s.sub(w, s.mul(lr, step)), newM};
+  }
+};
 } // namespace
 
 void cleave::attachOptimizerKernels(MLIRContext *context) {
@@ -99,4 +145,7 @@ void cleave::attachOptimizerKernels(MLIRContext *context) {
   AdamWOp::attachInterface<AdamWKernel>(*context);
   SGDOp::attachInterface<SGDKernel>(*context);
   LionOp::attachInterface<LionKernel>(*context);
+  NesterovOp::attachInterface<NesterovKernel>(*context);
+  NormalizeOp::attachInterface<NormalizeKernel>(*context);
+  MuonOp::attachInterface<MuonKernel>(*context);
 }

@@ -42,6 +42,8 @@ static void addPipeline(OpPassManager &pm, const StageOptions &options) {
 }
 
 static void addKernels(OpPassManager &pm, const StageOptions &options) {
+  // Not earlier: placed, an op that needs its operand whole gathers it once.
+  pm.addPass(createExpandCompositesPass());
   pm.addPass(createLowerToExecPass(options.kernels));
 }
 

@@ -245,7 +245,8 @@ class CompileTest(ToolTest):
             ["--dp", "2", "--zero", "3", "--micro-batch", "1"],
             ["--tp", "2", "--dp", "2", "--sequence-parallel", "--dtype", "bf16"],
             ["--dp", "4", "--zero", "1", "--optimizer", "lion"],
-            ["--tp", "2", "--no-fusion", "--optimizer", "sgd"]])
+            ["--tp", "2", "--no-fusion", "--optimizer", "sgd"],
+            ["--dp", "2", "--tp", "2", "--zero", "2", "--optimizer", "muon"]])
         families = [path for path in sorted(os.listdir(GOLDEN))
                     if os.path.exists(f"{GOLDEN}/{path}/config.json")]
         self.assertGreater(len(families), 15)

@@ -4,6 +4,7 @@ by their papers and in f64; that layouts agree; flags, recipes, checkpoints."""
 import json
 import math
 import os
+import operator
 import struct
 import unittest
 
@@ -17,13 +18,17 @@ RULE = ["--lr", str(LR), "--lr-schedule", "constant", "--weight-decay",
         str(DECAY), "--clip", str(CLIP)]
 OPTIMIZERS = {"adamw": ["--beta1", "0.8", "--beta2", "0.9", "--eps", "1e-6"],
               "sgd": ["--momentum", "0.8"],
-              "lion": ["--beta1", "0.8", "--beta2", "0.9"]}
+              "lion": ["--beta1", "0.8", "--beta2", "0.9"],
+              "muon": ["--momentum", "0.8", "--beta1", "0.8", "--beta2", "0.9",
+                       "--eps", "1e-6"]}
 LAYOUTS = [["--dp", "2"], ["--tp", "2"], ["--micro-batch", "2"],
            ["--dp", "2", "--zero", "1"],
            ["--dp", "4", "--zero", "2", "--micro-batch", "1"],
            ["--dp", "8", "--zero", "3"],
            ["--dp", "2", "--tp", "2", "--zero", "1", "--sequence-parallel"],
-           ["--dp", "2", "--tp", "4", "--zero", "3", "--micro-batch", "2"]]
+           ["--dp", "2", "--tp", "4", "--zero", "3", "--micro-batch", "2"],
+           ["--dp", "4", "--zero", "2", "--shard-group", "2"],
+           ["--dp", "2", "--pp", "2", "--zero", "1", "--micro-batch", "2"]]
 
 
 def read_tensors(content):
@@ -58,6 +63,48 @@ def update(optimizer, t, w, state, g, decay):
     sign = (direction > 0) - (direction < 0)
     return (w - LR * (sign + decay * w), (0.9 * m + 0.1 * g, 0),
             2 * LR if 0 < abs(direction) < noise else 0)
+
+
+def multiply(x, y):
+    """x y^T, of lists of rows."""
+    return [[sum(map(operator.mul, a, b)) for b in y] for a in x]
+
+
+def transpose(x):
+    return [list(column) for column in zip(*x)]
+
+
+def orthogonalize(x):
+    """Jordan's zeropower_via_newtonschulz5 (2024), in f64."""
+    if len(x) > len(x[0]):
+        return transpose(orthogonalize(transpose(x)))
+    norm = math.sqrt(sum(each * each for row in x for each in row))
+    x = [[each / norm for each in row] for row in x]
+    for _ in range(5):
+        once = multiply(x, x)
+        twice = multiply(once, once)
+        both = [[-4.7750 * a + 2.0315 * b for a, b in zip(p, q)]
+                for p, q in zip(once, twice)]
+        moved = multiply(both, transpose(x))
+        x = [[3.4445 * a + b for a, b in zip(p, q)] for p, q in zip(x, moved)]
+    return x
+
+
+def is_hidden_matrix(name, shape):
+    return len(shape) == 2 and "embed_tokens" not in name and \
+        "lm_head" not in name
+
+
+def update_matrix(shape, w, m, g, decay):
+    """A step of Muon as "Muon is Scalable for LLM Training" (2025) has it."""
+    rows, columns = shape
+    m = [0.8 * old + new for old, new in zip(m, g)]
+    nesterov = [new + 0.8 * old for old, new in zip(m, g)]
+    o = orthogonalize([nesterov[i * columns:(i + 1) * columns]
+                       for i in range(rows)])
+    scale = 0.2 * math.sqrt(max(rows, columns))
+    flat = [scale * each for row in o for each in row]
+    return [a - LR * (b + decay * a) for a, b in zip(w, flat)], m
 
 
 class OptimizerTest(ToolTest):
@@ -97,7 +144,21 @@ class OptimizerTest(ToolTest):
                 self.assertLess(factor, 1, "nothing is clipped")
                 for name, shape in shapes.items():
                     decay = DECAY if len(shape) > 1 else 0
-                    steps = [update(optimizer, t, *each, factor * g, decay)
+                    rule = optimizer
+                    if optimizer == "muon":
+                        rule = "adamw"
+                        if is_hidden_matrix(name, shape):
+                            weights[name], m = update_matrix(
+                                shape, weights[name],
+                                [m for m, _ in state[name]],
+                                [factor * g for g in grads["grad." + name]],
+                                decay)
+                            state[name] = [(each, 0) for each in m]
+                            worst = max(abs(a - b) for a, b in
+                                        zip(actual[name], weights[name]))
+                            self.assertLess(worst, 1e-6, f"{t} {name}")
+                            continue
+                    steps = [update(rule, t, *each, factor * g, decay)
                              for *each, g in zip(weights[name], state[name],
                                                  grads["grad." + name])]
                     weights[name] = [step[0] for step in steps]
@@ -111,14 +172,16 @@ class OptimizerTest(ToolTest):
             self.assertLess(uncertain, 100, optimizer)
 
     def test_layouts_agree(self):
-        """Losses and weights, but for the few of which Lion's direction is one
-        of rounding: those are a whole step apart, of either sign."""
+        """Losses and weights, but for the few of which Lion's direction, or the
+        size of a step that AdamW makes beside Muon, is one of rounding: those
+        are at most whole steps apart, of either sign."""
         steps = 3
         run = [*DATA, "--steps", str(steps), "--overwrite", "--export", "to"]
-        for optimizer, most in [("sgd", 0), ("lion", 20)]:
+        for optimizer, most in [("sgd", 0), ("lion", 20), ("muon", 5)]:
             self.build("train", optimizer)
             losses = self.losses("./train", *run)
-            weights, _ = read_tensors(self.read("to/model.safetensors"))
+            weights, shapes = read_tensors(
+                self.read("to/model.safetensors"))
             for flags in LAYOUTS:
                 self.build("train", optimizer, *flags)
                 for a, b in zip(self.losses("./train", *run), losses,
@@ -132,6 +195,11 @@ class OptimizerTest(ToolTest):
                          if abs(a - b) > 1e-6]
                 self.assertLessEqual(len(apart), most, f"{optimizer} {flags}")
                 self.assertLess(max(apart, default=0), 2.001 * LR * steps)
+                if optimizer == "muon":
+                    worst = max(abs(a - b) for name in weights
+                                if is_hidden_matrix(name, shapes[name])
+                                for a, b in zip(others[name], weights[name]))
+                    self.assertLess(worst, 2e-7, f"{flags}")
 
     def test_state_is_what_the_optimizer_keeps(self):
         moments = {}
@@ -144,7 +212,11 @@ class OptimizerTest(ToolTest):
                 sizes[state["role"]] += state["bytes"]
             self.assertEqual(sizes["moment1"], sizes["parameter"])
             moments[optimizer] = sizes["moment2"] / sizes["parameter"]
-        self.assertEqual(moments, {"adamw": 1, "sgd": 0, "lion": 0})
+        # Of muon, embedding and head, 331 x 64 each, and five norms.
+        others = 2 * 331 * 64 + 5 * 64
+        matrices = 2 * (4 * 64 * 64 + 3 * 176 * 64)
+        self.assertEqual(moments, {"adamw": 1, "sgd": 0, "lion": 0,
+                                   "muon": others / (others + matrices)})
 
     def test_a_checkpoint_is_of_its_optimizer(self):
         for optimizer in OPTIMIZERS:
@@ -152,7 +224,7 @@ class OptimizerTest(ToolTest):
             self.run_tool(f"./{optimizer}", *RUN, "--steps", "1", "--save",
                           f"{optimizer}-save")
         for optimizer, state in [("adamw", "/moment1"), ("sgd", "/momentum"),
-                                 ("lion", "/lion")]:
+                                 ("lion", "/lion"), ("muon", "/m")]:
             for other in OPTIMIZERS:
                 if other != optimizer:
                     self.expect_error(["another model or optimizer", state],
@@ -168,7 +240,9 @@ class OptimizerTest(ToolTest):
                 ("adamw", ["--beta1", "0.9", "--beta2", "0.95", "--eps",
                            "1e-8"]),
                 ("sgd", ["--momentum", "0.9"]),
-                ("lion", ["--beta1", "0.9", "--beta2", "0.99"])]:
+                ("lion", ["--beta1", "0.9", "--beta2", "0.99"]),
+                ("muon", ["--momentum", "0.95", "--beta1", "0.9", "--beta2",
+                          "0.95", "--eps", "1e-8"])]:
             said = ["--optimizer", optimizer]
             plain = program("plain", *said)
             self.assertEqual(program("said", *said, *standard), plain)
@@ -186,16 +260,18 @@ class OptimizerTest(ToolTest):
         os.remove(self.path("none"))
         command = ["cleave", "compile", LLAMA, *SHAPE, "-o", "none"]
         for optimizer, flag, able in [
-                ("sgd", "--beta1", "adamw, lion"),
-                ("sgd", "--eps", "adamw"), ("lion", "--eps", "adamw"),
-                ("lion", "--momentum", "sgd"), ("adamw", "--momentum", "sgd")]:
+                ("sgd", "--beta1", "adamw, lion, muon"),
+                ("sgd", "--eps", "adamw, muon"),
+                ("lion", "--eps", "adamw, muon"),
+                ("lion", "--momentum", "sgd, muon"),
+                ("adamw", "--momentum", "sgd, muon")]:
             self.expect_error(
                 f"{flag}: only --optimizer {able} has it, not {optimizer}",
                 *command, "--optimizer", optimizer, flag, "0.5", code=2)
-        self.expect_error(["--optimizer", "adamw", "sgd", "lion"], *command,
+        self.expect_error(["--optimizer", "adamw", "sgd", "lion", "muon"], *command,
                           "--optimizer", "adam", code=2)
         self.write("recipe.json", {"version": 1, "optimizer": "adam"})
-        self.expect_error(['"optimizer"', "adamw, sgd, lion"], *command,
+        self.expect_error(['"optimizer"', "adamw, sgd, lion, muon"], *command,
                           "--recipe", "recipe.json")
 
 

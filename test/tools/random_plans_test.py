@@ -259,7 +259,8 @@ class RandomPlansTest(ToolTest):
         self.write("tokens", draw_tokens(draw, self.config["vocab_size"],
                                          [STEPS, batch, seq_len]))
         self.build = ["cleave", "compile", "model.json", *self.shape, "-q",
-                      *draw.choice([[], [], ["--optimizer", "sgd"]])]
+                      *draw.choice([[], [], ["--optimizer", "sgd"],
+                                    ["--optimizer", "muon"]])]
         self.is_checked = draw.random() < 0.1
 
     def train(self, name, *flags):

@@ -495,8 +495,9 @@ void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
            "--pipeline-schedule";
   });
   app.add_option("--optimizer", options.optimizer,
-                 "what updates the parameters; whichever it is, the planner "
-                 "counts adamw's two moments")
+                 "what updates the parameters; muon is for matrices between "
+                 "hidden vectors, with adamw for the others; whichever it is, "
+                 "the planner counts adamw's two moments")
       ->check(CLI::IsMember(optimizerNames))
       ->capture_default_str();
   for (const HyperparameterFlag &flag : hyperparameterFlags)

@@ -41,6 +41,12 @@ double getChunkedPairs(double seqLen, double chunk);
 Flops getAttentionFlops(Direction direction, double pairs, double headDim,
                         double valueDim);
 
+/// Newton and Schulz's iteration on a matrix, whose shorter side is s and whose
+/// longer one l: in each step X X^T and its product with X, of s x l, and the
+/// square of X X^T, of s x s. It is of the optimizer, so the model asks for
+/// none of it.
+Flops getOrthogonalizeFlops(double rows, double columns, double steps);
+
 /// How often a memory-bound kernel reads or writes a tensor of one size.
 struct Passes {
   double forward = 0, backward = 0;

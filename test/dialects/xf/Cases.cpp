@@ -232,6 +232,34 @@ std::vector<Case> cleave::xf::getOthers() {
                       "(tensor<3x4xf32>, tensor<3x4xf32>)")});
   };
   for (const char *decay : {"0.1", "0.0"})
+    add({std::string("muon_decay_") + decay,
+         function("%w: tensor<3x4xf32>, %m: tensor<3x4xf32>, "
+                  "%g: tensor<3x4xf32>, %c: tensor<f32>, %s: tensor<4xf32>, "
+                  "%d: tensor<3x4xf32>",
+                  "tensor<3x4xf32>",
+                  "%y, %m1 = xf.muon %w, %m, %g, %c, %s, %d {momentum = 0.9 : "
+                  "f64, decay = " +
+                      std::string(decay) +
+                      " : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, "
+                      "tensor<3x4xf32>, tensor<f32>, tensor<4xf32>, "
+                      "tensor<3x4xf32>) -> (tensor<3x4xf32>, "
+                      "tensor<3x4xf32>)")});
+  add({"nesterov",
+       function("%m: tensor<3x4xf32>, %g: tensor<3x4xf32>, %c: tensor<f32>",
+                "tensor<3x4xf32>",
+                "%y = xf.nesterov %m, %g, %c {momentum = 0.9 : f64} : "
+                "(tensor<3x4xf32>, tensor<3x4xf32>, tensor<f32>) -> "
+                "tensor<3x4xf32>")});
+  // A norm above the bound and one below it.
+  for (const char *eps : {"0.1", "100.0"})
+    add({std::string("normalize_eps_") + eps,
+         function("%x: tensor<3x4xf32>", "tensor<3x4xf32>",
+                  "%s = xf.square_sum %x : (tensor<3x4xf32>) -> tensor<f32>\n"
+                  "%y = xf.normalize %x, %s {eps = " +
+                      std::string(eps) +
+                      " : f64} : (tensor<3x4xf32>, tensor<f32>) -> "
+                      "tensor<3x4xf32>")});
+  for (const char *decay : {"0.1", "0.0"})
     for (const char *scale : {"1.0", "0.0"}) {
       addUpdate("sgd", "momentum = 0.9 : f64", decay, scale);
       addUpdate("lion", "beta1 = 0.9 : f64, beta2 = 0.99 : f64", decay, scale);

@@ -34,6 +34,18 @@ xf.state @dim_names parameter : tensor<8x4xf32> {
 
 // -----
 
+// expected-error @+1 {{expects some of the 2 dims as rows and some as columns, got rows of 2}}
+xf.state @all_rows parameter : tensor<8x4xf32> {
+  init = #xf.init<zeros, 0.0 : f64>, rows = 2 : i64}
+
+// -----
+
+// expected-error @+1 {{expects some of the 2 dims as rows and some as columns, got rows of 0}}
+xf.state @no_rows parameter : tensor<8x4xf32> {
+  init = #xf.init<zeros, 0.0 : f64>, rows = 0 : i64}
+
+// -----
+
 func.func @get_unknown() {
   // expected-error @+1 {{expects a state named @w}}
   %w = xf.get @w : tensor<8xf32>
@@ -1505,9 +1517,108 @@ func.func @lion_gradient(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<f32>,
 
 // -----
 
+func.func @muon_direction(%0: tensor<8x4xf32>, %1: tensor<4x8xf32>,
+    %2: tensor<f32>, %3: tensor<4xf32>) {
+  // expected-error @+1 {{expects operand 5 of shape [8, 4], got [4, 8]}}
+  %r0, %r1 = xf.muon %0, %0, %0, %2, %3, %1
+      {momentum = 0.95 : f64, decay = 0.1 : f64}
+      : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>,
+         tensor<4xf32>, tensor<4x8xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
+  return
+}
+
+// -----
+
+func.func @nesterov_gradient(%0: tensor<8x4xf32>, %1: tensor<4x8xf32>,
+    %2: tensor<f32>) {
+  // expected-error @+1 {{expects a gradient of shape [8, 4], got [4, 8]}}
+  %r = xf.nesterov %0, %1, %2 {momentum = 0.95 : f64}
+      : (tensor<8x4xf32>, tensor<4x8xf32>, tensor<f32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @nesterov_clip(%0: tensor<8x4xf32>, %1: tensor<4xf32>) {
+  // expected-error @+1 {{expects clip of shape [], got [4]}}
+  %r = xf.nesterov %0, %0, %1 {momentum = 0.95 : f64}
+      : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @nesterov_result(%0: tensor<8x4xf32>, %1: tensor<f32>) {
+  // expected-error @+1 {{expects a result of shape [8, 4], got [4, 8]}}
+  %r = xf.nesterov %0, %0, %1 {momentum = 0.95 : f64}
+      : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @orthogonalize_rows(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expects some of the 2 dims as rows and some as columns, got rows of 2}}
+  %r = xf.orthogonalize %0 {rows = 2 : i64, steps = 5 : i64, a = 3.4445 : f64,
+      b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64}
+      : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @orthogonalize_no_rows(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expects some of the 2 dims as rows and some as columns, got rows of -1}}
+  %r = xf.orthogonalize %0 {rows = -1 : i64, steps = 5 : i64, a = 3.4445 : f64,
+      b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64}
+      : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @orthogonalize_steps(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expects at least 0 steps, got -5}}
+  %r = xf.orthogonalize %0 {rows = 1 : i64, steps = -5 : i64, a = 3.4445 : f64,
+      b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64}
+      : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @normalize_sum(%0: tensor<8x4xf32>, %1: tensor<4xf32>) {
+  // expected-error @+1 {{expects square_sum of shape [], got [4]}}
+  %r = xf.normalize %0, %1 {eps = 1.0e-7 : f64}
+      : (tensor<8x4xf32>, tensor<4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @normalize_result(%0: tensor<8x4xf32>, %1: tensor<f32>) {
+  // expected-error @+1 {{expects a result of shape [8, 4], got [4, 8]}}
+  %r = xf.normalize %0, %1 {eps = 1.0e-7 : f64}
+      : (tensor<8x4xf32>, tensor<f32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // Placements: what the sharding rule says
 //===----------------------------------------------------------------------===//
+
+dist.mesh @mesh [#dist.axis<"dp" = 2>]
+!a = tensor<8x4xf32, #dist.on<@mesh, [{dp}, {}]>>
+func.func @part_of_a_matrix(%0: !a) {
+  // expected-error @+1 {{singular values are of the whole matrix}}
+  %r = xf.orthogonalize %0 {rows = 1 : i64, steps = 5 : i64, a = 3.4445 : f64,
+      b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64} : (!a) -> !a
+  return
+}
+
+// -----
 
 dist.mesh @mesh [#dist.axis<"dp" = 2>, #dist.axis<"tp" = 2>]
 !a = tensor<8x4xf32, #dist.on<@mesh, [{dp}, {}]>>

@@ -263,7 +263,7 @@ func.func @loss(%x: tensor<2x8x104xf32>, %targets: tensor<2x8xi32>) {
 }
 
 // CHECK-LABEL: func.func @optimizer(
-func.func @optimizer(%w: tensor<8xf32>, %rates: tensor<4xf32>) {
+func.func @optimizer(%w: tensor<8xf32>, %m: tensor<8x4xf32>, %rates: tensor<4xf32>) {
   // CHECK: xf.square_sum
   %s = xf.square_sum %w : (tensor<8xf32>) -> tensor<f32>
   // CHECK: xf.clip_factor %{{.*}} {max_norm = 1.000000e+00 : f64} : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
@@ -281,6 +281,21 @@ func.func @optimizer(%w: tensor<8xf32>, %rates: tensor<4xf32>) {
       {momentum = 0.9 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
          tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+  // CHECK: xf.nesterov
+  %u = xf.nesterov %m, %m, %clip {momentum = 0.95 : f64}
+      : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>) -> tensor<8x4xf32>
+  // CHECK: xf.orthogonalize
+  %o = xf.orthogonalize %u {rows = 1 : i64, steps = 5 : i64, a = 3.4445 : f64,
+                            b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64}
+      : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  // CHECK: xf.normalize
+  %n = xf.normalize %o, %s {eps = 1.0e-7 : f64}
+      : (tensor<8x4xf32>, tensor<f32>) -> tensor<8x4xf32>
+  // CHECK: xf.muon
+  %w4, %m4 = xf.muon %m, %m, %m, %clip, %rates, %n
+      {momentum = 0.95 : f64, decay = 0.1 : f64}
+      : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>,
+         tensor<4xf32>, tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
   // CHECK: xf.lion
   %w3, %m3 = xf.lion %w, %w, %w, %clip, %rates
       {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decay = 0.1 : f64}

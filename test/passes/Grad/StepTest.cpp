@@ -192,6 +192,68 @@ static Values update(StringRef optimizer, const Values &x, double g,
   return x;
 }
 
+/// Five of Newton and Schulz's steps with Jordan's coefficients on `x`, of so
+/// many columns, scaled as Moonshot has it; element by element.
+static Values orthogonalize(Values x, size_t columns) {
+  size_t rows = x.size() / columns;
+  double squares = 0;
+  for (double each : x)
+    squares += each * each;
+  for (double &each : x)
+    each /= std::sqrt(squares);
+  for (int step = 0; step < 5; ++step) {
+    Values gram(columns * columns), square(columns * columns), next(x.size());
+    for (size_t i = 0; i < columns; ++i)
+      for (size_t j = 0; j < columns; ++j)
+        for (size_t k = 0; k < rows; ++k)
+          gram[i * columns + j] += x[k * columns + i] * x[k * columns + j];
+    for (size_t i = 0; i < columns; ++i)
+      for (size_t j = 0; j < columns; ++j)
+        for (size_t k = 0; k < columns; ++k)
+          square[i * columns + j] +=
+              gram[i * columns + k] * gram[k * columns + j];
+    for (size_t i = 0; i < rows; ++i)
+      for (size_t j = 0; j < columns; ++j) {
+        double &to = next[i * columns + j];
+        to = 3.4445 * x[i * columns + j];
+        for (size_t k = 0; k < columns; ++k)
+          to += x[i * columns + k] * (-4.7750 * gram[k * columns + j] +
+                                      2.0315 * square[k * columns + j]);
+      }
+    x = next;
+  }
+  for (double &each : x)
+    each *= 0.2 * std::sqrt(double(std::max(rows, columns)));
+  return x;
+}
+
+/// What becomes of a matrix and its moment under the clipped gradient, by
+/// Jordan's and Moonshot's accounts of Muon.
+static std::array<Values, 2> updateMatrix(Values w, Values m, const Values &g,
+                                          size_t columns) {
+  Values u(w.size());
+  for (size_t i = 0; i < w.size(); ++i) {
+    m[i] = momentum * m[i] + g[i];
+    u[i] = g[i] + momentum * m[i];
+  }
+  u = orthogonalize(u, columns);
+  for (size_t i = 0; i < w.size(); ++i)
+    w[i] -= lr * (u[i] + decay * w[i]);
+  return {w, m};
+}
+
+/// The columns of a matrix between hidden vectors, which is all that is on the
+/// other side of "hidden" than its rows; 0 of other parameters.
+static size_t countColumns(StateOp op) {
+  auto names = llvm::to_vector(op.getDims()->getAsValueRange<StringAttr>());
+  ArrayRef<int64_t> shape = op.getTensorType().getShape();
+  bool isTable = names.front() == "vocab" || names.front() == "positions";
+  if (isTable || !llvm::is_contained(names, "hidden") || names.size() < 2)
+    return 0;
+  return size_t(names.front() == "hidden" ? llvm::product_of(shape.drop_front())
+                                          : shape.back());
+}
+
 TEST_P(Step, UpdatesAsTheOptimizerSays) {
   Interpreter run = runStep();
   double squares = 0;
@@ -206,11 +268,12 @@ TEST_P(Step, UpdatesAsTheOptimizerSays) {
   static const std::map<std::string, std::vector<std::string>> suffixes = {
       {"adamw", {"", "/moment1", "/moment2"}},
       {"sgd", {"", "/momentum"}},
-      {"lion", {"", "/lion"}}};
+      {"lion", {"", "/lion"}},
+      {"muon", {"", "/muon"}}};
   std::map<std::string, Array> old = state;
   old.insert(moments.begin(), moments.end());
   EXPECT_EQ(run.state().size(), old.size());
-  int64_t decayed = 0, others = 0;
+  int64_t decayed = 0, others = 0, orthogonal = 0;
   for (auto op : forward->module->getOps<StateOp>()) {
     std::string name = op.getSymName().str();
     if (op.getRole() != StateRole::Parameter) {
@@ -221,15 +284,31 @@ TEST_P(Step, UpdatesAsTheOptimizerSays) {
     bool isMatrix = op.getPiece()->getShape().size() >= 2;
     ++(isMatrix ? decayed : others);
     const Array &grad = run.outputs().at("grad." + name);
+    StringRef optimizer = GetParam().optimizer;
+    if (size_t columns = countColumns(op); columns && optimizer == "muon") {
+      ++orthogonal;
+      Values clipped = grad.data;
+      for (double &g : clipped)
+        g *= bound / (norm + 1e-6);
+      auto expected = updateMatrix(
+          old.at(name).data, old.at(name + "/muon").data, clipped, columns);
+      for (auto [suffix, values] : llvm::zip(suffixes.at("muon"), expected))
+        for (auto [x, y] :
+             llvm::zip_equal(run.state().at(name + suffix).data, values))
+          EXPECT_NEAR(x, y, 1e-12) << name << suffix;
+      continue;
+    }
+    if (optimizer == "muon")
+      optimizer = "adamw";
     for (int64_t i = 0; i < grad.size(); ++i) {
       Values before, after;
-      for (const std::string &suffix : suffixes.at(GetParam().optimizer)) {
+      for (const std::string &suffix : suffixes.at(optimizer.str())) {
         before.push_back(old.at(name + suffix).data[i]);
         after.push_back(run.state().at(name + suffix).data[i]);
       }
       Values expected =
-          update(GetParam().optimizer, before,
-                 grad.data[i] * bound / (norm + 1e-6), isMatrix ? decay : 0);
+          update(optimizer, before, grad.data[i] * bound / (norm + 1e-6),
+                 isMatrix ? decay : 0);
       ASSERT_EQ(after.size(), expected.size());
       for (auto [x, y] : llvm::zip(after, expected))
         EXPECT_NEAR(x, y, 1e-12) << name;
@@ -237,6 +316,7 @@ TEST_P(Step, UpdatesAsTheOptimizerSays) {
   }
   EXPECT_GT(decayed, 0);
   EXPECT_GT(others, 0);
+  EXPECT_EQ(orthogonal > 0, StringRef(GetParam().optimizer) == "muon");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -244,7 +324,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{"gpt2", "adamw"}, Case{"llama", "adamw"},
                     Case{"gpt_neox", "adamw"}, Case{"olmo2", "adamw"},
                     Case{"gpt2", "sgd"}, Case{"llama", "sgd"},
-                    Case{"gpt2", "lion"}, Case{"llama", "lion"}),
+                    Case{"gpt2", "lion"}, Case{"llama", "lion"},
+                    Case{"gpt2", "muon"}, Case{"llama", "muon"},
+                    Case{"gpt_neox", "muon"}, Case{"olmo2", "muon"}),
     [](const auto &info) {
       return std::string(info.param.model) + "_" + info.param.optimizer;
     });

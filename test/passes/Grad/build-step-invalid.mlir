@@ -1,7 +1,7 @@
 // RUN: not cleave-opt %s --cleave-build-step=optimizer=adam 2>&1 | FileCheck %s --check-prefix=NAME
 // RUN: not cleave-opt %s --cleave-build-step=schedule=step 2>&1 | FileCheck %s --check-prefix=SCHEDULE
 
-// NAME: error: unknown optimizer "adam"; legal are adamw, sgd, lion
+// NAME: error: unknown optimizer "adam"; legal are adamw, sgd, lion, muon
 // SCHEDULE: error: unknown schedule "step"; legal are constant, cosine, linear, wsd
 xf.state @embed parameter : tensor<32x16xf32> {
   init = #xf.init<normal, 2.0e-2 : f64>}
