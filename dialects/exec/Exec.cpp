@@ -37,11 +37,11 @@ static void printKernelBody(OpAsmPrinter &printer, Operation *, Region &body) {
   printer.printRegion(body);
 }
 
-/// Whether the kernel of a launch adds to its outputs but in a first run.
-static bool isAfterFirst(exec::LaunchOp launch) {
+/// As the kernel of a launch says, if there is one.
+static Accumulate getKernelAccumulation(exec::LaunchOp launch) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<exec::KernelOp>(
       launch, launch.getKernelAttr());
-  return kernel && kernel.getAccumulate() == Accumulate::AfterFirst;
+  return kernel ? kernel.getAccumulate() : Accumulate::Never;
 }
 
 #define GET_OP_CLASSES
@@ -105,6 +105,18 @@ void cleave::exec::setOrder(Operation *op, OrderAttr order) {
     op->removeAttr(orderName);
   else
     op->setAttr(orderName, order);
+}
+
+BufferOp cleave::exec::getBuffer(Value value) {
+  if (auto view = value.getDefiningOp<ViewOp>())
+    value = view.getBuffer();
+  return value.getDefiningOp<BufferOp>();
+}
+
+int64_t cleave::exec::getBytes(Value value) {
+  if (auto view = value.getDefiningOp<ViewOp>())
+    return int64_t(view.getBytes());
+  return int64_t(value.getDefiningOp<BufferOp>().getBytes());
 }
 
 /// Each event is recorded by one instruction, and what is waited for by one.

@@ -20,6 +20,18 @@
 #define GET_ATTRDEF_CLASSES
 #include "dialects/exec/ExecAttrs.h.inc"
 
+namespace cleave::exec {
+/// What an operand of an instruction holds.
+struct OperandShape {
+  mlir::Type type; ///< of its elements; none: bytes, whatever they are
+  /// At least these, of a launch; just as many else. Of bytes none are told.
+  int64_t elements = 0;
+  /// Those of an output that are sure to be written.
+  int64_t written = 0;
+  bool isAtLeast = false;
+};
+} // namespace cleave::exec
+
 #include "dialects/exec/InstructionInterface.h.inc"
 
 namespace cleave::exec {
@@ -41,5 +53,11 @@ mlir::LogicalResult verifyInstruction(InstructionOpInterface op,
 
 #define GET_OP_CLASSES
 #include "dialects/exec/Exec.h.inc"
+
+namespace cleave::exec {
+/// The buffer that a value is, or is a view of; and its own bytes.
+BufferOp getBuffer(mlir::Value value);
+int64_t getBytes(mlir::Value value);
+} // namespace cleave::exec
 
 #endif // CLEAVE_DIALECTS_EXEC_EXEC_H

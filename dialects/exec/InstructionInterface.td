@@ -16,9 +16,12 @@ def InstructionOpInterface : OpInterface<"InstructionOpInterface"> {
       "::mlir::OperandRange", "getOutputs">,
     InterfaceMethod<"Scratch, free again afterwards.",
       "::mlir::OperandRange", "getWorkspace">,
-    InterfaceMethod<"Whether its outputs are overwritten in a run that is first, "
-                    "and added to in others.",
-      "bool", "addsAfterFirst">,
+    InterfaceMethod<"What each input, then each output, holds; for a group of so "
+                    "many ranks.",
+      "::llvm::SmallVector<::cleave::exec::OperandShape>", "getOperandShapes",
+      (ins "int64_t":$ranks)>,
+    InterfaceMethod<"How its outputs meet what their buffers hold.",
+      "::cleave::exec::Accumulate", "getAccumulation">,
     InterfaceMethod<"The attribute that has the group; empty if there is none.",
       "::llvm::StringRef", "getGroupName">,
     InterfaceMethod<"Axes of the group, or by which the shard is told; or null.",

@@ -187,14 +187,15 @@ def Exec_RunOp : Exec_Op<"run", [HasParent<"ProgramOp">]> {
 
 // The attributes of an instruction are the fields that program.fbs has for its
 // opcode, by the same names. `group`: the one that has the axes of a collective,
-// or those whose coordinate is the shard index. `addsAfterFirst`: whether outputs
-// are added to but in a first run.
+// or those whose coordinate is the shard index. `accumulation`: how outputs
+// meet what is there.
 class Exec_Instruction<string mnemonic, dag attributes, string group = "",
-                       string addsAfterFirst = "false">
+                       string accumulation = "::cleave::exec::Accumulate::Never">
     : Exec_Op<mnemonic, [AttrSizedOperandSegments,
                          DeclareOpInterfaceMethods<SymbolUserOpInterface>,
                          DeclareOpInterfaceMethods<InstructionOpInterface,
-                           ["addsAfterFirst", "getGroupName"]>]> {
+                           ["getAccumulation", "getOperandShapes",
+                            "getGroupName"]>]> {
   let arguments = !con((ins Variadic<Exec_Buffer>:$inputs,
                             Variadic<Exec_Buffer>:$outputs,
                             Variadic<Exec_Buffer>:$workspace), attributes);
@@ -202,7 +203,8 @@ class Exec_Instruction<string mnemonic, dag attributes, string group = "",
     `(` $inputs `)` `->` `(` $outputs `)` (`using` `(` $workspace^ `)`)? attr-dict
   }];
   let extraClassDefinition =
-      "bool $cppClass::addsAfterFirst() { return " # addsAfterFirst # "; }\n"
+      "::cleave::exec::Accumulate $cppClass::getAccumulation() {"
+      " return " # accumulation # "; }\n"
       "::llvm::StringRef $cppClass::getGroupName() { return \"" # group # "\"; }\n"
       "::mlir::LogicalResult $cppClass::verifySymbolUses("
       "::mlir::SymbolTableCollection &table) {"
@@ -210,11 +212,11 @@ class Exec_Instruction<string mnemonic, dag attributes, string group = "",
 }
 
 defvar ownShard = "shard_axes";
-defvar afterFirst = "getAccumulate() == ::cleave::exec::Accumulate::AfterFirst";
+defvar ownAccumulate = "getAccumulate()";
 
 def Exec_LaunchOp : Exec_Instruction<"launch",
     (ins FlatSymbolRefAttr:$kernel, OptionalAttr<StrArrayAttr>:$shard_axes),
-    ownShard, "isAfterFirst(*this)"> {
+    ownShard, "getKernelAccumulation(*this)"> {
   let summary = "run a generated kernel";
 }
 
@@ -222,7 +224,7 @@ def Exec_GemmOp : Exec_Instruction<"gemm",
     (ins I64Attr:$m, I64Attr:$n, I64Attr:$k, BoolAttr:$trans_a,
          BoolAttr:$trans_b, TypeAttr:$type_a, TypeAttr:$type_b, TypeAttr:$type_c,
          Exec_AccumulateAttr:$accumulate, BoolAttr:$has_bias),
-    "", afterFirst> {
+    "", ownAccumulate> {
   let summary = "C (+)= op(A) op(B) + bias";
 }
 
@@ -250,7 +252,7 @@ def Exec_EmbeddingGradOp : Exec_Instruction<"embedding_grad",
     (ins I64Attr:$rows, I64Attr:$width, I64Attr:$table_rows,
          TypeAttr:$type_dout, TypeAttr:$type_dtable,
          Exec_AccumulateAttr:$accumulate,
-         OptionalAttr<StrArrayAttr>:$shard_axes), ownShard, afterFirst> {
+         OptionalAttr<StrArrayAttr>:$shard_axes), ownShard, ownAccumulate> {
   let summary = "sum rows into a table, by id";
 }
 

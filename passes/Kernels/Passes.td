@@ -60,4 +60,27 @@ def LowerToExecPass : Pass<"cleave-lower-to-exec", "::mlir::ModuleOp"> {
   ];
 }
 
+def VerifyKernelsPass : Pass<"cleave-verify-kernels", "::mlir::ModuleOp"> {
+  let summary = "Check that instructions say all that the tensors said";
+  let description = [{
+    The contract at the end of this stage, of what verifiers of ops cannot see:
+
+    1. Beside the mesh, states and the workload there are only kernels and one
+       `exec.program`, or one for each pipeline stage in their order. Kernels
+       compute with scalars only; each is launched, with `shard_axes` where it asks
+       for its shard.
+    2. Operands have as many bytes as their instruction or kernel asks for. The
+       views of a buffer cut it alike, and a state has one buffer in a program.
+    3. Gone through run by run, what an instruction reads was written before, for
+       its own micro-batch or for all of them, and with elements of the type that
+       it is read with. What is written in part was whole before. A sum is read
+       before another one takes its place. The first run of a segment is `first`,
+       and no other is.
+    4. A parameter or moment gets its new value once, in a segment that `updates`; a
+       constant gets none. Outputs are written, with elements of their type.
+
+    Later stages move instructions and place buffers: they rely on it, and keep it.
+  }];
+}
+
 #endif

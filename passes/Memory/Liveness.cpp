@@ -84,7 +84,7 @@ SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
       if (exec::getOrder(instruction).getStream() != 0)
         last = std::max(number, joins[size_t(number)] - 1);
       for (Value operand : instruction->getOperands()) {
-        exec::BufferOp buffer = getBuffer(operand);
+        exec::BufferOp buffer = exec::getBuffer(operand);
         uses[buffer][segments.size()].include({number, last});
         if (!joins.empty() && joins[size_t(number)] < 0)
           always.insert(buffer);

@@ -26,7 +26,8 @@ static bool isOfNoMicroBatch(exec::SegmentOp segment) {
         bool hasPlaces = llvm::any_of(op->getOperands(), [](Value value) {
           return value.getDefiningOp<exec::ViewOp>() != nullptr;
         });
-        return !hasPlaces && !op.addsAfterFirst();
+        return !hasPlaces &&
+               op.getAccumulation() != exec::Accumulate::AfterFirst;
       });
 }
 
@@ -156,7 +157,7 @@ private:
   }
 
   void cloneBuffer(exec::SegmentOp segment, Value value, IRMapping &map) {
-    exec::BufferOp buffer = getBuffer(value);
+    exec::BufferOp buffer = exec::getBuffer(value);
     if (map.contains(buffer) || buffer.getPinned() ||
         !isOnlyUsedIn(buffer, segment))
       return;

@@ -97,7 +97,8 @@ private:
   getOps(ArrayRef<exec::InstructionOpInterface> instructions) {
     llvm::DenseMap<Operation *, int64_t> numbers;
     auto getNumber = [&](Value value) {
-      return numbers.try_emplace(getBuffer(value), int64_t(numbers.size()))
+      return numbers
+          .try_emplace(exec::getBuffer(value), int64_t(numbers.size()))
           .first->second;
     };
     SmallVector<OverlapOp> ops;
@@ -111,14 +112,14 @@ private:
       double in = 0, out = 0;
       for (Value value : op.getInputs()) {
         each.reads.push_back(getNumber(value));
-        in += double(getBuffer(value).getBytes());
+        in += double(exec::getBuffer(value).getBytes());
       }
       for (OperandRange written : {op.getOutputs(), op.getWorkspace()})
         for (Value value : written) {
           each.writes.push_back(getNumber(value));
           // What is kept takes no memory that others could have.
-          if (!getBuffer(value).getPinned())
-            out += double(getBuffer(value).getBytes());
+          if (!exec::getBuffer(value).getPinned())
+            out += double(exec::getBuffer(value).getBytes());
         }
       each.grows = out > in;
     }

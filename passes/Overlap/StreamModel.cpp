@@ -11,24 +11,12 @@ using namespace cleave;
 static_assert(maxStreams == runtime::limits::streams,
               "programs have as many streams as their order is found for");
 
-exec::BufferOp cleave::getBuffer(Value value) {
-  if (auto view = value.getDefiningOp<exec::ViewOp>())
-    value = view.getBuffer();
-  return value.getDefiningOp<exec::BufferOp>();
-}
-
-int64_t cleave::getBytes(Value value) {
-  if (auto view = value.getDefiningOp<exec::ViewOp>())
-    return int64_t(view.getBytes());
-  return int64_t(value.getDefiningOp<exec::BufferOp>().getBytes());
-}
-
 TaskShape cleave::getTaskShape(exec::InstructionOpInterface op,
                                const Mesh &mesh) {
   exec::EncodedWork work(op);
   SmallVector<int64_t> bytes;
   for (Value operand : op->getOperands())
-    bytes.push_back(getBytes(operand));
+    bytes.push_back(exec::getBytes(operand));
   AxisList group;
   if (ArrayAttr axes = op.getGroup())
     group = dist::getAxes(axes, mesh);
@@ -62,9 +50,9 @@ StreamModel cleave::getStreamModel(exec::ProgramOp program) {
 
   auto getAccess = [&](Value value, bool writes) {
     ByteAccess access;
-    exec::BufferOp buffer = getBuffer(value);
+    exec::BufferOp buffer = exec::getBuffer(value);
     access.begin = offsets.lookup(buffer);
-    access.bytes = getBytes(value);
+    access.bytes = exec::getBytes(value);
     access.writes = writes;
     if (auto view = value.getDefiningOp<exec::ViewOp>())
       access.places = int64_t(view.getPlaces());

@@ -21,10 +21,6 @@ StreamModel getStreamModel(exec::ProgramOp program);
 /// Whether an instruction of it is in another stream than 0.
 bool hasStreams(exec::ProgramOp program);
 
-/// The buffer that a value is, or is a view of; and its own bytes.
-exec::BufferOp getBuffer(mlir::Value value);
-int64_t getBytes(mlir::Value value);
-
 /// What an instruction computes or moves. Its opcode must be one of the program
 /// format's, its group of the mesh.
 TaskShape getTaskShape(exec::InstructionOpInterface op, const Mesh &mesh);

@@ -45,6 +45,7 @@ static void addKernels(OpPassManager &pm, const StageOptions &options) {
   // Not earlier: placed, an op that needs its operand whole gathers it once.
   pm.addPass(createExpandCompositesPass());
   pm.addPass(createLowerToExecPass(options.kernels));
+  pm.addPass(createVerifyKernelsPass());
 }
 
 static void addOverlap(OpPassManager &pm, const StageOptions &options) {
