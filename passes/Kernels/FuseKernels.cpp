@@ -15,6 +15,9 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Kernels/FuseKernels.h"
 #include "dialects/xf/Provenance.h"
+#include "passes/Log.h"
+
+#define DEBUG_TYPE "cleave-lower-to-exec"
 
 using namespace mlir;
 using namespace cleave;
@@ -67,28 +70,30 @@ static exec::AccessAttr findOutput(const KernelGroup &group, Value value) {
   return {};
 }
 
-/// Fits `space` to the group's; returns false if `op` cannot join.
-static bool tryFit(const KernelGroup &group, Operation *op,
-                   KernelSpace &space) {
+/// Fits `space` to the group's; or says why `op` cannot join.
+static llvm::StringRef tryFit(const KernelGroup &group, Operation *op,
+                              KernelSpace &space) {
   const KernelSpace &target = group.getSpace();
   if (!isPlainRow(space) || !isPlainRow(target))
-    return false;
+    return "not both are plain row kernels";
   if (space.rows != target.rows || space.columns != target.columns) {
     if (!isPointwise(space) || getSize(space) != target.rows)
-      return false;
+      return "they walk other rows and columns";
     spreadOverRows(space, target);
   }
   for (const KernelAccess &each : space.inputs) {
     exec::AccessAttr written = findOutput(group, getTensor(op, each.tensor));
     if (written && written != each.access)
-      return false;
+      return "it reads elsewhere what the group computes";
   }
   Attribute axes = op->getAttr("shard_axes");
   for (const KernelGroup::Member &member : group.members)
     if (Attribute other = member.op->getAttr("shard_axes"))
       if (axes && axes != other)
-        return false;
-  return xf::getPhase(op) == xf::getPhase(group.getLast());
+        return "they tell their shards by other axes";
+  if (xf::getPhase(op) != xf::getPhase(group.getLast()))
+    return "they are of other phases";
+  return "";
 }
 
 SmallVector<KernelGroup>
@@ -103,7 +108,14 @@ cleave::groupKernels(Block &block, bool fuse,
       continue;
     }
     KernelSpace space = kernel.getKernelSpace();
-    if (!fuse || !open || !tryFit(groups.back(), &op, space))
+    llvm::StringRef reason = !fuse   ? "fusing is off"
+                             : !open ? "no kernel is before it"
+                                     : tryFit(groups.back(), &op, space);
+    LDBG() << op.getName()
+           << (reason.empty() ? " joins the kernel before it"
+                              : " begins a kernel: ")
+           << reason;
+    if (!reason.empty())
       groups.emplace_back();
     groups.back().members.push_back({&op, space});
     open = true;

@@ -1,8 +1,11 @@
 //===- PlanMemory.cpp - Offsets in one static arena -----------------------===//
 #include "cleave/Memory/Pack.h"
+#include "passes/Log.h"
 #include "passes/Memory/Liveness.h"
 #include "passes/Memory/Passes.h"
 #include <map>
+
+#define DEBUG_TYPE "cleave-plan-memory"
 
 namespace cleave {
 #define GEN_PASS_DEF_PLANMEMORYPASS
@@ -56,8 +59,12 @@ class PlanMemory : public cleave::impl::PlanMemoryPassBase<PlanMemory> {
     if (!packing)
       return program.emitOpError(llvm::toString(packing.takeError()));
 
-    for (auto [buffer, offset] : llvm::zip(live, packing->offsets))
+    for (auto [buffer, offset] : llvm::zip(live, packing->offsets)) {
+      LDBG() << buffer.op.getBytes() << " bytes of " << buffer.op.getCategory()
+             << " at " << offset << ", live from instruction " << buffer.first
+             << " to " << buffer.last;
       buffer.op.setOffset(offset);
+    }
     program.setArenaBytes(packing->peak);
     program.setLowerBound(packing->lowerBound);
 

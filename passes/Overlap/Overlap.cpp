@@ -3,11 +3,14 @@
 #include "cleave/Hardware/Cluster.h"
 #include "cleave/Tasks/Price.h"
 #include "dialects/dist/Placements.h"
+#include "passes/Log.h"
 #include "passes/Overlap/JoinRuns.h"
 #include "passes/Overlap/Passes.h"
 #include "passes/Overlap/StreamModel.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/FormatVariadic.h"
+
+#define DEBUG_TYPE "cleave-overlap"
 
 namespace cleave {
 #define GEN_PASS_DEF_OVERLAPPASS
@@ -143,8 +146,12 @@ private:
     // With nothing beside it, every order takes as long.
     if (aside == 0)
       result.order.clear();
-    for (int64_t i : result.order) {
+    for (auto [place, i] : llvm::enumerate(result.order)) {
       exec::InstructionOpInterface op = instructions[size_t(i)];
+      if (result.streams[size_t(i)] > 0)
+        LDBG() << segment.getSymName() << ": " << op->getName()
+               << " from place " << i << " to " << place << ", in stream "
+               << result.streams[size_t(i)];
       op->moveBefore(&block, block.end());
       exec::setOrder(op, exec::OrderAttr::get(
                              &getContext(), result.streams[size_t(i)], 0, {}));

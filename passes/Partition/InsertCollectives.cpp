@@ -3,8 +3,11 @@
 #include "cleave/Reshard/Price.h"
 #include "dialects/dist/Placements.h"
 #include "dialects/xf/Provenance.h"
+#include "passes/Log.h"
 #include "passes/Partition/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
+
+#define DEBUG_TYPE "cleave-insert-collectives"
 
 namespace cleave {
 #define GEN_PASS_DEF_INSERTCOLLECTIVESPASS
@@ -65,10 +68,15 @@ private:
     double seconds = 0;
     const Placement *before = &from;
     for (const Step &step : *steps) {
-      seconds +=
+      double own =
           getStepSeconds(mesh, type.getShape(), *before, step, bytes, price);
-      before = &step.after;
       value = build(b, op, value, step);
+      LDBG() << before->toString(mesh) << " -> " << step.after.toString(mesh)
+             << " by " << value.getDefiningOp()->getName() << " along "
+             << dist::getAxesAttr(&getContext(), mesh, step.axes) << ", "
+             << llvm::formatv("{0:F1} us", own * 1e6);
+      seconds += own;
+      before = &step.after;
       if (step.kind != Step::Kind::Slice) {
         ++numCollectives;
         numBytes += getLocalBytes(value.getDefiningOp()->getOperand(0));

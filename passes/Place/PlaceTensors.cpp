@@ -24,10 +24,13 @@
 #include "dialects/dist/Placements.h"
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/Log.h"
 #include "passes/Place/LoadPlan.h"
 #include "passes/Place/Passes.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SetVector.h"
+
+#define DEBUG_TYPE "cleave-place-tensors"
 
 namespace cleave {
 #define GEN_PASS_DEF_PLACETENSORSPASS
@@ -411,7 +414,8 @@ void Placer::groupPartials(xf::AdditionOpInterface op) {
 FactorAxes Placer::claimAxes(Operation &op, const ShardingRule &rule) {
   FactorAxes claimed(rule.factors.size());
   llvm::SmallSetVector<Axis, 4> taken;
-  auto claim = [&](const TensorFactors &tensor, const Placement &placement) {
+  auto claim = [&](const TensorFactors &tensor, const Placement &placement,
+                   const char *from) {
     llvm::Expected<FactorAxes> axes =
         getFactorAxes(mesh, rule, tensor, placement);
     if (!axes) {
@@ -421,8 +425,18 @@ FactorAxes Placer::claimAxes(Operation &op, const ShardingRule &rule) {
     for (auto [factor, list] : llvm::enumerate(*axes)) {
       bool free =
           llvm::none_of(list, [&](Axis axis) { return taken.contains(axis); });
-      if (list.empty() || !claimed[factor].empty() || !free ||
-          !rule.factors[factor].blocked.empty())
+      if (list.empty() || !claimed[factor].empty())
+        continue;
+      bool isBlocked = !rule.factors[factor].blocked.empty();
+      LDBG() << op.getName()
+             << (free && !isBlocked ? ": splits " : ": does not split ")
+             << rule.factors[factor].name << " along "
+             << dist::getAxesAttr(b.getContext(), mesh, list) << ", as its "
+             << from << " under " << placement.toString(mesh) << " asks"
+             << (isBlocked ? "; it has to be whole"
+                 : !free   ? "; the axis is taken"
+                           : "");
+      if (!free || isBlocked)
         continue;
       claimed[factor] = list;
       taken.insert(list.begin(), list.end());
@@ -437,13 +451,13 @@ FactorAxes Placer::claimAxes(Operation &op, const ShardingRule &rule) {
 
   for (auto [i, value] : llvm::enumerate(op.getOperands()))
     if (std::optional<Placement> pin = getPin(value))
-      claim(rule.operands[i], *pin);
+      claim(rule.operands[i], *pin, "parameter");
   for (auto [i, value] : llvm::enumerate(op.getResults()))
     if (auto it = computedAs.find(value); it != computedAs.end())
-      claim(rule.results[i], it->second);
+      claim(rule.results[i], it->second, "gradient");
   for (auto [i, value] : llvm::enumerate(op.getOperands()))
     if (!getPin(value))
-      claim(rule.operands[i], getPlacement(value));
+      claim(rule.operands[i], getPlacement(value), "operand");
 
   // A partial operand that cannot pass goes to the residual stream's placement.
   FactorAxes known = claimed;
@@ -463,7 +477,7 @@ FactorAxes Placer::claimAxes(Operation &op, const ShardingRule &rule) {
       continue;
     Placement home = Placement::getReplicated(type.getRank());
     home.dims[1] = plan.getAxes("sequence");
-    claim(rule.operands[i], home);
+    claim(rule.operands[i], home, "residual stream");
   }
   return claimed;
 }

@@ -11,7 +11,10 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/Log.h"
 #include "passes/Recompute/Passes.h"
+
+#define DEBUG_TYPE "cleave-recompute"
 
 namespace cleave {
 #define GEN_PASS_DEF_RECOMPUTEPASS
@@ -102,6 +105,8 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
     Operation *&known = copies[op];
     if (known)
       return known;
+    LDBG() << "layer " << xf::getProvenance(op).getLayer() << ": repeats "
+           << op->getName() << " before " << before->getName();
     OpBuilder b(before);
     Operation *made = b.clone(*op);
     xf::ProvenanceAttr old = xf::getProvenance(op);
