@@ -8,7 +8,7 @@ using namespace cleave;
 
 double CostModel::getVocabShard(int64_t tp) const {
   if (profile.vocabMultiple == 0)
-    return std::max<double>(1, double(model.vocab / tp));
+    return double(std::max<int64_t>(1, model.vocab / tp));
   return std::ceil(double(model.vocab) / double(tp) / profile.vocabMultiple) *
          profile.vocabMultiple;
 }

@@ -87,7 +87,7 @@ private:
     return cut(name, std::move(tensorShape), std::move(view), none, 0, 0);
   }
 
-  NormWeights norm(const llvm::Twine &name, Shape view) {
+  NormWeights norm(const llvm::Twine &name, const Shape &view) {
     NormWeights weights;
     weights.weight = whole(name + ".weight", {product(view)}, view);
     if (model.norm.bias)
@@ -143,8 +143,8 @@ private:
   }
 
   /// Rows [at, at + length) of a tensor whose out dims are `out`.
-  void fused(LinearSpec &spec, const llvm::Twine &name, Shape out, int64_t at,
-             int64_t length, bool bias) {
+  void fused(LinearSpec &spec, const llvm::Twine &name, const Shape &out,
+             int64_t at, int64_t length, bool bias) {
     const int64_t rows = product(out);
     Shape view = out;
     view.push_back(model.hidden);

@@ -332,7 +332,7 @@ int64_t readOriginalPositions(ObjectReader &config, const Family &family,
 
 std::string readType(ObjectReader &scaling, const RopeRule &rule) {
   const StringRef key = scaling.has("rope_type") ? "rope_type" : "type";
-  const std::string type = scaling.getString(key, "default");
+  std::string type = scaling.getString(key, "default");
   if (key == "rope_type" && scaling.has("type") &&
       scaling.getString("type", "") != type)
     scaling.fail("type", "contradicts \"rope_type\"");

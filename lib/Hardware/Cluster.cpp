@@ -98,7 +98,7 @@ static void readLevels(JsonReader &reader, const json::Object &in,
                        int64_t devices, Cluster &cluster) {
   auto objects = getObjects(reader, in, "levels");
   int64_t inside = 1;
-  for (auto [object, path] : objects) {
+  for (const auto &[object, path] : objects) {
     bool isLast = object == objects.back().first;
     reader.checkKeys(*object, path,
                      {"size", "link", "oversubscription", "shared_link"});
@@ -153,7 +153,7 @@ static Cluster readCluster(JsonReader &reader, const json::Object &in,
   if (in.get("groups")) {
     reader.checkKeys(
         in, "", {"version", "name", "groups", "levels", "storage_bandwidth"});
-    for (auto [object, path] : getObjects(reader, in, "groups")) {
+    for (const auto &[object, path] : getObjects(reader, in, "groups")) {
       reader.checkKeys(*object, path, {"device", "nodes", "devices_per_node"});
       cluster.groups.push_back(readGroup(reader, *object, path));
       if (!cluster.groups.back().device)

@@ -42,9 +42,9 @@ std::vector<double> cleave::getTicks(double low, double high, int count) {
     if (step < 0.75 * rough)
       step = factor * power;
   std::vector<double> ticks;
-  for (double number = std::ceil(low / step - 1e-9);
-       number * step <= high * (1 + 1e-9); ++number)
-    ticks.push_back(number * step + 0.); // no -0
+  for (auto number = int64_t(std::ceil(low / step - 1e-9));
+       double(number) * step <= high * (1 + 1e-9); ++number)
+    ticks.push_back(double(number) * step + 0.); // no -0
   return ticks;
 }
 

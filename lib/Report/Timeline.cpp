@@ -80,7 +80,8 @@ private:
   void drawAxis(const Window &window);
   void drawLegend();
   double getTop(int64_t stage) const {
-    return 3 + double(stage / every) * pitch;
+    int64_t row = stage / every;
+    return 3 + double(row) * pitch;
   }
 
   HtmlWriter &html;

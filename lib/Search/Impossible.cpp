@@ -220,8 +220,7 @@ std::string cleave::explainMemory(const Architecture &model,
   smallest.memoryLimit = limit;
   int64_t most = std::clamp<int64_t>(machine.devices * 64, 4096, 1 << 20);
   for (int64_t devices = machine.devices * 2; devices <= most; devices *= 2) {
-    SearchRequest larger = smallest;
-    if (!find(model, resize(machine, devices), larger).best.empty())
+    if (!find(model, resize(machine, devices), smallest).best.empty())
       return message + llvm::formatv("; {0} devices are enough", devices).str();
   }
   return message + "; devices " +

@@ -252,7 +252,7 @@ private:
           return std::nullopt;
         std::optional<int64_t> number = value->getAsInteger();
         if (number && *number >= 0 && *number <= (int64_t(1) << 31))
-          return *number;
+          return number;
         fail(key, "expects a whole number from 0");
       }
     return absent;

@@ -59,7 +59,7 @@ public:
         refine(space, costs, branch);
         continue;
       }
-      branch.found = expand(space, costs, branch, /*usualOnly=*/true);
+      branch.found = expand(space, costs, branch, /*usual=*/true);
       promising.push_back(branch);
     }
     // What is best of all is often near what was best there.
@@ -69,7 +69,7 @@ public:
     });
     for (const Branch &branch : promising)
       if (branch.bound <= getWorst())
-        expand(space, costs, branch, /*usualOnly=*/false);
+        expand(space, costs, branch, /*usual=*/false);
   }
 
   SearchResult result;
