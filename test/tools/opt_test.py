@@ -17,7 +17,7 @@ STAGES = {
     "partition": ["insert-collectives", "verify-placements", "verify-step",
                   "localize"],
     "pipeline": ["cut-stages", "verify-stages"],
-    "kernels": ["lower-to-exec", "verify-kernels"],
+    "kernels": ["expand-composites", "lower-to-exec", "verify-kernels"],
     "overlap": ["overlap", "add-waits", "verify-order"],
     "memory": ["plan-memory", "add-waits", "verify-memory", "verify-order"],
 }
