@@ -319,15 +319,19 @@ LogicalResult ViewOp::verify() {
   auto buffer = getBuffer().getDefiningOp<BufferOp>();
   if (!buffer)
     return emitOpError("expects a view of an exec.buffer");
-  int64_t bytes = getBytes(), places = getPlaces();
-  if (bytes < 1 || places < 1)
-    return emitOpError("expects at least one byte and one place, got ")
+  int64_t bytes = getBytes(), places = getPlaces(), from = getFrom();
+  if (bytes < 1 || places < 0)
+    return emitOpError("expects at least one byte, and no places or some, got ")
            << bytes << " and " << places;
+  if (from < 0 || from % 64 != 0)
+    return emitOpError("expects to begin at a multiple of 64 bytes, got ")
+           << from;
   int64_t all = 0;
-  if (llvm::MulOverflow(bytes, places, all) || all > int64_t(buffer.getBytes()))
+  if (llvm::MulOverflow(bytes, std::max<int64_t>(places, 1), all) ||
+      llvm::AddOverflow(all, from, all) || all > int64_t(buffer.getBytes()))
     return emitOpError("expects ")
-           << places << " places of " << bytes << " bytes in a buffer of "
-           << buffer.getBytes();
+           << places << " places of " << bytes << " bytes from " << from
+           << " on in a buffer of " << buffer.getBytes();
   return success();
 }
 

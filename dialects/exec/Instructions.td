@@ -36,24 +36,29 @@ def Exec_BufferOp : Exec_Op<"buffer", [Pure]> {
 }
 
 def Exec_ViewOp : Exec_Op<"view", [Pure]> {
-  let summary = "a micro-batch's place in a buffer";
+  let summary = "a part of a buffer";
   let description = [{
-    In a run for micro-batch m, `bytes` from `(m mod places) * bytes` on. As many
+    `bytes` of it from the byte `from` on. With `places` it is a micro-batch's: in
+    a run for micro-batch m, from `from + (m mod places) * bytes` on. As many
     places as micro-batches give each its own; what is kept for k micro-batches at
     a time takes turns in k places.
 
     ```mlir
-    %v = exec.view %b 1024 places 4 : !exec.buffer
+    %v = exec.view %b 1024 from 3072 : !exec.buffer
+    %w = exec.view %b 1024 places 4 : !exec.buffer
     ```
 
     Constraints:
-    1. It is a view of a buffer, which has the bytes of all places, at least one
-       byte each.
+    1. It is a view of a buffer, which has its bytes in all places, at least one
+       byte each; `from` is a multiple of 64.
   }];
-  let arguments = (ins Exec_Buffer:$buffer, I64Attr:$bytes, I64Attr:$places);
+  let arguments = (ins Exec_Buffer:$buffer, I64Attr:$bytes,
+                       DefaultValuedAttr<I64Attr, "0">:$places,
+                       DefaultValuedAttr<I64Attr, "0">:$from);
   let results = (outs Exec_Buffer:$result);
   let assemblyFormat = [{
-    $buffer $bytes `places` $places attr-dict `:` type($result)
+    $buffer $bytes (`from` $from^)? (`places` $places^)? attr-dict
+    `:` type($result)
   }];
   let hasVerifier = 1;
 }

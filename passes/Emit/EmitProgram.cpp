@@ -95,10 +95,10 @@ fb::Operand ProgramWriter::getOperand(Value value) {
     failed_ = true;
     return {};
   }
-  return fb::Operand(buffer.getOffset().value_or(0),
-                     view ? view.getBytes() : buffer.getBytes(),
-                     view ? uint32_t(view.getPlaces()) : 0,
-                     buffers.lookup(buffer));
+  return fb::Operand(
+      buffer.getOffset().value_or(0) + (view ? view.getFrom() : 0),
+      view ? view.getBytes() : buffer.getBytes(),
+      view ? uint32_t(view.getPlaces()) : 0, buffers.lookup(buffer));
 }
 
 LogicalResult ProgramWriter::writeHeader() {

@@ -69,7 +69,7 @@ private:
   LogicalResult readSegment(const fb::Stage &stage, const fb::Segment &segment,
                             bool updates);
   LogicalResult readInstruction(const fb::Instruction &instruction);
-  FailureOr<Value> getValue(const fb::Operand &operand);
+  Value getValue(const fb::Operand &operand);
 
   RankedTensorType
   getType(fb::DType type, ArrayRef<int64_t> shape,
@@ -99,7 +99,7 @@ private:
   std::set<std::string> states; ///< declared so far
   /// Of the stage at hand: its buffers, and the views of the segment at hand.
   SmallVector<exec::BufferOp> buffers;
-  std::map<std::tuple<uint32_t, uint64_t, uint32_t>, Value> views;
+  std::map<std::tuple<uint32_t, uint64_t, uint32_t, uint64_t>, Value> views;
 };
 } // namespace
 
@@ -302,23 +302,18 @@ void ProgramReader::readOutput(const fb::Output &output) {
 }
 
 /// A buffer, or a view of one before the instruction.
-FailureOr<Value> ProgramReader::getValue(const fb::Operand &operand) {
+Value ProgramReader::getValue(const fb::Operand &operand) {
   exec::BufferOp buffer = buffers[operand.buffer() - 1];
-  bool isWhole = operand.bytes() == buffer.getBytes();
-  if (operand.offset() != buffer.getOffset() ||
-      (operand.places() == 0 && !isWhole))
-    return emitError(module->getLoc(), "the program has an operand of ")
-           << operand.bytes() << " bytes at " << operand.offset()
-           << ", which is no place of its buffer of " << buffer.getBytes()
-           << " bytes at " << *buffer.getOffset();
-  if (operand.places() == 0)
-    return Value(buffer);
-  auto [view, isNew] =
-      views.try_emplace({operand.buffer(), operand.bytes(), operand.places()});
-  if (isNew)
-    view->second = exec::ViewOp::create(b, b.getUnknownLoc(), buffer,
-                                        operand.bytes(), operand.places());
-  return view->second;
+  // The loader has seen that it lies in its buffer.
+  if (operand.bytes() == buffer.getBytes() && operand.places() == 0)
+    return buffer;
+  uint64_t from = operand.offset() - *buffer.getOffset();
+  Value &view =
+      views[{operand.buffer(), operand.bytes(), operand.places(), from}];
+  if (!view)
+    view = exec::ViewOp::create(b, b.getUnknownLoc(), buffer, operand.bytes(),
+                                operand.places(), from);
+  return view;
 }
 
 LogicalResult
@@ -329,16 +324,9 @@ ProgramReader::readInstruction(const fb::Instruction &instruction) {
     kernel = toText(runtime::getKernel(program, instruction).symbol());
   auto [inputs, outputs] = runtime::countOperands(program, instruction);
   SmallVector<Value> operands;
-  LogicalResult result = success();
   forEach(instruction.operands(), [&](const fb::Operand &operand) {
-    FailureOr<Value> value = getValue(operand);
-    if (failed(value))
-      result = failure();
-    else
-      operands.push_back(*value);
+    operands.push_back(getValue(operand));
   });
-  if (failed(result))
-    return failure();
 
   OperationState state(b.getUnknownLoc(), exec::getOpName(opcode));
   state.addOperands(operands);

@@ -74,8 +74,9 @@ SimulatedRanks::Range SimulatedRanks::getRange(Value buffer) const {
   if (!view)
     return buffers.lookup(buffer);
   Range whole = buffers.lookup(view.getBuffer());
-  int64_t place = microBatch % int64_t(view.getPlaces());
-  return {whole.offset + place * int64_t(view.getBytes()),
+  int64_t place = microBatch % std::max<int64_t>(view.getPlaces(), 1);
+  return {whole.offset + int64_t(view.getFrom()) +
+              place * int64_t(view.getBytes()),
           int64_t(view.getBytes())};
 }
 

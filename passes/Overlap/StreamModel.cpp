@@ -54,8 +54,10 @@ StreamModel cleave::getStreamModel(exec::ProgramOp program) {
     access.begin = offsets.lookup(buffer);
     access.bytes = exec::getBytes(value);
     access.writes = writes;
-    if (auto view = value.getDefiningOp<exec::ViewOp>())
+    if (auto view = value.getDefiningOp<exec::ViewOp>()) {
+      access.begin += int64_t(view.getFrom());
       access.places = int64_t(view.getPlaces());
+    }
     return access;
   };
   llvm::StringMap<StreamRun> segments;

@@ -301,14 +301,26 @@ exec.kernel @half mode = row, rows = 4, columns = 8,
 //===----------------------------------------------------------------------===//
 
 %b = exec.buffer "activations" 4096 : !exec.buffer
-// expected-error @+1 {{expects 4 places of 2048 bytes in a buffer of 4096}}
+// expected-error @+1 {{expects 4 places of 2048 bytes from 0 on in a buffer of 4096}}
 %v = exec.view %b 2048 places 4 : !exec.buffer
 
 // -----
 
 %b = exec.buffer "activations" 4096 : !exec.buffer
-// expected-error @+1 {{expects at least one byte and one place, got 64 and 0}}
-%v = exec.view %b 64 places 0 : !exec.buffer
+// expected-error @+1 {{expects at least one byte, and no places or some, got 64 and -1}}
+%v = exec.view %b 64 places -1 : !exec.buffer
+
+// -----
+
+%b = exec.buffer "activations" 4096 : !exec.buffer
+// expected-error @+1 {{expects to begin at a multiple of 64 bytes, got 32}}
+%v = exec.view %b 64 from 32 : !exec.buffer
+
+// -----
+
+%b = exec.buffer "activations" 4096 : !exec.buffer
+// expected-error @+1 {{expects 0 places of 1024 bytes from 3136 on in a buffer of 4096}}
+%v = exec.view %b 1024 from 3136 : !exec.buffer
 
 // -----
 
