@@ -229,6 +229,8 @@ OverlapResult Scheduler::run() {
   }
   issueDue(never);
   result.seconds = std::max(now, *std::max_element(free.begin(), free.end()));
+  for (const State &state : states)
+    result.waited.push_back(state.waited);
   for (int64_t op : aside)
     if (ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds)
       result.streams[op] = ops[op].stream;

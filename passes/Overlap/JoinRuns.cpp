@@ -11,11 +11,6 @@ using namespace cleave;
 /// program longer.
 static constexpr double leastSaved = 0.01;
 
-Instructions cleave::getInstructions(exec::SegmentOp segment) {
-  return Instructions(
-      segment.getBody().front().getOps<exec::InstructionOpInterface>());
-}
-
 /// Whether a segment does the same in a run of any micro-batch, first or not.
 /// Messages are matched by their micro-batch, which the other stage has too.
 static bool isOfNoMicroBatch(exec::SegmentOp segment) {
@@ -24,7 +19,8 @@ static bool isOfNoMicroBatch(exec::SegmentOp segment) {
         if (isa<exec::SendOp, exec::RecvOp>(op))
           return false;
         bool hasPlaces = llvm::any_of(op->getOperands(), [](Value value) {
-          return value.getDefiningOp<exec::ViewOp>() != nullptr;
+          auto view = value.getDefiningOp<exec::ViewOp>();
+          return view && view.getPlaces() > 0;
         });
         return !hasPlaces &&
                op.getAccumulation() != exec::Accumulate::AfterFirst;

@@ -2,18 +2,13 @@
 #ifndef CLEAVE_PASSES_OVERLAP_JOINRUNS_H
 #define CLEAVE_PASSES_OVERLAP_JOINRUNS_H
 
-#include "dialects/exec/Exec.h"
+#include "passes/Overlap/OverlapModel.h"
 
 namespace cleave {
-
-using Instructions = llvm::SmallVector<exec::InstructionOpInterface>;
 
 /// What instructions take, communication beside compute where it can be.
 using InstructionTimer =
     llvm::function_ref<double(llvm::ArrayRef<exec::InstructionOpInterface>)>;
-
-/// The instructions of a segment, in their order.
-Instructions getInstructions(exec::SegmentOp segment);
 
 /// Lets what is done once a step run in one segment with the micro-batch next
 /// to it, where communication of one can hide behind compute of the other:

@@ -29,6 +29,8 @@ struct OverlapResult {
   std::vector<int64_t> order;
   /// By op: its stream; 0 of communication that is worth none.
   std::vector<int64_t> streams;
+  /// By op: seconds that the rank's own stream waits for it.
+  std::vector<double> waited;
   double seconds = 0;       ///< until all streams are done
   double compute = 0;       ///< seconds of the rank's own stream
   double communication = 0; ///< seconds of what may run in another

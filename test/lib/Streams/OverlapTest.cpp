@@ -89,6 +89,9 @@ TEST(Overlap, GathersRunAheadOfTheirLayers) {
   expectValid(ops, result);
   // All but the first is hidden.
   EXPECT_NEAR(result.exposed, 0.9, 1e-9);
+  EXPECT_NEAR(result.waited[0], 0.9, 1e-9);
+  for (size_t i = 1; i < ops.size(); ++i)
+    EXPECT_EQ(result.waited[i], 0);
   EXPECT_NEAR(play(ops, result), 10 + 0.9, 1e-9);
   // And none begins more than a few layers ahead.
   for (size_t i = 0; i < ops.size(); ++i)
@@ -128,6 +131,8 @@ TEST(Overlap, WithNothingBesideItNothingIsAside) {
   expectValid(ops, result);
   for (int64_t stream : result.streams)
     EXPECT_EQ(stream, 0);
+  for (size_t i = 0; i < ops.size(); ++i)
+    EXPECT_EQ(result.waited[i], ops[i].stream);
 }
 
 TEST(Overlap, RandomOrdersKeepTheirAccesses) {

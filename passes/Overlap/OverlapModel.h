@@ -1,0 +1,52 @@
+//===- OverlapModel.h - Instructions as lib/Streams orders them -----------===//
+#ifndef CLEAVE_PASSES_OVERLAP_OVERLAPMODEL_H
+#define CLEAVE_PASSES_OVERLAP_OVERLAPMODEL_H
+
+#include "cleave/Streams/Overlap.h"
+#include "cleave/Tasks/Price.h"
+#include "dialects/exec/Exec.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/ADT/MapVector.h"
+#include <memory>
+
+namespace cleave {
+
+using Instructions = llvm::SmallVector<exec::InstructionOpInterface>;
+
+/// The instructions of a segment, in their order.
+Instructions getInstructions(exec::SegmentOp segment);
+
+/// What the instructions of a module take on a cluster, and which of them may
+/// run beside others.
+class OverlapModel {
+public:
+  /// By the options `mode` and `cluster` of a pass. Null where nothing may run
+  /// beside anything; says so and fails if an option is wrong.
+  static mlir::FailureOr<std::shared_ptr<OverlapModel>>
+  create(mlir::ModuleOp module, llvm::StringRef mode, llvm::StringRef cluster);
+
+  TaskShape getShape(exec::InstructionOpInterface op) const;
+  /// What the scheduler sees of instructions, in this order. A number that they
+  /// access is a stretch of a buffer: two of them have one in common if they
+  /// share bytes.
+  std::vector<OverlapOp>
+  getOps(llvm::ArrayRef<exec::InstructionOpInterface> instructions);
+
+private:
+  OverlapModel(Mesh mesh, TaskPricer pricer, bool onlyBetweenNodes)
+      : mesh(std::move(mesh)), pricer(std::move(pricer)),
+        onlyBetweenNodes(onlyBetweenNodes) {}
+
+  bool mayRunAside(const TaskShape &shape) const;
+  int64_t getStream(exec::InstructionOpInterface op);
+
+  Mesh mesh;
+  TaskPricer pricer;
+  /// Whether what stays inside a node is moved by what computes there.
+  bool onlyBetweenNodes;
+  llvm::MapVector<mlir::ArrayAttr, int64_t> streams;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_OVERLAP_OVERLAPMODEL_H
