@@ -33,4 +33,29 @@ def InstructionOpInterface : OpInterface<"InstructionOpInterface"> {
   ];
 }
 
+def RowsOpInterface : OpInterface<"RowsOpInterface"> {
+  let cppNamespace = "::cleave::exec";
+  let description = [{
+    An instruction that does the same for each of its rows. So it may be done for
+    the first of them, and then for the others: as several instructions, each on
+    its part of the bytes of some operands and on the whole of the rest.
+
+    ```mlir
+    exec.gemm(%a, %b) -> (%c) {m = 8 : i64, ...}
+    // is, of %a0 and %a1, the halves of %a, and those of %c
+    exec.gemm(%a0, %b) -> (%c0) {m = 4 : i64, ...}
+    exec.gemm(%a1, %b) -> (%c1) {m = 4 : i64, ...}
+    ```
+  }];
+  let methods = [
+    InterfaceMethod<"Whether each operand is cut where the rows are, into `parts` "
+                    "of as many each; nothing where rows cannot be cut so.",
+      "std::optional<::llvm::SmallVector<bool>>", "getCutOperands",
+      (ins "int64_t":$parts)>,
+    InterfaceMethod<"Makes it one of `parts`, into which rows can be cut. All of "
+                    "them are alike but for their operands.",
+      "void", "keepOnePart", (ins "int64_t":$parts)>,
+  ];
+}
+
 #endif

@@ -194,13 +194,14 @@ def Exec_RunOp : Exec_Op<"run", [HasParent<"ProgramOp">]> {
 // opcode, by the same names. `group`: the one that has the axes of a collective,
 // or those whose coordinate is the shard index. `accumulation`: how outputs
 // meet what is there.
+defvar never = "::cleave::exec::Accumulate::Never";
 class Exec_Instruction<string mnemonic, dag attributes, string group = "",
-                       string accumulation = "::cleave::exec::Accumulate::Never">
-    : Exec_Op<mnemonic, [AttrSizedOperandSegments,
+                       string accumulation = never, list<Trait> traits = []>
+    : Exec_Op<mnemonic, !listconcat(traits, [AttrSizedOperandSegments,
                          DeclareOpInterfaceMethods<SymbolUserOpInterface>,
                          DeclareOpInterfaceMethods<InstructionOpInterface,
                            ["getAccumulation", "getOperandShapes",
-                            "getGroupName"]>]> {
+                            "getGroupName"]>])> {
   let arguments = !con((ins Variadic<Exec_Buffer>:$inputs,
                             Variadic<Exec_Buffer>:$outputs,
                             Variadic<Exec_Buffer>:$workspace), attributes);
@@ -216,12 +217,14 @@ class Exec_Instruction<string mnemonic, dag attributes, string group = "",
       " return ::cleave::exec::verifyInstruction(*this, table); }\n";
 }
 
+// Instructions with rows: dialects/exec/Rows.cpp.
+defvar hasRows = [DeclareOpInterfaceMethods<RowsOpInterface>];
 defvar ownShard = "shard_axes";
 defvar ownAccumulate = "getAccumulate()";
 
 def Exec_LaunchOp : Exec_Instruction<"launch",
     (ins FlatSymbolRefAttr:$kernel, OptionalAttr<StrArrayAttr>:$shard_axes),
-    ownShard, "getKernelAccumulation(*this)"> {
+    ownShard, "getKernelAccumulation(*this)", hasRows> {
   let summary = "run a generated kernel";
 }
 
@@ -229,7 +232,7 @@ def Exec_GemmOp : Exec_Instruction<"gemm",
     (ins I64Attr:$m, I64Attr:$n, I64Attr:$k, BoolAttr:$trans_a,
          BoolAttr:$trans_b, TypeAttr:$type_a, TypeAttr:$type_b, TypeAttr:$type_c,
          Exec_AccumulateAttr:$accumulate, BoolAttr:$has_bias),
-    "", ownAccumulate> {
+    "", ownAccumulate, hasRows> {
   let summary = "C (+)= op(A) op(B) + bias";
 }
 
@@ -278,19 +281,20 @@ def Exec_ScheduleOp : Exec_Instruction<"schedule",
 
 def Exec_AllReduceOp : Exec_Instruction<"all_reduce",
     (ins I64Attr:$elements, TypeAttr:$type, Exec_ReductionAttr:$reduction,
-         StrArrayAttr:$axes), "axes"> {
+         StrArrayAttr:$axes), "axes", never, hasRows> {
   let summary = "combine buffers of a group; each rank gets the result";
 }
 
 def Exec_AllGatherOp : Exec_Instruction<"all_gather",
     (ins I64Attr:$outer, I64Attr:$inner, TypeAttr:$type, StrArrayAttr:$axes),
-    "axes"> {
+    "axes", never, hasRows> {
   let summary = "[outer, inner] of each rank to [outer, n, inner]";
 }
 
 def Exec_ReduceScatterOp : Exec_Instruction<"reduce_scatter",
     (ins I64Attr:$outer, I64Attr:$inner, TypeAttr:$type,
-         Exec_ReductionAttr:$reduction, StrArrayAttr:$axes), "axes"> {
+         Exec_ReductionAttr:$reduction, StrArrayAttr:$axes), "axes", never,
+    hasRows> {
   let summary = "[outer, n, inner] combined; each rank gets its [outer, inner]";
 }
 

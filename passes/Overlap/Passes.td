@@ -3,6 +3,50 @@
 
 include "mlir/Pass/PassBase.td"
 
+// Which communication there is beside compute, and what it takes.
+class OverlapOptions {
+  list<Option> all = [
+    Option<"mode", "mode", "std::string", "\"auto\"",
+           "auto: not inside a node of CPUs, whose cores move what their ranks "
+           "send; always; never">,
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "where instructions are priced: what --cluster of cleave compile takes">,
+  ];
+}
+
+def CutProductsPass : Pass<"cleave-cut-products", "::mlir::ModuleOp"> {
+  let summary = "Cut products and the collectives beside them into parts";
+  let description = [{
+    Before: an `exec.program`, all of it in stream 0. After: collectives that the
+    rank would wait for are in parts, together with the products that compute what
+    they move or use what they moved, and with what is between, so that one part
+    can move while another is computed. Parts are of rows, one behind the other in
+    the buffers that there were (`exec.view`): nothing is copied, and each sum is
+    over the same terms.
+
+    Into how many parts, or whether at all, is a matter of time on the cluster, by
+    `cleave-overlap`'s own scheduler: each part pays its startup, and smaller
+    products are slower. A remark for each collective that is waited for says what
+    is waited for in parts, and whole.
+
+    ```mlir
+    exec.gemm(%x, %w) -> (%y) {m = 4096 : i64, ...}
+    exec.reduce_scatter(%y) -> (%z) {outer = 4 : i64, ...}
+    // becomes, with %x0, %y0, %z0 the first halves of %x, %y and %z
+    exec.gemm(%x0, %w) -> (%y0) {m = 2048 : i64, ...}
+    exec.reduce_scatter(%y0) -> (%z0) {outer = 2 : i64, ...}
+    exec.gemm(%x1, %w) -> (%y1) {m = 2048 : i64, ...}
+    exec.reduce_scatter(%y1) -> (%z1) {outer = 2 : i64, ...}
+    ```
+  }];
+  let dependentDialects = ["::cleave::exec::ExecDialect"];
+  let options = OverlapOptions<>.all;
+  let statistics = [
+    Statistic<"numCut", "cut", "instructions that were cut into parts">,
+    Statistic<"numParts", "parts", "instructions that they became">,
+  ];
+}
+
 def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
   let summary = "Let communication run beside compute, in streams of its own";
   let description = [{
@@ -31,13 +75,7 @@ def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
     ```
   }];
   let dependentDialects = ["::cleave::exec::ExecDialect"];
-  let options = [
-    Option<"mode", "mode", "std::string", "\"auto\"",
-           "auto: not inside a node of CPUs, whose cores move what their ranks "
-           "send; always; never">,
-    Option<"cluster", "cluster", "std::string", "\"\"",
-           "where instructions are priced: what --cluster of cleave compile takes">,
-  ];
+  let options = OverlapOptions<>.all;
   let statistics = [
     Statistic<"numAside", "aside", "instructions put into other streams">,
     Statistic<"numJoined", "joined", "runs joined with another">,
