@@ -25,7 +25,7 @@ namespace {
 /// Columns of a block in column mode: accumulators of one output fill 4 KiB.
 constexpr int64_t blockColumns = 1024;
 /// Bytes on the stack for values that are kept from one phase to the next.
-constexpr int64_t maxScratchBytes = 256 * 1024;
+constexpr int64_t maxScratchBytes = int64_t(256) * 1024;
 
 class CpuEmitter : KernelEmitter {
 public:

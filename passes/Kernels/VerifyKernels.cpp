@@ -135,6 +135,11 @@ LogicalResult ProgramVerifier::findBuffers() {
     return failure();
   llvm::DenseMap<Operation *, exec::ViewOp> views;
   walk = program.walk([&](exec::ViewOp view) {
+    if (view.getPlaces() == 0 || view.getFrom() > 0) {
+      view.emitOpError("expects places from byte 0 on: nothing is cut into "
+                       "parts yet");
+      return WalkResult::interrupt();
+    }
     auto [it, isFirst] = views.try_emplace(exec::getBuffer(view), view);
     exec::ViewOp other = it->second;
     if (isFirst)

@@ -77,6 +77,7 @@ void removeStaleTemporaries(const std::string &path) {
     if (name.rfind(prefix, 0) != 0)
       continue;
     std::string_view rest = std::string_view(name).substr(prefix.size());
+    // NOLINTNEXTLINE(misc-redundant-expression): two numbers, one by one
     if (dropNumber(rest) && dropNumber(rest) && !rest.empty())
       removeIfStale(folder + "/" + name, rest == host);
   }

@@ -79,7 +79,7 @@ Status verifyPlaced(const Stage &stage, const Placed &value,
     if (!takeAxis(axis))
       return bad("is partial over axis " + std::to_string(axis) +
                  ", expects each mesh axis once, but none of the stages");
-  if (value.partial.size() > 0 && value.dtype == fb::DType::I32)
+  if (!value.partial.empty() && value.dtype == fb::DType::I32)
     return bad("is partial, expects an element type that is a float");
   local.push_back(getBytes(value.dtype));
   auto bytes = multiplyAll(local);

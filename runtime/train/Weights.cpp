@@ -46,8 +46,8 @@ private:
   /// f32, as in HuggingFace, and rounds as there.
   float computeRope(uint64_t index) const {
     auto frequencies = toSpan(state.init_table());
-    float position = float(index / frequencies.size());
-    float angle = position * frequencies[index % frequencies.size()];
+    uint64_t position = index / frequencies.size();
+    float angle = float(position) * frequencies[index % frequencies.size()];
     double value = state.init() == fb::InitKind::RopeCos
                        ? std::cos(double(angle))
                        : std::sin(double(angle));

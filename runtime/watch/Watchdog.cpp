@@ -211,6 +211,7 @@ Status Watchdog::Process::openLink(Communicator &communicator) {
   CLEAVE_RETURN_IF_ERROR(communicator.broadcast(address));
   CLEAVE_RETURN_IF_ERROR(communicator.broadcast(path));
   if (rank != 0) {
+    // NOLINTNEXTLINE(bugprone-use-after-move): rank 0's is what was moved
     status = made->connect(address, rank, token);
     if (status.ok() && onlyThisHost)
       status = shared.open(path, size);

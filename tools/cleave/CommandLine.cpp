@@ -142,7 +142,8 @@ static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral>
 /// not name such a flag in errors, so `check` gives the whole error.
 static void addHiddenFlag(CLI::App &app, const std::string &flag,
                           std::function<std::string(llvm::StringRef)> check) {
-  auto refuse = [=](const std::string &text) -> std::string {
+  auto refuse =
+      [flag, check = std::move(check)](const std::string &text) -> std::string {
     if (std::string wrong = check(text); !wrong.empty())
       throw CLI::ParseError(flag + ": " + wrong,
                             CLI::ExitCodes::ValidationError);

@@ -38,7 +38,8 @@ TemporaryFile::TemporaryFile(llvm::StringRef path) : path(path) {
   std::signal(SIGXFSZ, SIG_IGN);
 }
 
-TemporaryFile::TemporaryFile(TemporaryFile &&other) : path(other.path) {
+TemporaryFile::TemporaryFile(TemporaryFile &&other) noexcept
+    : path(std::move(other.path)) {
   other.path.clear();
 }
 

@@ -18,7 +18,7 @@ public:
   /// Creates one in the system's folder for them.
   static llvm::Expected<TemporaryFile> create();
 
-  TemporaryFile(TemporaryFile &&other);
+  TemporaryFile(TemporaryFile &&other) noexcept;
   TemporaryFile &operator=(TemporaryFile &&) = delete;
   ~TemporaryFile();
 

@@ -21,11 +21,13 @@ bool tool::isProgram(llvm::StringRef path) {
   }
   std::array<char, 8> head = {};
   auto count = llvm::sys::fs::readNativeFile(*file, head);
-  llvm::sys::fs::closeFile(*file);
+  std::error_code code = llvm::sys::fs::closeFile(*file);
   if (!count) {
     llvm::consumeError(count.takeError());
     return false;
   }
+  if (code)
+    return false;
   llvm::StringRef text(head.data(), *count);
   return text.starts_with("\x7f"
                           "ELF") ||

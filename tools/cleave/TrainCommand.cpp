@@ -72,7 +72,8 @@ static int runTrain(TrainFlags flags) {
   if (code)
     return code;
   llvm::SmallString<128> absolute(flags.compile.output);
-  llvm::sys::fs::make_absolute(absolute);
+  if (std::error_code code = llvm::sys::fs::make_absolute(absolute))
+    return tool::fail(flags.compile.output + ": " + code.message());
   return becomeExecutable(absolute.str().str(), arguments,
                           std::move(temporary));
 }

@@ -187,6 +187,18 @@ exec.program @program threads 1 {
 // -----
 
 exec.program @program threads 1 {
+  %a = exec.buffer "a" 128 : !exec.buffer
+  // expected-error @+1 {{expects places from byte 0 on: nothing is cut into parts yet}}
+  %v = exec.view %a 64 from 64 : !exec.buffer
+  exec.segment @all {
+    exec.fill() -> (%v)
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+exec.program @program threads 1 {
   %a = exec.buffer "a" 64 : !exec.buffer
   // expected-note @+1 {{the other view}}
   %v = exec.view %a 32 places 2 : !exec.buffer
