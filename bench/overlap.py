@@ -9,9 +9,10 @@ usage: overlap.py CLEAVE [--steps N] [--trace DIR]
 Of each layout: seconds of compute (a step without the link), of communication
 (what the link adds to a serial step; of a pipeline, where some of it waits beside
 the other stage's compute, the messages that a stage sends), of the serial step and
-of the overlapped one, and of the last the ratio to the longer of the first two; then
-what `cleave estimate` predicts of the overlapped step, relative to it: with the
-kernels' seconds of a serial run's trace, and with priced ones.
+of the one with streams but no product in parts (of tensor parallelism; of others it
+is the same program), of the overlapped one, and of the last the ratio to the longer
+of the first two; then what `cleave estimate` predicts of the overlapped step, relative
+to it: with the kernels' seconds of a serial run's trace, and with priced ones.
 The median of the steps but the first. Programs are compiled for this machine, as
 `cleave calibrate` measures it first, with the emulated link in it.
 """
@@ -27,6 +28,9 @@ LAYOUTS = [("ZeRO-3", ["--dp", "2", "--zero", "3", "--micro-batch", "2"], "dp"),
            ("ZeRO-1", ["--dp", "2", "--zero", "1", "--micro-batch", "4"], "dp"),
            ("ZeRO-1 of 2", ["--dp", "2", "--zero", "1", "--micro-batch", "2"],
             "dp"),
+           ("tp=2", ["--tp", "2", "--micro-batch", "4"], "tp"),
+           ("tp=2 sp", ["--tp", "2", "--sequence-parallel", "--micro-batch",
+                        "4"], "tp"),
            ("pp=2 1f1b", ["--pp", "2", "--micro-batch", "1"], "pp"),
            ("pp=2 zb-h2", ["--pp", "2", "--micro-batch", "1",
                            "--pipeline-schedule", "zb-h2"], "pp")]
@@ -74,9 +78,27 @@ class Bench:
                         "--cluster", "cluster.json", "--overlap", "always",
                         "-q", "-o", "train"], check=True, cwd=self.folder)
 
-    def measure(self, *flags):
+    def compile_whole(self, layout):
+        """As `train` was, but with all products whole."""
+        dump = subprocess.run(
+            [self.cleave, "compile", "config.json", *SHAPE, *layout,
+             "--cluster", "cluster.json", "--dump-after-stage", "kernels",
+             "--dump-locations", "-q", "-o", "unused"], check=True,
+            cwd=self.folder, stdout=subprocess.PIPE).stdout
+        with open(self.path("kernels.mlir"), "wb") as file:
+            file.write(dump)
+        subprocess.run([self.cleave + "-opt", "kernels.mlir",
+                        "--cleave-overlap=mode=always cluster=cluster.json",
+                        "--cleave-add-waits", "--mlir-print-debuginfo", "-o",
+                        "overlap.mlir"], check=True, cwd=self.folder,
+                       stderr=subprocess.DEVNULL)
+        subprocess.run([self.cleave, "assemble", "overlap.mlir",
+                        "--after-stage", "overlap", "-q", "-o", "whole"],
+                       check=True, cwd=self.folder)
+
+    def measure(self, *flags, program="./train"):
         """Seconds of a step."""
-        subprocess.run(["./train", "--data", "text", "--steps",
+        subprocess.run([program, "--data", "text", "--steps",
                         str(self.steps), "--metrics", "metrics",
                         "--log-every", "0", "--peak-gflops", "1", *flags],
                        check=True, cwd=self.folder, stdout=subprocess.DEVNULL)
@@ -119,13 +141,17 @@ class Bench:
                                              name.replace(" ", "-") + ".json"),
                      "--trace-steps", "2"]
         aside = self.measure(*link, *trace)
+        whole = "-"
+        if axis == "tp":
+            self.compile_whole(layout)
+            whole = f"{self.measure(*link, program='./whole'):.3f}"
         communication = (self.get_sent() / bandwidth if axis == "pp"
                          else serial - compute)
         ratio = aside / max(compute, communication)
         replayed = self.predict(*link, "--kernels-from", "serial.json") / aside
         priced = self.predict(*link) / aside
         print(f"{name:<12}{bandwidth / 1e6:>9.1f}{compute:>10.3f}"
-              f"{communication:>10.3f}{serial:>10.3f}{aside:>10.3f}"
+              f"{communication:>10.3f}{serial:>10.3f}{whole:>8}{aside:>10.3f}"
               f"{ratio:>8.3f}{replayed:>10.3f}{priced:>8.3f}", flush=True)
 
 
@@ -138,7 +164,7 @@ def main():
     parser.add_argument("--only", help="layouts whose names begin so")
     arguments = parser.parse_args()
     print(f"{'layout':<12}{'MB/s':>9}{'compute':>10}{'communic.':>10}"
-          f"{'serial':>10}{'overlap':>10}{'ratio':>8}{'replayed':>10}"
+          f"{'serial':>10}{'whole':>8}{'overlap':>10}{'ratio':>8}{'replayed':>10}"
           f"{'priced':>8}")
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(arguments.cleave, folder, arguments.steps,

@@ -114,7 +114,7 @@ private:
     if (!view)
       return {0, exec::getBytes(value)};
     int64_t begin = int64_t(view.getFrom());
-    return {begin, begin + int64_t(view.exec::getBytes()) *
+    return {begin, begin + int64_t(view.getBytes()) *
                                std::max<int64_t>(view.getPlaces(), 1)};
   }
 
