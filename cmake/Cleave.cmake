@@ -1,16 +1,29 @@
 # Thin wrappers, so that a folder's CMakeLists.txt says only what is in it.
 
-# One precompiled header of MLIR's heaviest includes; clang only, since g++'s
-# costs 600 MB and is slower to read than the headers are to parse.
-if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/pch.cpp CONTENT "")
-  add_library(cleave_pch OBJECT ${CMAKE_BINARY_DIR}/pch.cpp)
-  target_precompile_headers(cleave_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+# Precompiled headers, of what most sources of a kind include; clang only, since
+# g++'s cost 600 MB and are slower to read than the headers are to parse.
+# cleave_add_pch(NAME FLAG LIBRARY ...): cmake/NAME.h, for targets that are built
+# with FLAG and link the libraries.
+function(cleave_add_pch name flag)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    return()
+  endif()
+  file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cpp CONTENT "")
+  add_library(${name} OBJECT ${CMAKE_BINARY_DIR}/${name}.cpp)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE ${flag})
+  target_link_libraries(${name} PRIVATE ${ARGN})
+  target_precompile_headers(${name} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/${name}.h)
+endfunction()
+cleave_add_pch(pch_mlir -fPIC)
+cleave_add_pch(pch_tool -fPIE)
+if(CLEAVE_TESTS)
+  cleave_add_pch(pch_test -fPIE GTest::gtest)
 endif()
 
-function(cleave_use_pch target)
-  if(TARGET cleave_pch)
-    target_precompile_headers(${target} REUSE_FROM cleave_pch)
+function(cleave_use_pch target pch)
+  if(TARGET ${pch})
+    target_precompile_headers(${target} REUSE_FROM ${pch})
   endif()
 endfunction()
 
@@ -45,7 +58,7 @@ function(cleave_add_mlir_library name)
   add_library(Cleave${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   add_dependencies(Cleave${name} cleave_headers)
   target_link_libraries(Cleave${name} PUBLIC ${ARG_LINK} MLIR LLVM)
-  cleave_use_pch(Cleave${name})
+  cleave_use_pch(Cleave${name} pch_mlir)
 endfunction()
 
 # cleave_tablegen(target out.inc -gen-x ... FROM file.td): one generated file.
@@ -68,6 +81,7 @@ function(cleave_add_unittest name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest_main)
+  cleave_use_pch(${name} pch_test)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                         ${CMAKE_BINARY_DIR}/test/bin)
   add_test(NAME ${name} COMMAND ${name})

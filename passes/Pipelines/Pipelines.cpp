@@ -50,8 +50,8 @@ static void addKernels(OpPassManager &pm, const StageOptions &options) {
 
 static void addOverlap(OpPassManager &pm, const StageOptions &options) {
   // Parts are made for streams to have something to run beside.
-  pm.addPass(createCutProductsPass(
-      {options.overlap.mode, options.overlap.cluster}));
+  pm.addPass(
+      createCutProductsPass({options.overlap.mode, options.overlap.cluster}));
   pm.addPass(createOverlapPass(options.overlap));
   pm.addPass(createAddWaitsPass());
   pm.addPass(createVerifyOrderPass());

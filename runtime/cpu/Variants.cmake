@@ -17,5 +17,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 
 function(cleave_set_variant source)
-  set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${ARGN}")
+  # A precompiled header would be for another instruction set.
+  set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${ARGN}"
+                              SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
