@@ -6,7 +6,9 @@
 //
 // A stretch of the list that runs for many micro-batches, one after the other,
 // is gone through as often as there are places that they take in turns, and a
-// few times more: from then on each run meets what the one before it met.
+// few times more: from then on each run meets what the one before it met. Not
+// so where each run has a place of its own: what it finds there is of an
+// earlier stretch's run, which the runs before it need not have known.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Streams/Order.h"
@@ -84,7 +86,6 @@ private:
   }
   void split(int64_t at);
   void note(const ByteAccess &access, int64_t op, const StreamRun &run);
-  void leaveOut(const StreamRun &run, int64_t places);
   size_t countAlike(size_t first) const;
   size_t countWorthwhile(size_t first) const;
 
@@ -114,14 +115,15 @@ size_t Walker::countAlike(size_t first) const {
 size_t Walker::countWorthwhile(size_t first) const {
   const StreamRun &run = program.runs[first];
   size_t count = countAlike(first);
+  constexpr size_t repetitions = 4;
   size_t turns = 1;
   for (int64_t i = run.begin; i < run.end; ++i)
-    for (const ByteAccess &access : program.ops[i].accesses)
-      if (access.places > 0 && size_t(access.places) < count && turns <= count)
+    for (const ByteAccess &access : program.ops[i].accesses) {
+      if (access.places > 0)
         turns = std::lcm(turns, size_t(access.places));
-  constexpr size_t repetitions = 4;
-  if (count <= turns * repetitions)
-    return count;
+      if (turns * repetitions >= count)
+        return count;
+    }
   // The last of them is in the places of the last of all.
   return turns * repetitions + count % turns;
 }
@@ -147,21 +149,8 @@ void Walker::walk(Visit &&visit) {
         lastClocks[size_t(op)] = clock;
       }
     }
-    size_t end = first + countAlike(first);
-    for (size_t i = first + worthwhile; i < end; ++i)
-      leaveOut(program.runs[i], int64_t(end - first));
-    first = end;
+    first += countAlike(first);
   }
-}
-
-/// Of a run that is not gone through, the accesses to what has at least so many
-/// places, one for each such run: as if the last execution of each op had them,
-/// too.
-void Walker::leaveOut(const StreamRun &run, int64_t places) {
-  for (int64_t op = run.begin; op < run.end; ++op)
-    for (const ByteAccess &access : program.ops[op].accesses)
-      if (access.places >= places)
-        note(access, op, run);
 }
 
 /// Makes `at` a border of stretches.
