@@ -246,8 +246,8 @@ LogicalResult OrthogonalizeOp::verify() {
   if (rows < 1 || rows >= rank)
     return emitOpError("expects some of the ")
            << rank << " dims as rows and some as columns, got rows of " << rows;
-  if (int64_t(getSteps()) < 0)
-    return emitOpError("expects at least 0 steps, got ") << int64_t(getSteps());
+  if (int64_t steps = getSteps(); steps < 0 || steps > 100)
+    return emitOpError("expects 0 to 100 steps, got ") << steps;
   return success();
 }
 

@@ -450,7 +450,7 @@ def Xf_OrthogonalizeOp : Xf_TensorOp<"orthogonalize", [Xf_Rule, Xf_Flops,
 
     Constraints:
     1. At least one dim of rows and one of columns.
-    2. At least 0 steps.
+    2. 0 to 100 steps.
   }];
   let arguments = (ins Xf_F32Tensor:$x, I64Attr:$rows, I64Attr:$steps,
                        F64Attr:$a, F64Attr:$b, F64Attr:$c, F64Attr:$eps);

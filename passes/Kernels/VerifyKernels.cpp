@@ -134,10 +134,18 @@ LogicalResult ProgramVerifier::findBuffers() {
   if (walk.wasInterrupted())
     return failure();
   llvm::DenseMap<Operation *, exec::ViewOp> views;
+  auto table = program.getBody().front().getOps<exec::RunOp>();
+  const int64_t runs = std::distance(table.begin(), table.end());
   walk = program.walk([&](exec::ViewOp view) {
     if (view.getPlaces() == 0 || view.getFrom() > 0) {
       view.emitOpError("expects places from byte 0 on: nothing is cut into "
                        "parts yet");
+      return WalkResult::interrupt();
+    }
+    if (int64_t(view.getPlaces()) > runs) {
+      view.emitOpError(
+          "expects at most as many places as the program has runs, ")
+          << runs << ", got " << view.getPlaces();
       return WalkResult::interrupt();
     }
     auto [it, isFirst] = views.try_emplace(exec::getBuffer(view), view);

@@ -1578,8 +1578,18 @@ func.func @orthogonalize_no_rows(%0: tensor<8x4xf32>) {
 // -----
 
 func.func @orthogonalize_steps(%0: tensor<8x4xf32>) {
-  // expected-error @+1 {{expects at least 0 steps, got -5}}
+  // expected-error @+1 {{expects 0 to 100 steps, got -5}}
   %r = xf.orthogonalize %0 {rows = 1 : i64, steps = -5 : i64, a = 3.4445 : f64,
+      b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64}
+      : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @orthogonalize_many_steps(%0: tensor<8x4xf32>) {
+  // expected-error @+1 {{expects 0 to 100 steps, got 101}}
+  %r = xf.orthogonalize %0 {rows = 1 : i64, steps = 101 : i64, a = 3.4445 : f64,
       b = -4.775 : f64, c = 2.0315 : f64, eps = 1.0e-7 : f64}
       : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return

@@ -200,6 +200,18 @@ exec.program @program threads 1 {
 
 exec.program @program threads 1 {
   %a = exec.buffer "a" 64 : !exec.buffer
+  // expected-error @+1 {{expects at most as many places as the program has runs, 1, got 2}}
+  %v = exec.view %a 32 places 2 : !exec.buffer
+  exec.segment @all {
+    exec.fill() -> (%v)
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+exec.program @program threads 1 {
+  %a = exec.buffer "a" 64 : !exec.buffer
   // expected-note @+1 {{the other view}}
   %v = exec.view %a 32 places 2 : !exec.buffer
   // expected-error @+1 {{cuts its buffer otherwise than another view}}
@@ -208,6 +220,9 @@ exec.program @program threads 1 {
     exec.fill() -> (%v)
   }
   exec.run @all 0 first
+  exec.run @all 1
+  exec.run @all 2
+  exec.run @all 3
 }
 
 // -----
