@@ -8,12 +8,12 @@
 // State: for each byte of the arena, the value that was written last: a buffer,
 // and whose it is. What a segment writes that runs for several micro-batches is
 // the micro-batch's, unless it adds to a sum over them; what one writes that
-// runs once is everyone's. At first there is none but state tensors, tokens and
-// targets.
+// runs once is everyone's. At first there is none but state tensors, and tokens
+// and targets, of which each micro-batch has its own.
 //
 //  1. Run by run, in list order, an instruction reads the values that its
 //     operands name, then writes its own. In a run that is `first`, what
-//     accumulates in others does not read.
+//     accumulates in others does not read, and finds nothing that was summed.
 //  2. An operand with as many places as micro-batches is one whole value, and
 //     may be read as one, when all of them are written.
 //  3. At the end, outputs were written, and state tensors still hold
@@ -22,6 +22,8 @@
 //     end there and leave all as it was. From there on each byte of a parameter
 //     and of a moment is written once, and none of a constant. A program
 //     without instructions says what a checkpoint holds: it has no step.
+//  5. When the update begins, each sum over micro-batches has as much of one as
+//     of any other: no run of a micro-batch is missing, or there twice.
 //
 // Runs that repeat (Dataflow.h) are gone through twice: bytes that a period
 // writes have the same last writers after each, bytes that it does not write
@@ -140,6 +142,7 @@ private:
   Status write(size_t index, size_t operand, bool isDense, fb::Accumulate mode);
   Status update(size_t index, ByteRange place, uint32_t buffer);
   void join(const fb::Operand &operand);
+  Status verifySums() const;
   Status verifyEnd() const;
   bool isDense(const OperandRoles &roles, const fb::Instruction &instruction,
                size_t output) const;
@@ -202,6 +205,7 @@ private:
   Values values;
   /// Bytes of states that this step has updated, by buffer.
   Values updated;
+  bool hasUpdated = false;    ///< any of them
   std::vector<bool> repeated; ///< segments that run more than once
   /// States by the end of their bytes; no two share any.
   std::map<uint64_t, const fb::State *> states;
@@ -261,6 +265,13 @@ Status DataflowVerifier::update(size_t index, ByteRange place,
     return bad(index, "writes " + label + " in run " + std::to_string(run) +
                           ", before the update begins with run " +
                           std::to_string(stage->update_run()));
+  if (run > stage->update_run() && !hasUpdated)
+    return bad(index, "is the first to write a state, in run " +
+                          std::to_string(run) +
+                          ", and the update begins with "
+                          "run " +
+                          std::to_string(stage->update_run()));
+  hasUpdated = true;
   if (updated.touches(place))
     return bad(index, "updates " + label + " a second time");
   updated.write(place, {buffer});
@@ -289,6 +300,11 @@ Status DataflowVerifier::write(size_t index, size_t i, bool isDense,
   ByteRange range{place, place + operand.bytes()};
   Value value = getWritten(operand, mode);
   CLEAVE_RETURN_IF_ERROR(update(index, range, operand.buffer()));
+  if (mode == fb::Accumulate::AfterFirst && runs[run].first() &&
+      values.findOther(range, value) != range.begin)
+    return bad(index, "begins the sum in operand " + std::to_string(i) +
+                          " (buffer " + std::to_string(operand.buffer()) +
+                          ") a second time");
   // What is left out must be the buffer's already.
   if (!isDense) {
     uint64_t at = values.findOther(range, getValue(operand));
@@ -349,8 +365,17 @@ Status DataflowVerifier::verify() {
       values.write({operand->offset(), operand->offset() + operand->bytes()},
                    {operand->buffer()});
   };
-  start(stage->tokens());
-  start(stage->targets());
+  auto startBatch = [&](const fb::Operand *operand) {
+    if (!operand)
+      return;
+    uint64_t count = program.micro_batches(), bytes = operand->bytes() / count;
+    for (uint64_t i = 0; i < count; ++i) {
+      uint64_t place = operand->offset() + i * bytes;
+      values.write({place, place + bytes}, {operand->buffer(), uint32_t(i)});
+    }
+  };
+  startBatch(stage->tokens());
+  startBatch(stage->targets());
   for (size_t i = 0; i < getSize(stage->states()); ++i) {
     const fb::State *state = stage->states()->Get(flatbuffers::uoffset_t(i));
     start(state->operand());
@@ -372,7 +397,51 @@ Status DataflowVerifier::verify() {
       CLEAVE_RETURN_IF_ERROR(verifyRun(i, /*onlyWhole=*/true));
     values.advance(uint32_t(second), (repetition.count - 2) * repetition.step);
   }
+  CLEAVE_RETURN_IF_ERROR(verifySums());
   return verifyEnd();
+}
+
+/// See 5.
+Status DataflowVerifier::verifySums() const {
+  // By its place, how often a run of each segment adds to a sum.
+  std::map<std::pair<uint64_t, uint64_t>, std::map<size_t, uint64_t>> sums;
+  for (size_t s = 0; s < stage.getSegmentCount(); ++s) {
+    const fb::Segment &segment = stage.getSegment(s);
+    for (uint64_t i = segment.begin(); i < segment.end(); ++i) {
+      const fb::Instruction &instruction = getInstruction(i);
+      OperandRoles roles = getRoles(program, instruction);
+      if (roles.accumulate != fb::Accumulate::AfterFirst)
+        continue;
+      for (size_t k = roles.inputs; k < roles.inputs + roles.outputs; ++k) {
+        const fb::Operand &operand = toSpan(instruction.operands())[k];
+        ++sums[{operand.offset(), operand.bytes()}][s];
+      }
+    }
+  }
+  // Runs of each segment and micro-batch, before the update.
+  std::vector<std::vector<uint32_t>> counts(
+      stage.getSegmentCount(), std::vector<uint32_t>(program.micro_batches()));
+  for (size_t i = 0; i < std::min<size_t>(runs.size(), stage->update_run());
+       ++i)
+    ++counts[runs[i].segment()][runs[i].micro_batch()];
+  for (const auto &[place, segments] : sums) {
+    auto count = [&](size_t microBatch) {
+      uint64_t sum = 0;
+      for (const auto &[segment, times] : segments)
+        sum += times * counts[segment][microBatch];
+      return sum;
+    };
+    uint64_t expected = count(0);
+    for (size_t i = 0; i < program.micro_batches(); ++i)
+      if (count(i) == 0 || count(i) != expected)
+        return Status::error("the sum over micro-batches at byte " +
+                             std::to_string(place.first) +
+                             " of the arena has " + std::to_string(count(i)) +
+                             " parts of micro-batch " + std::to_string(i) +
+                             " when the update begins, and " +
+                             std::to_string(expected) + " of micro-batch 0");
+  }
+  return {};
 }
 
 Status DataflowVerifier::verifyEnd() const {

@@ -8,11 +8,11 @@
 //===----------------------------------------------------------------------===//
 #include "cleave/Streams/Order.h"
 #include "runtime/program/Verify.h"
+#include "test/runtime/program/EveryPair.h"
 #include "test/runtime/program/Load.h"
 #include "test/runtime/program/ProgramBuilder.h"
 #include <gtest/gtest.h>
 #include <random>
-#include <set>
 
 using namespace cleave::test;
 using cleave::runtime::Stage;
@@ -31,65 +31,10 @@ struct Case {
   }
 };
 
-struct Range {
-  uint64_t begin, end;
-  bool writes;
-};
-
-/// Whether two accesses of a step race, by looking at every pair.
+/// By every pair of accesses.
 bool hasRace(const ProgramBuilder &builder) {
-  const fb::StageT &stage = *builder.stage;
-  struct Execution {
-    std::vector<Range> ranges;
-    std::set<size_t> known;
-  };
-  std::vector<Execution> executions;
-  std::map<int, size_t> lastOfStream;
-  std::map<uint32_t, size_t> lastOfEvent;
-  auto learn = [&](std::set<size_t> &known, size_t from) {
-    known.insert(from);
-    known.insert(executions[from].known.begin(), executions[from].known.end());
-  };
-  size_t joined = 0;
-  for (size_t r = 0; r < stage.runs.size(); ++r) {
-    const fb::Run &run = stage.runs[r];
-    if (r == stage.update_run)
-      joined = executions.size();
-    const fb::SegmentT &segment = *stage.segments[run.segment()];
-    for (uint64_t i = segment.begin; i < segment.end; ++i) {
-      const fb::InstructionT &instruction = *stage.instructions[i];
-      Execution execution;
-      for (size_t k = 0; k < joined; ++k)
-        execution.known.insert(k);
-      if (auto last = lastOfStream.find(instruction.stream);
-          last != lastOfStream.end())
-        learn(execution.known, last->second);
-      for (uint32_t event : instruction.waits)
-        if (auto last = lastOfEvent.find(event); last != lastOfEvent.end())
-          learn(execution.known, last->second);
-      for (size_t o = 0; o < instruction.operands.size(); ++o) {
-        uint64_t at = cleave::runtime::getPlace(instruction.operands[o],
-                                                run.micro_batch());
-        execution.ranges.push_back(
-            {at, at + instruction.operands[o].bytes(), o > 0});
-      }
-      size_t number = executions.size();
-      executions.push_back(std::move(execution));
-      lastOfStream[instruction.stream] = number;
-      if (instruction.event)
-        lastOfEvent[instruction.event] = number;
-    }
-  }
-  for (size_t b = 0; b < executions.size(); ++b)
-    for (size_t a = 0; a < b; ++a) {
-      if (executions[b].known.contains(a))
-        continue;
-      for (const Range &x : executions[a].ranges)
-        for (const Range &y : executions[b].ranges)
-          if ((x.writes || y.writes) && x.begin < y.end && y.begin < x.end)
-            return true;
-    }
-  return false;
+  std::vector<uint8_t> bytes = builder.pack();
+  return cleave::test::hasRace(Stage(*fb::GetProgram(bytes.data()), 0));
 }
 
 class RandomPrograms {
