@@ -129,6 +129,11 @@ class Bench:
         else:
             slow = self.measure("--serial", "--emulate-link",
                                 f"{axis}={bandwidth},0")
+            if slow <= compute:
+                raise SystemExit(
+                    f"{name}: a step over a link of {bandwidth:g} byte/s takes "
+                    f"{slow:.4f} s and one without it {compute:.4f} s: this "
+                    "machine is too busy to measure on")
             bandwidth *= (slow - compute) / compute
         self.compile(layout, bandwidth)
         link = ["--emulate-link", f"{axis}={bandwidth},0"]

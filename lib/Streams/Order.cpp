@@ -124,8 +124,9 @@ size_t Walker::countWorthwhile(size_t first) const {
       if (turns * repetitions >= count)
         return count;
     }
-  // The last of them is in the places of the last of all.
-  return turns * repetitions + count % turns;
+  // The last of them is in the places of the last of all. Where nothing is
+  // accessed, there may be fewer.
+  return std::min(count, turns * repetitions + count % turns);
 }
 
 template <typename Visit>

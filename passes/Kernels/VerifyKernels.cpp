@@ -137,6 +137,10 @@ LogicalResult ProgramVerifier::findBuffers() {
   auto table = program.getBody().front().getOps<exec::RunOp>();
   const int64_t runs = std::distance(table.begin(), table.end());
   walk = program.walk([&](exec::ViewOp view) {
+    if (!numbers.contains(exec::getBuffer(view))) {
+      view.emitOpError("expects a buffer of the program");
+      return WalkResult::interrupt();
+    }
     if (view.getPlaces() == 0 || view.getFrom() > 0) {
       view.emitOpError("expects places from byte 0 on: nothing is cut into "
                        "parts yet");
@@ -195,8 +199,13 @@ LogicalResult ProgramVerifier::findInstructions() {
 LogicalResult ProgramVerifier::verifyShapes(Instruction &instruction) {
   exec::InstructionOpInterface op = instruction.op;
   int64_t ranks = 1;
-  if (ArrayAttr group = op.getGroup())
+  if (ArrayAttr group = op.getGroup()) {
+    for (auto axis : group.getAsValueRange<StringAttr>())
+      if (!mesh.getAxisIndex(axis))
+        return op->emitOpError("expects axes of the module's mesh, got \"")
+               << axis << "\"";
     ranks = mesh.getSize(dist::getAxes(group, mesh));
+  }
   SmallVector<exec::OperandShape> shapes = op.getOperandShapes(ranks);
   SmallVector<Value> operands(op.getInputs());
   llvm::append_range(operands, op.getOutputs());
@@ -204,9 +213,9 @@ LogicalResult ProgramVerifier::verifyShapes(Instruction &instruction) {
   std::optional<int64_t> moved;
   for (auto [i, value] : llvm::enumerate(operands)) {
     const exec::OperandShape &shape = shapes[i];
-    if (!exec::getBuffer(value))
+    if (!numbers.contains(exec::getBuffer(value)))
       return op->emitOpError("expects operand ")
-             << i << " to be a buffer or a view of one";
+             << i << " to be a buffer of the program, or a view of one";
     int64_t bytes = exec::getBytes(value);
     if (!shape.type) {
       if (bytes != moved.value_or(bytes))
@@ -374,6 +383,8 @@ LogicalResult ProgramVerifier::verifyEnd() {
       return buffer.op.emitOpError("holds ")
              << buffer.op.getStateAttr() << ", which nothing updates";
   for (auto output : program.getBody().front().getOps<exec::OutputOp>()) {
+    if (!numbers.contains(exec::getBuffer(output.getBuffer())))
+      return output.emitOpError("expects a buffer of the program");
     Access access{numbers[exec::getBuffer(output.getBuffer())],
                   /*isView=*/false, Type()};
     Type type = cast<RankedTensorType>(output.getType()).getElementType();

@@ -14,8 +14,8 @@
 //  1. Run by run, in list order, an instruction reads the values that its
 //     operands name, then writes its own. In a run that is `first`, what
 //     accumulates in others does not read, and finds nothing that was summed.
-//  2. An operand with as many places as micro-batches is one whole value, and
-//     may be read as one, when all of them are written.
+//  2. What runs once may read all micro-batches' places as one value, when all
+//     of them are written.
 //  3. At the end, outputs were written, and state tensors still hold
 //     themselves.
 //  4. Before the update's first run, no byte of a state is written: a step may
@@ -141,7 +141,6 @@ private:
   Status read(size_t index, size_t operand, ByteRange part);
   Status write(size_t index, size_t operand, bool isDense, fb::Accumulate mode);
   Status update(size_t index, ByteRange place, uint32_t buffer);
-  void join(const fb::Operand &operand);
   Status verifySums() const;
   Status verifyEnd() const;
   bool isDense(const OperandRoles &roles, const fb::Instruction &instruction,
@@ -278,20 +277,6 @@ Status DataflowVerifier::update(size_t index, ByteRange place,
   return {};
 }
 
-/// Makes one value of an operand with a place for each micro-batch, if all of
-/// them have been written.
-void DataflowVerifier::join(const fb::Operand &operand) {
-  for (uint64_t i = operand.places(); i-- > 0;) {
-    uint64_t place = getPlace(operand, i);
-    ByteRange range{place, place + operand.bytes()};
-    if (values.findOther(range, {operand.buffer(), uint32_t(i)}) != range.end)
-      return;
-  }
-  values.write({operand.offset(),
-                getPlace(operand, operand.places() - 1) + operand.bytes()},
-               {operand.buffer(), noMicroBatch, false, uint32_t(run)});
-}
-
 Status DataflowVerifier::write(size_t index, size_t i, bool isDense,
                                fb::Accumulate mode) {
   const fb::Instruction &instruction = getInstruction(index);
@@ -315,9 +300,6 @@ Status DataflowVerifier::write(size_t index, size_t i, bool isDense,
                           "), of which the rest is something " + describe(at));
   }
   values.write(range, value);
-  // The last place is as a rule the one that was missing.
-  if (isWhole(operand))
-    join(operand);
   return {};
 }
 

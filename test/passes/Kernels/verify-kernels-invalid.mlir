@@ -460,3 +460,53 @@ exec.program @program threads 1 {
   }
   exec.run @all 0 first
 }
+
+// -----
+
+%a = exec.buffer "a" 64 : !exec.buffer
+exec.program @program threads 1 {
+  exec.segment @all {
+    // expected-error @+1 {{expects operand 0 to be a buffer of the program, or a view of one}}
+    exec.fill() -> (%a)
+  }
+  exec.run @all 0 first
+}
+
+// -----
+
+%a = exec.buffer "a" 64 : !exec.buffer
+exec.program @program threads 1 {
+  // expected-error @+1 {{expects a buffer of the program}}
+  %v = exec.view %a 32 places 2 : !exec.buffer
+  exec.segment @all {
+    exec.fill() -> (%v)
+  }
+  exec.run @all 0 first
+  exec.run @all 1
+}
+
+// -----
+
+%a = exec.buffer "a" 64 : !exec.buffer
+exec.program @program threads 1 {
+  %b = exec.buffer "b" 64 : !exec.buffer
+  exec.segment @all {
+    exec.fill() -> (%b)
+  }
+  exec.run @all 0 first
+  // expected-error @+1 {{expects a buffer of the program}}
+  exec.output "x" %a : tensor<16xf32> {logical = array<i64: 16>}
+}
+
+// -----
+
+exec.program @program threads 1 {
+  %a = exec.buffer "a" 64 : !exec.buffer
+  exec.segment @all {
+    exec.fill() -> (%a)
+    // expected-error @+1 {{expects axes of the module's mesh, got "dp"}}
+    exec.all_reduce(%a) -> (%a) {elements = 16 : i64, type = f32,
+        reduction = #exec<reduction sum>, axes = ["dp"]}
+  }
+  exec.run @all 0 first
+}

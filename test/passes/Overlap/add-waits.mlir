@@ -95,3 +95,20 @@ exec.program @update threads 1 {
   exec.run @all 0 first
   exec.run @update 0 first
 }
+
+// -----
+
+// An update in which nothing happens.
+// CHECK-LABEL: exec.program @nothing
+exec.program @nothing threads 1 {
+  %a = exec.buffer "a" 64 : !exec.buffer
+  exec.segment @all {
+    // CHECK: exec.fill() ->
+    // CHECK-NOT: exec.order
+    exec.fill() -> (%a)
+  }
+  exec.segment @update updates {
+  }
+  exec.run @all 0 first
+  exec.run @update 0 first
+}

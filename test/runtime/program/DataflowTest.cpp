@@ -145,6 +145,70 @@ TEST(Dataflow, SumsStartSomewhere) {
                  "which buffer 99 has written for micro-batch 1");
 }
 
+/// Each sum has a part of each micro-batch, and is begun once; the update
+/// begins where a state is first written.
+TEST(Dataflow, SumsHaveAllMicroBatchesOnce) {
+  auto make = [] {
+    ProgramBuilder b({}, 3);
+    fb::Operand w = b.allocate(64), sum = b.allocate(64);
+    b.state("w", {4, 4}, {{}, {}}, w).role = "parameter";
+    b.gemm(4, 4, 4, w, w, sum, fb::Accumulate::AfterFirst);
+    b.add(fb::CopyT(), {sum, w});
+    for (uint64_t begin : {0, 1}) {
+      b.stage->segments.push_back(std::make_unique<fb::SegmentT>());
+      b.stage->segments.back()->begin = begin;
+      b.stage->segments.back()->end = begin + 1;
+    }
+    for (uint32_t m = 0; m < 3; ++m)
+      b.stage->runs.emplace_back(0, m, m == 0);
+    b.stage->runs.emplace_back(1, 0, true);
+    b.stage->update_run = 3;
+    return b;
+  };
+  EXPECT_ACCEPTED(make());
+  auto change = [&](auto how) {
+    ProgramBuilder b = make();
+    how(*b.stage);
+    return b;
+  };
+  EXPECT_REFUSED(change([](fb::StageT &stage) {
+                   stage.runs.erase(stage.runs.begin() + 1);
+                   --stage.update_run;
+                 }),
+                 "the sum over micro-batches at byte 64 of the arena has 0 "
+                 "parts of micro-batch 1 when the update begins, and 1 of "
+                 "micro-batch 0");
+  EXPECT_REFUSED(change([](fb::StageT &stage) {
+                   fb::Run again = stage.runs[2];
+                   stage.runs.insert(stage.runs.begin() + 2, again);
+                   ++stage.update_run;
+                 }),
+                 "has 2 parts of micro-batch 2");
+  EXPECT_REFUSED(change([](fb::StageT &stage) {
+                   stage.runs[2] = {stage.runs[2].segment(), 2, true};
+                 }),
+                 "begins the sum in operand 2 (buffer 2) a second time");
+  EXPECT_REFUSED(change([](fb::StageT &stage) { stage.update_run = 2; }),
+                 "is the first to write a state, in run 3, and the update "
+                 "begins with run 2");
+}
+
+/// Tokens are their micro-batch's.
+TEST(Dataflow, TokensOfAnotherMicroBatchAreNotRead) {
+  auto make = [](uint32_t places, uint64_t from) {
+    ProgramBuilder b({}, 3);
+    b.program.seq_len = 16;
+    fb::Operand tokens = b.allocate(192), y = b.allocate(64);
+    b.stage->tokens = std::make_unique<fb::Operand>(tokens);
+    b.start(ProgramBuilder::MicroBatch);
+    b.add(fb::CopyT(), {fb::Operand(tokens.offset() + from, 64, places, 0), y});
+    return b;
+  };
+  EXPECT_ACCEPTED(make(3, 0));
+  EXPECT_REFUSED(make(2, 0), "for micro-batch 2");
+  EXPECT_REFUSED(make(2, 64), "for micro-batch 0");
+}
+
 /// A copy into a place for each micro-batch, and of all of them.
 ProgramBuilder makeWhole(ProgramBuilder::Part part) {
   ProgramBuilder b({}, 3);
