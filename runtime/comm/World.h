@@ -34,7 +34,7 @@ Status checkNotLaunched();
 
 struct WorldOptions {
   Backend backend = Backend::Local;
-  int threadsPerRank = 1; ///< compute threads
+  int threadsPerRank = 1; ///< that may want a core: of compute, of streams
   /// What all processes must have alike before they can believe that they have
   /// one mesh: the program.
   std::vector<AgreementItem> identity;

@@ -1,6 +1,7 @@
 //===- Stream.cpp ---------------------------------------------------------===//
 #include "runtime/executor/Stream.h"
 #include "runtime/base/Catch.h"
+#include "runtime/base/Cpus.h"
 #include <chrono>
 #include <numeric>
 
@@ -121,6 +122,7 @@ void StreamThread::push(Task task) {
 }
 
 void StreamThread::work() {
+  expectShortWork();
   for (;;) {
     Task task;
     {

@@ -82,6 +82,8 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
   world.backend = options.backend;
   world.threadsPerRank =
       options.threads ? options.threads : int(program->threads());
+  if (!options.serial)
+    world.threadsPerRank += int(program.countStreams()) - 1;
   installStopSignals();
   std::atomic<int> exitCode{ExitDone};
   world.identity = describeProgram(program);
