@@ -64,7 +64,7 @@ void ExecDialect::initialize() {
 
 LogicalResult OrderAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                 int64_t stream, int64_t event,
-                                ArrayRef<int64_t> waits) {
+                                ArrayRef<int64_t> waits, bool) {
   constexpr int64_t most = runtime::limits::streams;
   if (stream < 0 || stream >= most)
     return emitError() << "expects a stream of 0 to " << most - 1 << ", got "
@@ -90,6 +90,10 @@ LogicalResult ExecDialect::verifyOperationAttribute(Operation *op,
            << attribute.getValue();
   if (!isa<InstructionOpInterface>(op))
     return op->emitOpError("is no instruction, and has ") << orderName;
+  if (cast<OrderAttr>(attribute.getValue()).getWithNext() &&
+      !runtime::isBucketed(getOpcode(op).value_or(program::Opcode::NONE)))
+    return op->emitOpError("begins together with the next instruction, expects "
+                           "an all_reduce, all_gather or reduce_scatter");
   return success();
 }
 
@@ -101,7 +105,7 @@ OrderAttr cleave::exec::getOrder(Operation *op) {
 
 void cleave::exec::setOrder(Operation *op, OrderAttr order) {
   if (order.getStream() == 0 && order.getEvent() == 0 &&
-      order.getWaits().empty())
+      order.getWaits().empty() && !order.getWithNext())
     op->removeAttr(orderName);
   else
     op->setAttr(orderName, order);

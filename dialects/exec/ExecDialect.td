@@ -32,17 +32,27 @@ def Exec_OrderAttr : AttrDef<Exec_Dialect, "Order"> {
     other records; 0 for none) lets others wait for it: before an instruction
     begins, of each event in `waits` the latest record before it is done, in the
     order of runs and of the list. Without the attribute: stream 0, and no waits.
+    A collective `with_next` begins together with the next instruction, in one
+    bucket, which starts up once: another collective of its kind, group and stream
+    that touches nothing which it writes, nor writes what it touches.
 
     ```mlir
     exec.all_gather(%w) -> (%g) {..., exec.order = #exec.order<1, event = 3>}
     exec.gemm(%x, %g) -> (%y) {..., exec.order = #exec.order<0, event = 0, waits = [3]>}
+    exec.all_gather(%u) -> (%h) {..., exec.order = #exec.order<1, event = 0 with_next = true>}
     ```
   }];
   let parameters = (ins "int64_t":$stream, "int64_t":$event,
-                        OptionalArrayRefParameter<"int64_t">:$waits);
+                        OptionalArrayRefParameter<"int64_t">:$waits,
+                        DefaultValuedParameter<"bool", "false">:$withNext);
   let assemblyFormat = [{
-    `<` $stream `,` `event` `=` $event (`,` `waits` `=` `[` $waits^ `]`)? `>`
+    `<` $stream `,` `event` `=` $event (`,` `waits` `=` `[` $waits^ `]`)?
+    (`with_next` `=` $withNext^)? `>`
   }];
+  let builders = [AttrBuilder<(ins "int64_t":$stream, "int64_t":$event,
+                                   "::llvm::ArrayRef<int64_t>":$waits), [{
+    return $_get($_ctxt, stream, event, waits, /*withNext=*/false);
+  }]>];
   let genVerifyDecl = 1;
 }
 

@@ -39,7 +39,6 @@ private:
 
   bool isAside(int64_t op) const { return ops[op].stream > 0; }
   void findDependences();
-  void addDependence(int64_t from, int64_t to);
   void findLatest();
   double getDeadline(int64_t op) const;
   bool isFree(int64_t op) const {
@@ -66,44 +65,53 @@ private:
 
 } // namespace
 
-void Scheduler::addDependence(int64_t from, int64_t to) {
-  if (from < 0 || from == to || llvm::is_contained(states[to].before, from))
-    return;
-  states[to].before.push_back(from);
-  states[from].after.push_back(to);
-}
-
-void Scheduler::findDependences() {
+std::vector<llvm::SmallVector<int64_t, 4>>
+cleave::findDependences(ArrayRef<OverlapOp> ops) {
   struct Buffer {
     int64_t writer = -1;
     llvm::SmallVector<int64_t, 4> readers;
+  };
+  std::vector<llvm::SmallVector<int64_t, 4>> before(ops.size());
+  auto add = [&](int64_t from, size_t to) {
+    if (from >= 0 && size_t(from) != to &&
+        !llvm::is_contained(before[to], from))
+      before[to].push_back(from);
   };
   llvm::DenseMap<int64_t, Buffer> buffers;
   int64_t fence = -1;
   llvm::SmallVector<int64_t> sinceFence;
   for (auto [i, op] : llvm::enumerate(ops)) {
     for (int64_t read : op.reads) {
-      addDependence(buffers[read].writer, int64_t(i));
+      add(buffers[read].writer, i);
       buffers[read].readers.push_back(int64_t(i));
     }
     for (int64_t write : op.writes) {
       Buffer &buffer = buffers[write];
-      addDependence(buffer.writer, int64_t(i));
+      add(buffer.writer, i);
       for (int64_t reader : buffer.readers)
-        addDependence(reader, int64_t(i));
+        add(reader, i);
       buffer = {int64_t(i), {}};
     }
-    if (isAside(int64_t(i)))
+    if (op.stream > 0)
       continue;
-    addDependence(fence, int64_t(i));
+    add(fence, i);
     if (op.isFence) {
       for (int64_t other : sinceFence)
-        addDependence(other, int64_t(i));
+        add(other, i);
       sinceFence.clear();
       fence = int64_t(i);
     } else {
       sinceFence.push_back(int64_t(i));
     }
+  }
+  return before;
+}
+
+void Scheduler::findDependences() {
+  for (auto [i, before] : llvm::enumerate(cleave::findDependences(ops))) {
+    for (int64_t other : before)
+      states[size_t(other)].after.push_back(int64_t(i));
+    states[i].before = std::move(before);
   }
 }
 
@@ -211,6 +219,7 @@ int64_t Scheduler::chooseOwn() const {
 
 OverlapResult Scheduler::run() {
   result.streams.resize(ops.size());
+  result.withNext.resize(ops.size());
   for (auto [i, op] : llvm::enumerate(ops)) {
     (isAside(int64_t(i)) ? aside : own).push_back(int64_t(i));
     states[i].begin = result.compute;

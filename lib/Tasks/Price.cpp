@@ -107,10 +107,19 @@ TaskTimes cleave::priceTasks(const TaskProgram &program,
   for (const StageTasks &stage : program.stages) {
     std::vector<double> &seconds = times.seconds.emplace_back();
     std::vector<int64_t> &links = times.links.emplace_back();
-    for (const Task &task : stage.tasks) {
-      seconds.push_back(pricer.getSeconds(task));
-      links.push_back(pricer.getLevel(task.shape).value_or(-1));
-    }
+    // What begins together is priced as one, and each has a share by its bytes.
+    stage.forEachBucket([&](size_t begin, size_t end) {
+      Task whole = stage.tasks[begin];
+      for (size_t i = begin + 1; i != end; ++i)
+        whole.shape.bytes += stage.tasks[i].shape.bytes;
+      double all = pricer.getSeconds(whole);
+      for (size_t i = begin; i != end; ++i) {
+        const TaskShape &shape = stage.tasks[i].shape;
+        seconds.push_back(
+            end - begin == 1 ? all : all * shape.bytes / whole.shape.bytes);
+        links.push_back(pricer.getLevel(shape).value_or(-1));
+      }
+    });
   }
   TaskShape agreement;
   agreement.kind = TaskShape::Kind::Collective;

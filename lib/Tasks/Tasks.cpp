@@ -145,6 +145,16 @@ int64_t StageTasks::countStreams() const {
   return streams;
 }
 
+void StageTasks::forEachBucket(
+    llvm::function_ref<void(size_t, size_t)> visit) const {
+  size_t begin = 0;
+  for (size_t i = 0; i != tasks.size(); ++i)
+    if (!tasks[i].withNext || i + 1 == tasks.size()) {
+      visit(begin, i + 1);
+      begin = i + 1;
+    }
+}
+
 /// Whether there is a vector or string, and then each of its elements.
 template <typename T, typename Visit>
 static void forEach(const flatbuffers::Vector<T> *vector, Visit visit) {
@@ -175,6 +185,7 @@ static Task readTask(const program::Instruction &instruction) {
   task.event = instruction.event();
   forEach(instruction.waits(),
           [&](uint32_t event) { task.waits.push_back(event); });
+  task.withNext = instruction.with_next();
   return task;
 }
 
@@ -215,5 +226,6 @@ void cleave::makeSerial(TaskProgram &program) {
     for (Task &task : stage.tasks) {
       task.stream = task.event = 0;
       task.waits.clear();
+      task.withNext = false;
     }
 }

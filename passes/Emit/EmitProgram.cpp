@@ -357,6 +357,7 @@ LogicalResult ProgramWriter::writeInstruction(exec::InstructionOpInterface op) {
     out->event = getEvent(order.getEvent());
   for (int64_t event : order.getWaits())
     out->waits.push_back(getEvent(event));
+  out->with_next = order.getWithNext();
   stage->instructions.push_back(std::move(out));
   return success();
 }

@@ -353,7 +353,8 @@ ProgramReader::readInstruction(const fb::Instruction &instruction) {
       llvm::map_to_vector(toList(instruction.waits()),
                           [](uint32_t event) { return int64_t(event); });
   exec::setOrder(op, exec::OrderAttr::get(b.getContext(), instruction.stream(),
-                                          instruction.event(), waits));
+                                          instruction.event(), waits,
+                                          instruction.with_next()));
   StringRef name = toText(instruction.name());
   name.consume_front(emit::getInstructionName(op));
   op->setLoc(getLoc(name.ltrim()));

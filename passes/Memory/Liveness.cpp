@@ -11,7 +11,9 @@
 //     first or the last of them, from or up to the instruction that names it.
 //  3. What an instruction of another stream than 0 uses, it uses until one of
 //     stream 0 knows it done, in the same run; or always, if none does.
-//  4. Pinned buffers, those of state, data and outputs, are always in use.
+//  4. Instructions that begin together use what any of them does from the first
+//     of them on.
+//  5. Pinned buffers, those of state, data and outputs, are always in use.
 //
 // Example: segments a = 0..9, run once, m = 10..19, run for each micro-batch,
 // and b = 20..29, run once. A buffer that 3 writes and 12 reads is in use from
@@ -77,6 +79,7 @@ SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
   for (auto op : program.getBody().front().getOps<exec::SegmentOp>()) {
     Segment segment;
     segment.numbers = {number, number};
+    int64_t bucket = number; ///< the first that begins with the one at hand
     for (auto instruction :
          op.getBody().front().getOps<exec::InstructionOpInterface>()) {
       segment.numbers.last = number;
@@ -85,11 +88,13 @@ SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
         last = std::max(number, joins[size_t(number)] - 1);
       for (Value operand : instruction->getOperands()) {
         exec::BufferOp buffer = exec::getBuffer(operand);
-        uses[buffer][segments.size()].include({number, last});
+        uses[buffer][segments.size()].include({bucket, last});
         if (!joins.empty() && joins[size_t(number)] < 0)
           always.insert(buffer);
       }
       ++number;
+      if (!exec::getOrder(instruction).getWithNext())
+        bucket = number;
     }
     byName[op.getSymName()] = segments.size();
     segments.push_back(segment);

@@ -24,7 +24,8 @@ class AddWaits : public cleave::impl::AddWaitsPassBase<AddWaits> {
             op.waits.size() - exec::getOrder(instruction).getWaits().size();
         exec::setOrder(
             instruction,
-            exec::OrderAttr::get(&getContext(), op.stream, op.event, op.waits));
+            exec::OrderAttr::get(&getContext(), op.stream, op.event, op.waits,
+                                 exec::getOrder(instruction).getWithNext()));
       }
     }
   }

@@ -39,16 +39,16 @@ private:
   }
 
   double getSeconds(ArrayRef<exec::InstructionOpInterface> instructions) {
-    return overlap(model->getOps(instructions)).seconds;
+    return model->schedule(instructions).seconds;
   }
 
   void order(exec::SegmentOp segment) {
     Block &block = segment.getBody().front();
     Instructions instructions = getInstructions(segment);
-    std::vector<OverlapOp> ops = model->getOps(instructions);
-    if (llvm::none_of(ops, [](const OverlapOp &op) { return op.stream > 0; }))
+    if (llvm::none_of(model->getOps(instructions),
+                      [](const OverlapOp &op) { return op.stream > 0; }))
       return;
-    OverlapResult result = overlap(ops);
+    OverlapResult result = model->schedule(instructions);
     int64_t aside = llvm::count_if(result.streams,
                                    [](int64_t stream) { return stream > 0; });
     numAside += aside;
@@ -62,15 +62,21 @@ private:
                << " from place " << i << " to " << place << ", in stream "
                << result.streams[size_t(i)];
       op->moveBefore(&block, block.end());
-      exec::setOrder(op, exec::OrderAttr::get(
-                             &getContext(), result.streams[size_t(i)], 0, {}));
+      exec::setOrder(op, exec::OrderAttr::get(&getContext(),
+                                              result.streams[size_t(i)], 0, {},
+                                              result.withNext[size_t(i)]));
     }
+    int64_t together =
+        result.order.empty() ? 0 : llvm::count(result.withNext, true);
+    numTogether += together;
     segment.emitRemark(
         llvm::formatv("{0:F3} ms of communication beside {1:F3} ms of "
                       "compute, {2:F3} ms of it waited for; {3} of {4} "
-                      "instructions in other streams",
+                      "instructions in other streams, {5} of them begin "
+                      "together with the next",
                       result.communication * 1e3, result.compute * 1e3,
-                      result.exposed * 1e3, aside, instructions.size())
+                      result.exposed * 1e3, aside, instructions.size(),
+                      together)
             .str());
   }
 

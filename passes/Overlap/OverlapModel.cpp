@@ -3,6 +3,7 @@
 #include "cleave/Hardware/Cluster.h"
 #include "cleave/Streams/Order.h"
 #include "dialects/dist/Placements.h"
+#include "dialects/exec/Work.h"
 #include "passes/Overlap/StreamModel.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -76,6 +77,14 @@ int64_t OverlapModel::getStream(exec::InstructionOpInterface op) {
   return std::min(it->second, maxStreams - 1);
 }
 
+/// Of an instruction that may begin together with others; -1 of others.
+int64_t OverlapModel::getKind(exec::InstructionOpInterface op) {
+  if (!runtime::isBucketed(exec::getOpcode(op).value_or(program::Opcode::NONE)))
+    return -1;
+  return kinds.insert({{op->getName(), op.getGroup()}, int64_t(kinds.size())})
+      .first->second;
+}
+
 namespace {
 /// Cuts buffers where operands begin and end, and numbers the stretches
 /// between. A micro-batch's place is any of its view's.
@@ -131,8 +140,10 @@ OverlapModel::getOps(ArrayRef<exec::InstructionOpInterface> instructions) {
     TaskShape shape = getShape(op);
     each.seconds = pricer.getSeconds(shape);
     each.isFence = pricer.tiesStages(shape);
-    if (mayRunAside(shape))
+    if (mayRunAside(shape)) {
       each.stream = getStream(op);
+      each.kind = getKind(op);
+    }
     double in = 0, out = 0;
     for (Value value : op.getInputs()) {
       stretches.append(value, each.reads);
@@ -148,4 +159,18 @@ OverlapModel::getOps(ArrayRef<exec::InstructionOpInterface> instructions) {
     each.grows = out > in;
   }
   return ops;
+}
+
+OverlapResult
+OverlapModel::schedule(ArrayRef<exec::InstructionOpInterface> instructions) {
+  std::vector<TaskShape> shapes;
+  for (exec::InstructionOpInterface op : instructions)
+    shapes.push_back(getShape(op));
+  auto getSeconds = [&](ArrayRef<int64_t> bucket) {
+    TaskShape whole = shapes[size_t(bucket.front())];
+    for (int64_t each : bucket.drop_front())
+      whole.bytes += shapes[size_t(each)].bytes;
+    return pricer.getSeconds(whole);
+  };
+  return overlapInBuckets(getOps(instructions), getSeconds);
 }

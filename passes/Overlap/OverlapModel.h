@@ -31,6 +31,10 @@ public:
   /// share bytes.
   std::vector<OverlapOp>
   getOps(llvm::ArrayRef<exec::InstructionOpInterface> instructions);
+  /// In which order and streams they take the least time, those that may begin
+  /// together in buckets.
+  OverlapResult
+  schedule(llvm::ArrayRef<exec::InstructionOpInterface> instructions);
 
 private:
   OverlapModel(Mesh mesh, TaskPricer pricer, bool onlyBetweenNodes)
@@ -39,12 +43,16 @@ private:
 
   bool mayRunAside(const TaskShape &shape) const;
   int64_t getStream(exec::InstructionOpInterface op);
+  int64_t getKind(exec::InstructionOpInterface op);
 
   Mesh mesh;
   TaskPricer pricer;
   /// Whether what stays inside a node is moved by what computes there.
   bool onlyBetweenNodes;
   llvm::MapVector<mlir::ArrayAttr, int64_t> streams;
+  /// Of instructions that may begin together, by name and group.
+  llvm::MapVector<std::pair<mlir::OperationName, mlir::ArrayAttr>, int64_t>
+      kinds;
 };
 
 } // namespace cleave

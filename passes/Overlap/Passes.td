@@ -57,8 +57,11 @@ def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
     reductions as soon as their input is there, and what waits for them behind
     other compute. What is communicated once a step before the first micro-batch or
     after the last one is in one segment with it, where that hides it: the runs
-    `before 0, m 0, m 1, m 2, after 0` become `before_m 0, m 1, m_after 2`. Else only
-    order and streams change; who waits for whom is `cleave-add-waits`' to say.
+    `before 0, m 0, m 1, m 2, after 0` become `before_m 0, m 1, m_after 2`.
+    Collectives of one kind and group are in buckets, which start up once, where
+    that saves more than it costs that all of a bucket is there at once
+    (`with_next`). Else only order and streams change; who waits for whom is
+    `cleave-add-waits`' to say.
 
     What compute and communication take is priced on the cluster. Collectives
     between pipeline stages stay where they are. A remark for each segment says
@@ -78,6 +81,8 @@ def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
   let options = OverlapOptions<>.all;
   let statistics = [
     Statistic<"numAside", "aside", "instructions put into other streams">,
+    Statistic<"numTogether", "together",
+              "instructions that begin together with the next one">,
     Statistic<"numJoined", "joined", "runs joined with another">,
   ];
 }

@@ -27,8 +27,10 @@ TaskShape cleave::getTaskShape(exec::InstructionOpInterface op,
 bool cleave::hasStreams(exec::ProgramOp program) {
   return program
       .walk([](exec::InstructionOpInterface op) {
-        return exec::getOrder(op).getStream() != 0 ? WalkResult::interrupt()
-                                                   : WalkResult::advance();
+        exec::OrderAttr order = exec::getOrder(op);
+        return order.getStream() != 0 || order.getWithNext()
+                   ? WalkResult::interrupt()
+                   : WalkResult::advance();
       })
       .wasInterrupted();
 }

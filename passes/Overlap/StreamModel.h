@@ -18,7 +18,8 @@ struct StreamModel {
 
 StreamModel getStreamModel(exec::ProgramOp program);
 
-/// Whether an instruction of it is in another stream than 0.
+/// Whether an instruction of it is in another stream than 0, or begins together
+/// with another one.
 bool hasStreams(exec::ProgramOp program);
 
 /// What an instruction computes or moves. Its opcode must be one of the program

@@ -83,6 +83,43 @@ Status Communicator::allToAll(const Group &group, const void *in, void *out,
   return doAllToAll(group, in, out, shape.getInput(), shape.getOutput());
 }
 
+Status Communicator::runTogether(const Group &group,
+                                 std::span<const Collective> collectives) {
+  if (group.getSize() == 1) {
+    for (const Collective &each : collectives)
+      CLEAVE_RETURN_IF_ERROR(
+          copy(each.in, each.out, each.getParts().getBytes()));
+    return {};
+  }
+  Meeting meeting(*this, collectives.front().call, group.getRanks());
+  return doTogether(group, collectives);
+}
+
+Status Communicator::doTogether(const Group &group,
+                                std::span<const Collective> collectives) {
+  for (const Collective &each : collectives)
+    switch (each.call) {
+    case CollectiveCall::AllReduce:
+      CLEAVE_RETURN_IF_ERROR(doAllReduce(group, each.in, each.out,
+                                         each.outer * each.inner, each.type,
+                                         each.reduction));
+      break;
+    case CollectiveCall::AllGather:
+      CLEAVE_RETURN_IF_ERROR(
+          doAllGather(group, each.in, each.out, each.getParts()));
+      break;
+    case CollectiveCall::ReduceScatter:
+      CLEAVE_RETURN_IF_ERROR(doReduceScatter(group, each.in, each.out,
+                                             each.getParts(), each.type,
+                                             each.reduction));
+      break;
+    default:
+      return Status::error("what is no AllReduce, AllGather or ReduceScatter "
+                           "cannot be in a bucket");
+    }
+  return {};
+}
+
 Status Communicator::receive(int from, int channel, void *data,
                              uint64_t bytes) {
   Meeting meeting(*this, from);

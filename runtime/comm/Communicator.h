@@ -70,6 +70,19 @@ private:
   Parts getMajor() const { return {outer, a * mid * b * inner * elementBytes}; }
 };
 
+/// An AllReduce, AllGather or ReduceScatter, as the calls of those names have
+/// it.
+struct Collective {
+  CollectiveCall call = CollectiveCall::AllReduce;
+  const void *in = nullptr;
+  void *out = nullptr;
+  uint64_t outer = 1, inner = 0; ///< elements; of an AllReduce all are inner
+  ElementType type = ElementType::F32;
+  Reduction reduction = Reduction::Sum;
+
+  Parts getParts() const { return {outer, inner * getElementBytes(type)}; }
+};
+
 class Communicator {
 public:
   virtual ~Communicator() = default;
@@ -117,6 +130,12 @@ public:
   /// Disjoint. MPI_Alltoall, ncclSend and ncclRecv in one ncclGroup.
   Status allToAll(const Group &group, const void *in, void *out,
                   const AllToAllShape &shape);
+
+  /// Several collectives of a group, in one bucket: none of them touches what
+  /// another one writes, and they start up once where the backend can.
+  /// ncclGroupStart, ncclGroupEnd.
+  Status runTogether(const Group &group,
+                     std::span<const Collective> collectives);
 
   /// Sends a message to rank `to`, and does not wait until it is there: `data`
   /// is the caller's again at once. Channels are 0 to limits::channels - 1.
@@ -210,6 +229,9 @@ private:
                                  Reduction reduction) = 0;
   virtual Status doAllToAll(const Group &group, const void *in, void *out,
                             Parts input, Parts output) = 0;
+  /// One after the other.
+  virtual Status doTogether(const Group &group,
+                            std::span<const Collective> collectives);
   virtual Status doBarrier(const Group &group) = 0;
   virtual Status doBroadcast(const Group &world, void *data, size_t bytes,
                              int root) = 0;

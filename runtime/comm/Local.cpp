@@ -1,6 +1,7 @@
 //===- Local.cpp ----------------------------------------------------------===//
 #include "runtime/comm/Local.h"
 #include "runtime/base/Cpus.h"
+#include "runtime/base/Crc32c.h"
 #include "runtime/comm/Barrier.h"
 #include <algorithm>
 #include <array>
@@ -27,6 +28,7 @@ enum RequestKind : uint64_t {
   RequestAllGather,
   RequestReduceScatter,
   RequestAllToAll,
+  RequestTogether,
   RequestBarrier,
   RequestBroadcast,
 };
@@ -99,6 +101,8 @@ private:
                          Reduction reduction) override;
   Status doAllToAll(const Group &group, const void *in, void *out, Parts input,
                     Parts output) override;
+  Status doTogether(const Group &group,
+                    std::span<const Collective> collectives) override;
   Status doBarrier(const Group &group) override;
   Status doBroadcast(const Group &world, void *data, size_t bytes,
                      int root) override;
@@ -157,6 +161,48 @@ Status LocalCommunicator::describeMismatch(const Group &group,
       " call different collectives, or of different sizes, on one group");
 }
 
+/// Of what the ranks of a collective bring, the part that one of them does.
+static void reduceAll(const Group &group, std::span<const Slot> slots,
+                      uint64_t elements, ElementType type,
+                      Reduction reduction) {
+  auto [begin, end] =
+      getReduceChunk(elements, group.getIndex(), group.getSize());
+  uint64_t offset = begin * getElementBytes(type);
+  std::vector<const void *> inputs;
+  std::vector<void *> outputs;
+  for (const Slot &slot : slots) {
+    inputs.push_back(static_cast<const char *>(slot.in) + offset);
+    outputs.push_back(static_cast<char *>(slot.out) + offset);
+  }
+  reduceInOrder(inputs, outputs, end - begin, type, reduction);
+}
+
+static void gatherAll(std::span<const Slot> slots, void *out, Parts output) {
+  auto *to = static_cast<char *>(out);
+  for (uint64_t block = 0; block < output.blocks; ++block)
+    for (const Slot &slot : slots) {
+      std::memcpy(
+          to, static_cast<const char *>(slot.in) + block * output.blockBytes,
+          output.blockBytes);
+      to += output.blockBytes;
+    }
+}
+
+static void scatterReduced(const Group &group, std::span<const Slot> slots,
+                           void *out, Parts input, ElementType type,
+                           Reduction reduction) {
+  std::vector<const void *> inputs(slots.size());
+  for (uint64_t block = 0; block < input.blocks; ++block) {
+    uint64_t from = block * slots.size() + group.getIndex();
+    for (size_t i = 0; i < slots.size(); ++i)
+      inputs[i] =
+          static_cast<const char *>(slots[i].in) + from * input.blockBytes;
+    void *to = static_cast<char *>(out) + block * input.blockBytes;
+    reduceInOrder(inputs, {&to, 1}, input.blockBytes / getElementBytes(type),
+                  type, reduction);
+  }
+}
+
 Status LocalCommunicator::doAllReduce(const Group &group, const void *in,
                                       void *out, uint64_t elements,
                                       ElementType type, Reduction reduction) {
@@ -164,16 +210,7 @@ Status LocalCommunicator::doAllReduce(const Group &group, const void *in,
             out,
             {RequestAllReduce, elements, uint64_t(type), uint64_t(reduction)}};
   return meet(group, mine, [&](std::span<const Slot> slots) {
-    auto [begin, end] =
-        getReduceChunk(elements, group.getIndex(), group.getSize());
-    uint64_t offset = begin * getElementBytes(type);
-    std::vector<const void *> inputs;
-    std::vector<void *> outputs;
-    for (const Slot &slot : slots) {
-      inputs.push_back(static_cast<const char *>(slot.in) + offset);
-      outputs.push_back(static_cast<char *>(slot.out) + offset);
-    }
-    reduceInOrder(inputs, outputs, end - begin, type, reduction);
+    reduceAll(group, slots, elements, type, reduction);
   });
 }
 
@@ -181,14 +218,7 @@ Status LocalCommunicator::doAllGather(const Group &group, const void *in,
                                       void *out, Parts output) {
   Slot mine{in, out, {RequestAllGather, output.blocks, output.blockBytes}};
   return meet(group, mine, [&](std::span<const Slot> slots) {
-    auto *to = static_cast<char *>(out);
-    for (uint64_t block = 0; block < output.blocks; ++block)
-      for (const Slot &slot : slots) {
-        std::memcpy(
-            to, static_cast<const char *>(slot.in) + block * output.blockBytes,
-            output.blockBytes);
-        to += output.blockBytes;
-      }
+    gatherAll(slots, out, output);
   });
 }
 
@@ -201,15 +231,45 @@ Status LocalCommunicator::doReduceScatter(const Group &group, const void *in,
             {RequestReduceScatter, input.blocks, input.blockBytes,
              uint64_t(type), uint64_t(reduction)}};
   return meet(group, mine, [&](std::span<const Slot> slots) {
-    std::vector<const void *> inputs(slots.size());
-    for (uint64_t block = 0; block < input.blocks; ++block) {
-      uint64_t from = block * slots.size() + group.getIndex();
-      for (size_t i = 0; i < slots.size(); ++i)
-        inputs[i] =
-            static_cast<const char *>(slots[i].in) + from * input.blockBytes;
-      void *to = static_cast<char *>(out) + block * input.blockBytes;
-      reduceInOrder(inputs, {&to, 1}, input.blockBytes / getElementBytes(type),
-                    type, reduction);
+    scatterReduced(group, slots, out, input, type, reduction);
+  });
+}
+
+/// A number of what the ranks of a bucket must have been asked alike.
+static uint64_t getChecksum(std::span<const Collective> collectives) {
+  uint32_t checksum = 0;
+  for (const Collective &each : collectives) {
+    const uint64_t asked[] = {
+        checksum,   uint64_t(each.call), each.outer,
+        each.inner, uint64_t(each.type), uint64_t(each.reduction)};
+    checksum = computeCrc32c(asked, sizeof(asked));
+  }
+  return checksum;
+}
+
+/// One meeting for all: a rank may do another one of them than its peers, since
+/// none touches what another one writes.
+Status LocalCommunicator::doTogether(const Group &group,
+                                     std::span<const Collective> collectives) {
+  Slot mine{collectives.data(),
+            nullptr,
+            {RequestTogether, collectives.size(), getChecksum(collectives)}};
+  return meet(group, mine, [&](std::span<const Slot> slots) {
+    std::vector<Slot> each(slots.size());
+    for (size_t i = 0; i < collectives.size(); ++i) {
+      for (size_t rank = 0; rank < slots.size(); ++rank) {
+        const auto &peer = static_cast<const Collective *>(slots[rank].in)[i];
+        each[rank].in = peer.in;
+        each[rank].out = peer.out;
+      }
+      const Collective &own = collectives[i];
+      if (own.call == CollectiveCall::AllReduce)
+        reduceAll(group, each, own.outer * own.inner, own.type, own.reduction);
+      else if (own.call == CollectiveCall::AllGather)
+        gatherAll(each, own.out, own.getParts());
+      else
+        scatterReduced(group, each, own.out, own.getParts(), own.type,
+                       own.reduction);
     }
   });
 }

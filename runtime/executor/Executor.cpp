@@ -172,11 +172,27 @@ Status Executor::prepare(KernelTable kernels, const ExecutorOptions &options) {
     if (bound.opcode == fb::Opcode::Schedule)
       CLEAVE_RETURN_IF_ERROR(resolveSchedule(*instruction.work_as_Schedule(),
                                              options.schedule, bound.schedule));
-    bound.linkSeconds =
-        getLinkSeconds(program, instruction, options.links, bound.linkAxis);
     instructions.push_back(bound);
   }
+  findBuckets(options);
   return {};
+}
+
+/// And what each takes of an emulated link. A serial run begins one at a time.
+void Executor::findBuckets(const ExecutorOptions &options) {
+  std::vector<const fb::Instruction *> bucket;
+  for (BoundInstruction &bound : instructions) {
+    bucket.push_back(bound.instruction);
+    if (bound.instruction->with_next() && !options.serial)
+      continue;
+    BoundInstruction &first = *(&bound + 1 - bucket.size());
+    for (BoundInstruction &each : std::span(&first, bucket.size()))
+      each.bucket = 0;
+    first.bucket = bucket.size();
+    first.linkSeconds =
+        getLinkSeconds(program, bucket, options.links, first.linkAxis);
+    bucket.clear();
+  }
 }
 
 static uint64_t getNow() {
@@ -236,31 +252,37 @@ Status Executor::runSegment(size_t run) {
   return {};
 }
 
-/// What an instruction waits for: of each event the latest record so far.
+/// What instructions that begin together wait for: of each event the latest
+/// record so far.
 std::vector<StreamPoint>
-Executor::findWaits(const fb::Instruction &instruction) {
+Executor::findWaits(std::span<const BoundInstruction> bucket) {
   std::vector<StreamPoint> waits;
-  for (uint32_t event : toSpan(instruction.waits())) {
-    const StreamPoint &point = recorded[event];
-    // The rank's own stream has done all that comes before.
-    if (point.stream != 0 && point.stream != instruction.stream())
-      waits.push_back(point);
-  }
+  for (const BoundInstruction &bound : bucket)
+    for (uint32_t event : toSpan(bound.instruction->waits())) {
+      const StreamPoint &point = recorded[event];
+      // The rank's own stream has done all that comes before.
+      if (point.stream != 0 && point.stream != bound.instruction->stream())
+        waits.push_back(point);
+    }
   return waits;
 }
 
-/// Executes the instruction, or hands it to its stream.
+/// Executes the instruction, and those that begin together with it, or hands
+/// them to their stream.
 Status Executor::runInstruction(size_t index, const RunContext &context) {
   const BoundInstruction &bound = instructions[index];
+  if (bound.bucket == 0)
+    return {};
+  std::span<const BoundInstruction> bucket(&bound, bound.bucket);
   const fb::Instruction &instruction = *bound.instruction;
   size_t number = threads.empty() ? 0 : instruction.stream();
   RankPosition *position = communicator.getPosition();
   if (position)
     position->setInstruction(context.run, uint32_t(index));
   if (number > 0) {
-    threads[number]->push({&bound, context, findWaits(instruction)});
+    threads[number]->push({&bound, context, findWaits(bucket)});
   } else {
-    for (const StreamPoint &point : findWaits(instruction)) {
+    for (const StreamPoint &point : findWaits(bucket)) {
       uint64_t begin = observer ? getNow() : 0;
       CLEAVE_RETURN_IF_ERROR(waitFor(point));
       if (position)
@@ -274,8 +296,9 @@ Status Executor::runInstruction(size_t index, const RunContext &context) {
     CLEAVE_RETURN_IF_ERROR(execute(ownStream, bound, context));
   }
   ++issued[number];
-  if (instruction.event() > 0)
-    recorded[instruction.event()] = {number, issued[number]};
+  for (const BoundInstruction &each : bucket)
+    if (uint32_t event = each.instruction->event(); event > 0)
+      recorded[event] = {number, issued[number]};
   return {};
 }
 
@@ -286,15 +309,40 @@ Status Executor::execute(Stream &stream, const BoundInstruction &bound,
   Status status = stream.execute(bound, context);
   if (observer) {
     std::lock_guard<std::mutex> lock(observing);
-    size_t number = &stream == &ownStream ? 0 : bound.instruction->stream();
-    observer->onInstruction(
-        {bound.index, context.microBatch, number, begin, getNow()});
+    observe(&stream == &ownStream ? 0 : bound.instruction->stream(), bound,
+            context, begin, getNow());
   }
   if (status.getCode() == StatusCode::Failed)
     return Status::error("step " + std::to_string(context.step) + ", " +
                          describeInstruction(this->stage, bound.index) + ": " +
                          status.message());
   return status;
+}
+
+/// Of instructions that began together each has a share of the time, by its
+/// bytes.
+void Executor::observe(size_t number, const BoundInstruction &first,
+                       const RunContext &context, uint64_t begin,
+                       uint64_t end) {
+  std::span<const BoundInstruction> bucket(&first, first.bucket);
+  auto getBytes = [](const BoundInstruction &bound) {
+    double bytes = 0;
+    for (const fb::Operand &operand : bound.operands)
+      bytes += double(operand.bytes());
+    return bytes;
+  };
+  double all = 0, done = 0;
+  for (const BoundInstruction &each : bucket)
+    all += getBytes(each);
+  uint64_t from = begin;
+  for (const BoundInstruction &each : bucket) {
+    done += getBytes(each);
+    uint64_t to = &each == &bucket.back()
+                      ? end
+                      : begin + uint64_t(double(end - begin) * done / all);
+    observer->onInstruction({each.index, context.microBatch, number, from, to});
+    from = to;
+  }
 }
 
 /// The rank's thread waits. Meanwhile the rank is where that stream is which

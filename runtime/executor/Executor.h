@@ -118,13 +118,16 @@ private:
   Status makeGroups();
   Status prepare(KernelTable kernels, const ExecutorOptions &options);
   Status prepareLaunch(KernelTable kernels, BoundInstruction &bound) const;
+  void findBuckets(const ExecutorOptions &options);
 
   Status runRange(size_t begin, size_t end);
   Status runSegment(size_t run);
   Status runInstruction(size_t index, const RunContext &context);
   Status execute(Stream &stream, const BoundInstruction &bound,
                  const RunContext &context);
-  std::vector<StreamPoint> findWaits(const program::Instruction &instruction);
+  void observe(size_t number, const BoundInstruction &first,
+               const RunContext &context, uint64_t begin, uint64_t end);
+  std::vector<StreamPoint> findWaits(std::span<const BoundInstruction> bucket);
   Status waitFor(StreamPoint point);
   Status joinStreams();
   std::span<int32_t> getIds(const program::Operand *operand);

@@ -199,7 +199,36 @@ void Stream::schedule(const BoundInstruction &bound) {
   std::memcpy(get(bound, 0), values, sizeof(values));
 }
 
+Status Stream::bucket(const BoundInstruction &first) {
+  std::vector<Collective> collectives;
+  for (const BoundInstruction &bound : std::span(&first, first.bucket)) {
+    const fb::Instruction &instruction = *bound.instruction;
+    Collective &each = collectives.emplace_back();
+    each.in = get(bound, 0);
+    each.out = get(bound, 1);
+    auto setParts = [&](CollectiveCall call, const auto &table) {
+      each.call = call;
+      each.outer = uint64_t(table.outer());
+      each.inner = uint64_t(table.inner());
+      each.type = convert(table.type());
+    };
+    if (const fb::AllReduce *reduce = instruction.work_as_AllReduce()) {
+      each.inner = uint64_t(reduce->elements());
+      each.type = convert(reduce->type());
+      each.reduction = Reduction(reduce->reduction());
+    } else if (const fb::AllGather *gather = instruction.work_as_AllGather()) {
+      setParts(CollectiveCall::AllGather, *gather);
+    } else if (auto *scatter = instruction.work_as_ReduceScatter()) {
+      setParts(CollectiveCall::ReduceScatter, *scatter);
+      each.reduction = Reduction(scatter->reduction());
+    }
+  }
+  return communicator.runTogether(*first.group, collectives);
+}
+
 Status Stream::collective(const BoundInstruction &bound) {
+  if (bound.bucket > 1)
+    return bucket(bound);
   const fb::Instruction &instruction = *bound.instruction;
   const std::byte *in = get(bound, 0);
   std::byte *out = get(bound, 1);

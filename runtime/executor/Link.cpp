@@ -67,34 +67,36 @@ Status cleave::runtime::verifyLinks(const Program &program,
   return {};
 }
 
-double cleave::runtime::getLinkSeconds(const Program &program,
-                                       const fb::Instruction &instruction,
-                                       const std::vector<EmulatedLink> &links,
-                                       size_t &slowest) {
-  fb::Opcode opcode = instruction.work_type();
+/// Bytes that each rank sends.
+static double getSentBytes(const fb::Instruction &instruction, double ranks) {
   std::span<const fb::Operand> operands = toSpan(instruction.operands());
-  auto axes = toSpan(instruction.group());
-  double n = double(program.getMesh().getShardCount(axes));
-  double bytes = 0;
-  std::vector<size_t> crossed(axes.begin(), axes.end());
-  switch (opcode) {
+  double others = (ranks - 1) / ranks;
+  switch (instruction.work_type()) {
   case fb::Opcode::AllReduce:
-    bytes = 2 * double(operands[0].bytes()) * (n - 1) / n;
-    break;
+    return 2 * double(operands[0].bytes()) * others;
   case fb::Opcode::AllGather:
-    bytes = double(operands[1].bytes()) * (n - 1) / n;
-    break;
+    return double(operands[1].bytes()) * others;
   case fb::Opcode::ReduceScatter:
   case fb::Opcode::AllToAll:
-    bytes = double(operands[0].bytes()) * (n - 1) / n;
-    break;
+    return double(operands[0].bytes()) * others;
   case fb::Opcode::Send:
-    bytes = double(operands[0].bytes());
-    crossed = {size_t(program->stage_axis())};
-    break;
+    return double(operands[0].bytes());
   default:
     return 0;
   }
+}
+
+double cleave::runtime::getLinkSeconds(
+    const Program &program, std::span<const fb::Instruction *const> bucket,
+    const std::vector<EmulatedLink> &links, size_t &slowest) {
+  const fb::Instruction &first = *bucket.front();
+  auto axes = toSpan(first.group());
+  std::vector<size_t> crossed(axes.begin(), axes.end());
+  if (first.work_type() == fb::Opcode::Send)
+    crossed = {size_t(program->stage_axis())};
+  double bytes = 0;
+  for (const fb::Instruction *each : bucket)
+    bytes += getSentBytes(*each, double(program.getMesh().getShardCount(axes)));
   double seconds = 0;
   for (size_t axis : crossed)
     for (const EmulatedLink &link : links)

@@ -53,16 +53,17 @@ private:
 Status verifyLinks(const Program &program,
                    const std::vector<EmulatedLink> &links);
 
-/// The seconds that a collective or a message takes at least: of the links
-/// of its axes the slowest, for
+/// The seconds that a message, a collective or a bucket of collectives that
+/// begin together takes at least: of the links of its axes the slowest, for
 ///   latency + bytes / bytesPerSecond
 /// where bytes are those that each rank sends by a ring: of a group of n,
 /// (n-1)/n of what a gather or a scatter has as a whole, and twice that for an
-/// all-reduce; of a message those of the sender. 0 for all else.
+/// all-reduce; of a message those of the sender; of a bucket those of all. 0
+/// for all else.
 ///
 /// `axis`: that link's; as it was where it takes no time.
 double getLinkSeconds(const Program &program,
-                      const program::Instruction &instruction,
+                      std::span<const program::Instruction *const> bucket,
                       const std::vector<EmulatedLink> &links, size_t &axis);
 
 } // namespace cleave::runtime

@@ -40,7 +40,10 @@ struct BoundInstruction {
   int peer = 0, channel = 0;    ///< messages: the other rank
   int64_t shardIndex = 0;       ///< on the group's axes
   uint64_t shardCount = 1;
-  double linkSeconds = 0; ///< that its link takes at least; see Link.h
+  /// How many begin together with it, itself included, which are those behind
+  /// it; 0: it begins with one before it.
+  size_t bucket = 1;
+  double linkSeconds = 0; ///< that these take at least; see Link.h
   size_t linkAxis = 0;
   CleaveKernelFn kernel = nullptr;
   int64_t range = 0, grain = 0; ///< rows, or columns, of a launch
@@ -109,6 +112,7 @@ private:
   void slice(const BoundInstruction &bound);
   void schedule(const BoundInstruction &bound);
   Status collective(const BoundInstruction &bound);
+  Status bucket(const BoundInstruction &first);
   Status dispatch(const BoundInstruction &bound);
 
   /// Operand i of the current micro-batch.

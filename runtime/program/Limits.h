@@ -18,6 +18,7 @@ inline constexpr uint64_t worldSize = uint64_t(1) << 20;
 inline constexpr uint64_t axes = 16;
 inline constexpr uint64_t streams = 8; ///< a thread each, of a rank
 inline constexpr uint64_t threads = 1024;
+inline constexpr uint64_t bucket = 64; ///< collectives that begin together
 inline constexpr uint64_t count = uint64_t(1) << 40; ///< samples, rows
 inline constexpr uint64_t headDim = uint64_t(1) << 16;
 inline constexpr uint64_t runs = 0xffffff; ///< as the watchdog counts them

@@ -274,6 +274,8 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
     line += separator + std::to_string(event);
     separator = ", ";
   }
+  if (instruction.with_next())
+    line += " with the next";
   return line;
 }
 

@@ -386,6 +386,7 @@ static Status verifyStage(const Stage &stage) {
   CLEAVE_RETURN_IF_ERROR(verifyOutputs(stage));
   CLEAVE_RETURN_IF_ERROR(verifyInstructions(stage));
   CLEAVE_RETURN_IF_ERROR(verifyRuns(stage));
+  CLEAVE_RETURN_IF_ERROR(verifyBuckets(stage));
   CLEAVE_RETURN_IF_ERROR(verifyDataflow(stage));
   return verifyOrder(stage);
 }

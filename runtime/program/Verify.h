@@ -37,6 +37,9 @@ Status verifyInstructions(const Stage &stage);
 /// segments, which cut the list of instructions; runs are of segments that
 /// exist.
 Status verifyRuns(const Stage &stage);
+/// Collectives that begin together have one group and stream, and none touches
+/// what another one writes.
+Status verifyBuckets(const Stage &stage);
 /// Every byte that an instruction reads was written before, and as the buffer
 /// that the instruction reads it as; see VerifyDataflow.cpp.
 Status verifyDataflow(const Stage &stage);

@@ -89,6 +89,23 @@ private:
   int64_t shards = 1; ///< of the group
 };
 
+bool areAlike(const fb::Operand &x, const fb::Operand &y) {
+  return x.bytes() == y.bytes() && x.places() == y.places();
+}
+
+/// Whether two verified operands have a byte in common in some micro-batch.
+bool mayShareBytes(const Stage &stage, const fb::Operand &x,
+                   const fb::Operand &y) {
+  // Operands that move on together keep their distance; of others, no place of
+  // one may share a byte with any place of the other.
+  uint64_t xEnd = x.offset() + x.bytes(), yEnd = y.offset() + y.bytes();
+  if (!areAlike(x, y)) {
+    xEnd = *getOperandEnd(x, stage->arena_bytes());
+    yEnd = *getOperandEnd(y, stage->arena_bytes());
+  }
+  return x.offset() < yEnd && y.offset() < xEnd;
+}
+
 int64_t getElementBytes(fb::DType type) { return int64_t(getBytes(type)); }
 
 Status InstructionVerifier::expectOperands(size_t count) const {
@@ -129,17 +146,9 @@ Status InstructionVerifier::expectAtLeast(size_t i, const char *name,
 
 Status InstructionVerifier::expectDisjoint(size_t a, size_t b, bool same) {
   const fb::Operand &x = operands[a], &y = operands[b];
-  bool isAlike = x.bytes() == y.bytes() && x.places() == y.places();
-  if (same && isAlike && x.offset() == y.offset())
+  if (same && areAlike(x, y) && x.offset() == y.offset())
     return {};
-  // Operands that move on together keep their distance; of others, no place of
-  // one may share a byte with any place of the other.
-  uint64_t xEnd = x.offset() + x.bytes(), yEnd = y.offset() + y.bytes();
-  if (!isAlike) {
-    xEnd = *getOperandEnd(x, stage->arena_bytes());
-    yEnd = *getOperandEnd(y, stage->arena_bytes());
-  }
-  if (xEnd <= y.offset() || yEnd <= x.offset())
+  if (!mayShareBytes(stage, x, y))
     return {};
   return bad("has operands " + std::to_string(a) + " and " + std::to_string(b) +
              " that overlap");
@@ -506,6 +515,61 @@ Status cleave::runtime::verifyInstructions(const Stage &stage) {
   for (size_t i = 0; i < stage.getInstructionCount(); ++i)
     CLEAVE_RETURN_IF_ERROR(InstructionVerifier(stage, i).verify());
   return verifyEvents(stage);
+}
+
+/// Whether instruction `index` of a segment may begin with `first`, which is
+/// the first of their bucket.
+static Status verifyInBucket(const Stage &stage, const fb::Segment &segment,
+                             size_t first, size_t index) {
+  auto bad = [&](size_t which, const std::string &how) {
+    return Status::error(describeInstruction(stage, which) + " " + how);
+  };
+  if (index >= segment.end())
+    return bad(index - 1, "begins together with the next one, expects one "
+                          "behind it in its segment");
+  if (index - first >= limits::bucket)
+    return bad(first, "begins together with more than " +
+                          std::to_string(limits::bucket - 1) + " others");
+  const fb::Instruction &a = stage.getInstruction(first),
+                        &b = stage.getInstruction(index);
+  if (!isBucketed(a.work_type()))
+    return bad(first, "begins together with the next one, expects AllReduce, "
+                      "AllGather or ReduceScatter");
+  int stageAxis = stage.getProgram().stage_axis();
+  if (std::ranges::count(toSpan(a.group()), stageAxis) > 0)
+    return bad(first, "begins together with the next one, and other stages are "
+                      "in its group");
+  if (a.work_type() != b.work_type() || a.stream() != b.stream() ||
+      !std::ranges::equal(toSpan(a.group()), toSpan(b.group())))
+    return bad(index, "begins together with " +
+                          describeInstruction(stage, first) +
+                          ", expects its opcode, group and stream");
+  // Each reads its operand 0 and writes its operand 1.
+  for (size_t i = first; i < index; ++i) {
+    auto earlier = toSpan(stage.getInstruction(i).operands());
+    auto later = toSpan(b.operands());
+    if (mayShareBytes(stage, earlier[1], later[0]) ||
+        mayShareBytes(stage, earlier[1], later[1]) ||
+        mayShareBytes(stage, earlier[0], later[1]))
+      return bad(index, "begins together with " +
+                            describeInstruction(stage, i) +
+                            ", and one writes what the other accesses");
+  }
+  return {};
+}
+
+Status cleave::runtime::verifyBuckets(const Stage &stage) {
+  for (size_t s = 0; s < stage.getSegmentCount(); ++s) {
+    const fb::Segment &segment = stage.getSegment(s);
+    size_t first = segment.begin();
+    for (size_t i = segment.begin(); i < segment.end(); ++i) {
+      if (!stage.getInstruction(i).with_next())
+        first = i + 1;
+      else
+        CLEAVE_RETURN_IF_ERROR(verifyInBucket(stage, segment, first, i + 1));
+    }
+  }
+  return {};
 }
 
 Status cleave::runtime::verifyRuns(const Stage &stage) {

@@ -44,6 +44,13 @@ inline bool isKnown(program::Opcode opcode) {
   return opcode > program::Opcode::NONE && opcode <= program::Opcode::MAX;
 }
 
+/// Whether it may begin together with others of its kind, in one bucket.
+inline bool isBucketed(program::Opcode opcode) {
+  return opcode == program::Opcode::AllReduce ||
+         opcode == program::Opcode::AllGather ||
+         opcode == program::Opcode::ReduceScatter;
+}
+
 /// Those of a table, from FlatBuffers' own description of it.
 inline std::vector<WorkField> readWorkFields(program::Opcode opcode) {
   using Kind = WorkField::Kind;

@@ -236,16 +236,26 @@ static llvm::Error emulateLinks(llvm::ArrayRef<std::string> texts,
     return llvm::Error::success();
   for (size_t i = 0; i != timed.tasks.stages.size(); ++i) {
     runtime::Stage stage = timed.program.getStage(i);
-    for (size_t task = 0; task != stage.getInstructionCount(); ++task) {
+    const StageTasks &tasks = timed.tasks.stages[i];
+    tasks.forEachBucket([&](size_t begin, size_t end) {
+      std::vector<const program::Instruction *> bucket;
+      double bytes = 0;
+      for (size_t task = begin; task != end; ++task) {
+        bucket.push_back(&stage.getInstruction(task));
+        bytes += tasks.tasks[task].shape.bytes;
+      }
       size_t axis = 0;
-      double seconds = runtime::getLinkSeconds(
-          timed.program, stage.getInstruction(task), links, axis);
-      int64_t &link = timed.times.links[i][task];
-      // What no emulated link moves, nothing keeps apart.
-      link = seconds > 0 ? int64_t(axis) : -1;
-      double &taken = timed.times.seconds[i][task];
-      taken = std::max(taken, seconds);
-    }
+      double seconds =
+          runtime::getLinkSeconds(timed.program, bucket, links, axis);
+      for (size_t task = begin; task != end; ++task) {
+        // What no emulated link moves, nothing keeps apart.
+        timed.times.links[i][task] = seconds > 0 ? int64_t(axis) : -1;
+        double share =
+            bucket.size() == 1 ? 1 : tasks.tasks[task].shape.bytes / bytes;
+        double &taken = timed.times.seconds[i][task];
+        taken = std::max(taken, seconds * share);
+      }
+    });
   }
   return llvm::Error::success();
 }
@@ -287,6 +297,9 @@ llvm::Error tool::ProgramFlags::load(const std::string &path,
   llvm::Expected<Profile> stack = loadStack(profile, timed.machine.device);
   if (!stack)
     return stack.takeError();
+  // Before they are priced: what is serial does not begin together.
+  if (serial)
+    makeSerial(timed.tasks);
   timed.times = priceTasks(timed.tasks,
                            TaskPricer(timed.tasks.mesh, timed.tasks.stageAxis,
                                       timed.machine, timed.machine.device,
@@ -296,8 +309,6 @@ llvm::Error tool::ProgramFlags::load(const std::string &path,
   if (!kernelsFrom.empty())
     if (llvm::Error error = takeKernels(kernelsFrom, timed))
       return error;
-  if (serial)
-    makeSerial(timed.tasks);
   return llvm::Error::success();
 }
 

@@ -3,6 +3,7 @@
 #define CLEAVE_STREAMS_OVERLAP_H
 
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include <cstdint>
 #include <vector>
@@ -20,6 +21,8 @@ struct OverlapOp {
   bool grows = false;
   /// It keeps its place among all ops of the rank's own stream.
   bool isFence = false;
+  /// Communication: ops of one kind may begin together. -1: with no other.
+  int64_t kind = -1;
   /// Buffers, by any numbers.
   llvm::SmallVector<int64_t, 4> reads, writes;
 };
@@ -29,6 +32,8 @@ struct OverlapResult {
   std::vector<int64_t> order;
   /// By op: its stream; 0 of communication that is worth none.
   std::vector<int64_t> streams;
+  /// By op: whether it begins together with the one behind it in `order`.
+  std::vector<bool> withNext;
   /// By op: seconds that the rank's own stream waits for it.
   std::vector<double> waited;
   double seconds = 0;       ///< until all streams are done
@@ -48,6 +53,27 @@ struct OverlapResult {
 /// - Compute keeps its order, but that what waits for communication lets other
 ///   compute go ahead that comes soon behind it.
 OverlapResult overlap(llvm::ArrayRef<OverlapOp> ops);
+
+/// What each op must stay behind: by op, earlier ones that it depends on.
+std::vector<llvm::SmallVector<int64_t, 4>>
+findDependences(llvm::ArrayRef<OverlapOp> ops);
+
+/// Seconds of some ops of a kind that begin together.
+using BucketPricer = llvm::function_ref<double(llvm::ArrayRef<int64_t>)>;
+
+/// As `overlap`, with ops of a kind in buckets, where that saves time: what
+/// begins together starts up once, and each of it is there once all is.
+///
+/// - A bucket of what grows begins where the first of its ops stood, another
+/// one
+///   where the last did; so none of them depends on an op in between, or it on
+///   one of them. Buckets have up to `mostInBucket` ops.
+/// - How large those of a kind are is tried: so that there are about as many of
+///   them as some powers of two. The fewest seconds win, with a tenth of those
+///   that are hidden; of equal ones the smaller buckets.
+OverlapResult overlapInBuckets(llvm::ArrayRef<OverlapOp> ops,
+                               BucketPricer getSeconds);
+constexpr size_t mostInBucket = 64;
 
 } // namespace cleave
 

@@ -13,6 +13,7 @@
 #include "cleave/Hardware/Hardware.h"
 #include "cleave/Mesh/Mesh.h"
 #include "runtime/program/program_generated.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 
 namespace cleave {
 
@@ -61,6 +62,8 @@ struct Task {
   /// Events: it begins once the latest record of each, in the serial order, is
   /// done.
   llvm::SmallVector<int64_t, 2> waits;
+  /// A collective that begins together with the next one, in one bucket.
+  bool withNext = false;
 };
 
 /// One execution of tasks [begin, end).
@@ -79,6 +82,9 @@ struct StageTasks {
 
   /// Streams are numbered below this.
   int64_t countStreams() const;
+  /// Calls `visit(begin, end)` for the tasks that begin together, in their
+  /// order; of most there is one.
+  void forEachBucket(llvm::function_ref<void(size_t, size_t)> visit) const;
 };
 
 struct TaskProgram {

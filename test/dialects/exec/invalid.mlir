@@ -665,3 +665,14 @@ exec.program @step threads 1 {
   }
   exec.run @all 0 first
 }
+
+// -----
+
+exec.program @no_bucket threads 1 {
+  %b = exec.buffer "activations" 64 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.fill' op begins together with the next instruction, expects an all_reduce, all_gather or reduce_scatter}}
+    exec.fill() -> (%b) {exec.order = #exec.order<1, event = 0 with_next = true>}
+  }
+  exec.run @all 0 first
+}

@@ -174,4 +174,113 @@ TEST(Overlap, RandomOrdersKeepTheirAccesses) {
   }
 }
 
+/// Seconds of a bucket whose ops take `startup` of theirs once.
+struct Startup {
+  const std::vector<OverlapOp> &ops;
+  double startup;
+
+  double operator()(llvm::ArrayRef<int64_t> bucket) const {
+    double seconds = startup;
+    for (int64_t op : bucket)
+      seconds += ops[size_t(op)].seconds - startup;
+    return seconds;
+  }
+};
+
+/// Of ops that begin together: of one kind and stream, and none in the way of
+/// another one.
+void expectBuckets(const std::vector<OverlapOp> &ops,
+                   const OverlapResult &result) {
+  size_t first = 0;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const OverlapOp &op = ops[size_t(result.order[i])];
+    for (size_t k = first; k < i; ++k) {
+      const OverlapOp &other = ops[size_t(result.order[k])];
+      EXPECT_EQ(op.kind, other.kind);
+      EXPECT_GE(op.kind, 0);
+      EXPECT_EQ(result.streams[size_t(result.order[i])],
+                result.streams[size_t(result.order[k])]);
+      EXPECT_FALSE(meet(op, other));
+    }
+    if (!result.withNext[size_t(result.order[i])])
+      first = i + 1;
+    EXPECT_LE(i + 1 - first, mostInBucket);
+  }
+  EXPECT_EQ(first, ops.size());
+}
+
+int64_t countTogether(const OverlapResult &result) {
+  return std::count(result.withNext.begin(), result.withNext.end(), true);
+}
+
+TEST(Buckets, SmallGathersStartUpOnce) {
+  std::vector<OverlapOp> ops = makeGathers(16, 1);
+  for (OverlapOp &op : ops) {
+    op.kind = op.stream > 0 ? 0 : -1;
+    op.seconds = op.stream > 0 ? 1 : 0.5;
+  }
+  // Each by itself, the link is what takes the time: 16 and the last layer.
+  EXPECT_GE(overlap(ops).seconds, 16);
+  OverlapResult result = overlapInBuckets(ops, Startup{ops, 0.9});
+  expectValid(ops, result);
+  expectBuckets(ops, result);
+  EXPECT_LT(result.seconds, 11);
+  EXPECT_GT(countTogether(result), 0);
+  // Where a start is free, what is needed first need not wait for the rest.
+  EXPECT_EQ(countTogether(overlapInBuckets(ops, Startup{ops, 0})), 0);
+}
+
+TEST(Buckets, GradientsWaitForTheLastOfThem) {
+  std::vector<OverlapOp> ops;
+  for (int64_t i = 0; i < 8; ++i) {
+    ops.push_back(compute(1, {i}, {i + 1, 1000 + i}));
+    ops.push_back(move(1, 1000 + i, 2000 + i, /*grows=*/false));
+    ops.back().kind = 0;
+  }
+  OverlapResult result = overlapInBuckets(ops, Startup{ops, 0.95});
+  expectValid(ops, result);
+  expectBuckets(ops, result);
+  EXPECT_GT(countTogether(result), 0);
+  EXPECT_LT(result.communication, 8);
+}
+
+TEST(Buckets, RandomOrdersKeepTheirAccesses) {
+  int64_t together = 0;
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
+    std::mt19937_64 random(seed);
+    auto pick = [&](int64_t low, int64_t high) {
+      return std::uniform_int_distribution<int64_t>(low, high)(random);
+    };
+    std::vector<OverlapOp> ops;
+    int64_t buffers = pick(2, 30);
+    for (int64_t i = pick(1, 60); i > 0; --i) {
+      OverlapOp &op = ops.emplace_back();
+      op.seconds = 0.2 + double(pick(0, 3)) * 0.25;
+      // What is of one kind is alike in stream and growth.
+      if (pick(0, 1)) {
+        op.kind = pick(0, 3);
+        op.stream = 1 + op.kind / 2;
+        op.grows = op.kind % 2;
+        op.reads = {pick(0, buffers - 1)};
+        op.writes = {pick(0, buffers - 1)};
+        continue;
+      }
+      op.isFence = pick(0, 9) == 0;
+      for (int64_t k = pick(0, 2); k > 0; --k)
+        op.reads.push_back(pick(0, buffers - 1));
+      for (int64_t k = pick(0, 2); k > 0; --k)
+        op.writes.push_back(pick(0, buffers - 1));
+    }
+    Startup price{ops, 0.2};
+    OverlapResult result = overlapInBuckets(ops, price);
+    expectValid(ops, result);
+    expectBuckets(ops, result);
+    OverlapResult apart = overlap(ops);
+    EXPECT_LE(result.seconds + 0.1 * result.communication,
+              apart.seconds + 0.1 * apart.communication + 1e-9);
+    together += countTogether(result);
+  }
+  EXPECT_GT(together, 1000);
+}
+
 } // namespace

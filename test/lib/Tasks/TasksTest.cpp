@@ -171,6 +171,33 @@ TEST(Tasks, softwareAsItsProfileSays) {
   EXPECT_DOUBLE_EQ(pricer.getSeconds(task), plain.getSeconds(task));
 }
 
+/// What begins together takes what one collective of all its bytes does, and
+/// each has a share of that.
+TEST(Tasks, bucketsStartUpOnce) {
+  TaskPricer pricer = getPricer();
+  TaskProgram program;
+  program.mesh = Mesh({{"pp", 2}, {"dp", 4}, {"tp", 2}});
+  StageTasks &stage = program.stages.emplace_back();
+  for (int64_t bytes : {1 << 10, 3 << 10, 4 << 10, 8 << 10}) {
+    Task &task = stage.tasks.emplace_back();
+    task.shape = getShape(fb::AllGatherT(), {bytes, 4 * bytes}, {1});
+    task.stream = 1;
+    task.withNext = bytes < 4 << 10;
+  }
+  std::vector<double> seconds = priceTasks(program, pricer).seconds.front();
+  ASSERT_EQ(seconds.size(), 4u);
+  TaskShape whole = stage.tasks[3].shape; // as many bytes as the first three
+  double together = pricer.getSeconds(whole);
+  EXPECT_DOUBLE_EQ(seconds[0], together / 8);
+  EXPECT_DOUBLE_EQ(seconds[1], together * 3 / 8);
+  EXPECT_DOUBLE_EQ(seconds[2], together / 2);
+  EXPECT_DOUBLE_EQ(seconds[3], together);
+  EXPECT_LT(together, 2 * pricer.getSeconds(stage.tasks[2].shape));
+  makeSerial(program);
+  EXPECT_DOUBLE_EQ(priceTasks(program, pricer).seconds.front()[2],
+                   pricer.getSeconds(stage.tasks[2].shape));
+}
+
 TEST(Tasks, messagesByTheirSize) {
   TaskPricer pricer = getPricer();
   TaskShape send = getShape(fb::SendT{{}, 1, 3}, {4096});

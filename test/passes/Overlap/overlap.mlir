@@ -123,3 +123,38 @@ exec.program @stage_0 threads 1 {
   exec.run @all 0 first
 }
 }
+
+// -----
+
+// Small gathers are in one bucket: they start up once.
+// CHECK-LABEL: exec.program @bucket
+// REMARK: 2 of 4 instructions in other streams, 1 of them begin together with the next
+module {
+dist.mesh @mesh [#dist.axis<"dp" = 2>]
+exec.program @bucket threads 1 {
+  %x = exec.buffer "x" 16384 pinned : !exec.buffer
+  %w = exec.buffer "w" 16384 pinned : !exec.buffer
+  %s0 = exec.buffer "s0" 128 pinned : !exec.buffer
+  %s1 = exec.buffer "s1" 128 pinned : !exec.buffer
+  %b0 = exec.buffer "b0" 256 : !exec.buffer
+  %b1 = exec.buffer "b1" 256 : !exec.buffer
+  %y = exec.buffer "y" 16384 : !exec.buffer
+  %z = exec.buffer "z" 16384 : !exec.buffer
+  exec.segment @all {
+    // CHECK: exec.all_gather(%[[S0:.*]]) -> {{.*}}<1, event = {{[0-9]+}} with_next = true>
+    // CHECK-NEXT: exec.all_gather({{.*}}<1, event = {{[0-9]+}}>
+    // CHECK-NOT: exec.all_gather
+    exec.gemm(%x, %w) -> (%y) {m = 64 : i64, n = 64 : i64, k = 64 : i64,
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
+    exec.all_gather(%s0) -> (%b0) {outer = 1 : i64, inner = 32 : i64,
+      type = f32, axes = ["dp"]}
+    exec.all_gather(%s1) -> (%b1) {outer = 1 : i64, inner = 32 : i64,
+      type = f32, axes = ["dp"]}
+    exec.gemm(%y, %w, %b0) -> (%z) {m = 64 : i64, n = 64 : i64, k = 64 : i64,
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = true}
+  }
+  exec.run @all 0 first
+}
+}

@@ -159,6 +159,7 @@ private:
                             Reduction reduction);
   Status checkAllToAll(bool concatFirst, ElementType type, uint64_t a,
                        uint64_t b);
+  Status checkTogether(Reduction reduction);
 
   Communicator &comm;
   const AxisList &axes;
@@ -242,12 +243,58 @@ Status Checker::checkAllToAll(bool concatFirst, ElementType type, uint64_t a,
   });
 }
 
+/// A bucket of one of each kind, and of each type.
+Status Checker::checkTogether(Reduction reduction) {
+  uint64_t n = members.size();
+  constexpr uint64_t outer = 3, inner = 50;
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  std::vector<Collective> collectives;
+  for (ElementType type :
+       {ElementType::F32, ElementType::BF16, ElementType::I32})
+    for (CollectiveCall call :
+         {CollectiveCall::AllReduce, CollectiveCall::AllGather,
+          CollectiveCall::ReduceScatter}) {
+      uint64_t part = outer * inner, whole = part * n;
+      bool scatters = call == CollectiveCall::ReduceScatter,
+           gathers = call == CollectiveCall::AllGather;
+      buffers.push_back(
+          std::make_unique<Buffer>(type, scatters ? whole : part));
+      buffers.back()->fill(comm.getRank());
+      const void *in = buffers.back()->data();
+      buffers.push_back(std::make_unique<Buffer>(type, gathers ? whole : part));
+      collectives.push_back(
+          {call, in, buffers.back()->data(), outer, inner, type, reduction});
+    }
+  CLEAVE_RETURN_IF_ERROR(comm.runTogether(*group, collectives));
+  for (size_t i = 0; i < collectives.size(); ++i) {
+    const Buffer &out = *buffers[2 * i + 1];
+    auto expect = [&](uint64_t at) -> double {
+      switch (collectives[i].call) {
+      case CollectiveCall::AllReduce:
+        return reduce(reduction, at);
+      case CollectiveCall::AllGather:
+        return getInput(members[at / inner % n],
+                        at / (n * inner) * inner + at % inner);
+      default:
+        return reduce(reduction,
+                      (at / inner * n + uint64_t(me)) * inner + at % inner);
+      }
+    };
+    CLEAVE_RETURN_IF_ERROR(compare("runTogether", out, expect));
+  }
+  return {};
+}
+
 Status Checker::checkAll(int64_t &checks) {
   CLEAVE_RETURN_IF_ERROR(comm.getGroup(axes, group));
   if (!std::equal(members.begin(), members.end(), group->getRanks().begin(),
                   group->getRanks().end()) ||
       group->getIndex() != me)
     return fail("has the wrong group");
+  for (Reduction reduction : {Reduction::Sum, Reduction::Max}) {
+    CLEAVE_RETURN_IF_ERROR(checkTogether(reduction));
+    checks += 9;
+  }
   for (ElementType type :
        {ElementType::F32, ElementType::BF16, ElementType::I32}) {
     for (Reduction reduction : {Reduction::Sum, Reduction::Max}) {

@@ -121,6 +121,60 @@ TEST(Streams, LinksTakeTimeBesideCompute) {
   EXPECT_GE(measure(false), 3 * 3 * 0.05);
 }
 
+/// Collectives that begin together pay for one start, and compute what they do
+/// one after the other.
+TEST(Streams, ABucketStartsOnce) {
+  constexpr uint64_t each = 16, count = 4;
+  ProgramBuilder b({{"dp", 2}});
+  fb::Operand x = b.allocate(count * each * 4 * 2);
+  b.state("x", {count * each * 2}, {{}}, x);
+  auto part = [&](uint64_t i) {
+    return fb::Operand(x.offset() + i * each * 8, each * 8, 0, 0);
+  };
+  for (uint64_t i = 0; i < count; ++i) {
+    fb::Operand sum = b.allocate(each * 4);
+    fb::InstructionT &scatter =
+        b.add(fb::ReduceScatterT{{}, 1, int64_t(each)},
+              {ProgramBuilder::in(1, part(i)), sum}, {0});
+    scatter.stream = 1;
+    scatter.with_next = i + 1 < count;
+    b.output("sum" + std::to_string(i), {each * 2}, {{0}}, sum);
+  }
+  for (bool serial : {false, true}) {
+    ExecutorOptions options;
+    options.serial = serial;
+    options.links = {{"dp", 1e12, 0.1}};
+    double seconds = 0;
+    Status status = runProgram(
+        b,
+        [&](Executor &executor) -> Status {
+          fillShard(executor, *executor.getProgram().findState("x", "constant"),
+                    xAt);
+          auto begin = std::chrono::steady_clock::now();
+          CLEAVE_RETURN_IF_ERROR(executor.runStep(0));
+          uint64_t rank = uint64_t(executor.getCommunicator().getRank());
+          if (rank == 0)
+            seconds = std::chrono::duration<double>(
+                          std::chrono::steady_clock::now() - begin)
+                          .count();
+          for (uint64_t i = 0; i < count; ++i) {
+            std::span<std::byte> bytes = executor.getBytes(
+                *executor.getProgram().findOutput("sum" + std::to_string(i)));
+            const auto *got = reinterpret_cast<const float *>(bytes.data());
+            for (uint64_t k = 0; k < each; ++k)
+              EXPECT_EQ(got[k], 2 * xAt({(2 * i + rank) * each + k}))
+                  << i << " " << k;
+          }
+          return {};
+        },
+        {}, options);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_GE(seconds, serial ? 0.4 : 0.1);
+    if (!serial)
+      EXPECT_LT(seconds, 0.2);
+  }
+}
+
 /// Two axes are two links.
 TEST(Streams, LinksOfSeveralAxesAreApart) {
   ProgramBuilder b({{"a", 2}, {"b", 2}});

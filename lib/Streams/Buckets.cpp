@@ -1,0 +1,192 @@
+//===- Buckets.cpp - Communication that begins together -------------------===//
+//
+// A bucket is an op in place of several: it takes what they take together, and
+// accesses what any of them does. So a segment with buckets is scheduled as one
+// without, and what comes out says what the buckets are worth.
+//
+//===----------------------------------------------------------------------===//
+#include "cleave/Streams/Overlap.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace cleave;
+using llvm::ArrayRef;
+
+namespace {
+
+/// Of what a segment costs, that larger buckets have to save: they also keep
+/// memory for longer.
+constexpr double leastSaved = 0.001;
+/// What a second of communication costs, though it is hidden, of one that is
+/// waited for: a thread or a queue of its own is not free.
+constexpr double hiddenCost = 0.1;
+
+double getCost(const OverlapResult &result) {
+  return result.seconds + hiddenCost * result.communication;
+}
+
+/// About how many buckets there are of a kind.
+constexpr int64_t numbersOfBuckets[] = {64, 32, 16, 8, 4, 2, 1};
+
+class Bucketer {
+public:
+  Bucketer(ArrayRef<OverlapOp> ops, BucketPricer price)
+      : ops(ops), price(price), before(findDependences(ops)),
+        firstAfter(ops.size(), int64_t(ops.size())) {
+    for (auto [i, earlier] : llvm::enumerate(before))
+      for (int64_t other : earlier)
+        firstAfter[size_t(other)] =
+            std::min(firstAfter[size_t(other)], int64_t(i));
+    for (auto [i, op] : llvm::enumerate(ops))
+      if (op.stream > 0 && op.kind >= 0)
+        kinds[op.kind].push_back(int64_t(i));
+  }
+
+  OverlapResult run();
+
+private:
+  using Members = llvm::SmallVector<int64_t>;
+  /// By kind, the seconds that a bucket may take; none: no buckets.
+  using Limits = llvm::MapVector<int64_t, double>;
+
+  OverlapResult schedule(const Limits &limits) const;
+  std::vector<Members> makeBuckets(const Limits &limits) const;
+  /// `places`: by op, the one that it begins with.
+  bool mayJoin(ArrayRef<int64_t> bucket, int64_t op,
+               ArrayRef<int64_t> places) const;
+  OverlapOp merge(ArrayRef<int64_t> bucket) const;
+  double getSavable(ArrayRef<int64_t> members) const;
+
+  ArrayRef<OverlapOp> ops;
+  BucketPricer price;
+  std::vector<llvm::SmallVector<int64_t, 4>> before;
+  std::vector<int64_t> firstAfter; ///< by op, the first that depends on it
+  llvm::MapVector<int64_t, Members> kinds;
+};
+
+} // namespace
+
+/// Whether the op, which comes behind a bucket's, may begin where they do.
+bool Bucketer::mayJoin(ArrayRef<int64_t> bucket, int64_t op,
+                       ArrayRef<int64_t> places) const {
+  if (bucket.size() == mostInBucket)
+    return false;
+  if (ops[size_t(op)].grows)
+    return llvm::all_of(before[size_t(op)], [&](int64_t other) {
+      return places[size_t(other)] < bucket.front();
+    });
+  return llvm::all_of(
+      bucket, [&](int64_t member) { return firstAfter[size_t(member)] > op; });
+}
+
+/// The ops in buckets, most of one op, in their new order.
+std::vector<Bucketer::Members>
+Bucketer::makeBuckets(const Limits &limits) const {
+  std::vector<Members> buckets(ops.size()); ///< by where they begin
+  llvm::MapVector<int64_t, Members> open;   ///< by kind
+  std::vector<int64_t> places(ops.size());
+  auto close = [&](Members &bucket) {
+    if (!bucket.empty())
+      buckets[size_t(ops[size_t(bucket.front())].grows ? bucket.front()
+                                                       : bucket.back())] =
+          bucket;
+    bucket.clear();
+  };
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    auto limit = limits.find(op.stream > 0 ? op.kind : -1);
+    if (limit == limits.end()) {
+      buckets[i] = {places[i] = int64_t(i)};
+      continue;
+    }
+    Members &bucket = open[op.kind];
+    if (!bucket.empty()) {
+      Members larger = bucket;
+      larger.push_back(int64_t(i));
+      if (!mayJoin(bucket, int64_t(i), places) || price(larger) > limit->second)
+        close(bucket);
+    }
+    bucket.push_back(int64_t(i));
+    for (int64_t member : bucket)
+      places[size_t(member)] = op.grows ? bucket.front() : int64_t(i);
+  }
+  for (auto &[kind, bucket] : open)
+    close(bucket);
+  llvm::erase_if(buckets, [](const Members &each) { return each.empty(); });
+  return buckets;
+}
+
+OverlapOp Bucketer::merge(ArrayRef<int64_t> bucket) const {
+  OverlapOp merged = ops[size_t(bucket.front())];
+  if (bucket.size() == 1)
+    return merged;
+  for (int64_t member : bucket.drop_front()) {
+    const OverlapOp &op = ops[size_t(member)];
+    merged.reads.append(op.reads);
+    merged.writes.append(op.writes);
+  }
+  merged.seconds = price(bucket);
+  return merged;
+}
+
+OverlapResult Bucketer::schedule(const Limits &limits) const {
+  std::vector<Members> buckets = makeBuckets(limits);
+  std::vector<OverlapOp> merged;
+  for (const Members &bucket : buckets)
+    merged.push_back(merge(bucket));
+  OverlapResult of = overlap(merged), result = of;
+  result.order.clear();
+  result.streams.assign(ops.size(), 0);
+  result.withNext.assign(ops.size(), false);
+  result.waited.assign(ops.size(), 0);
+  for (int64_t each : of.order)
+    for (int64_t member : buckets[size_t(each)]) {
+      const Members &bucket = buckets[size_t(each)];
+      result.order.push_back(member);
+      result.streams[size_t(member)] = of.streams[size_t(each)];
+      result.withNext[size_t(member)] = member != bucket.back();
+      result.waited[size_t(member)] =
+          of.waited[size_t(each)] / double(bucket.size());
+    }
+  return result;
+}
+
+/// Seconds that one bucket of all would take less than they do by themselves.
+double Bucketer::getSavable(ArrayRef<int64_t> members) const {
+  double apart = 0;
+  for (int64_t member : members)
+    apart += ops[size_t(member)].seconds;
+  return apart - price(members);
+}
+
+OverlapResult Bucketer::run() {
+  Limits limits;
+  OverlapResult best = overlap(ops);
+  double bestCost = getCost(best);
+  for (const auto &[kind, members] : kinds) {
+    // What cannot save enough need not be tried.
+    if ((1 + hiddenCost) * getSavable(members) < leastSaved * bestCost)
+      continue;
+    double all = price(members);
+    Limits chosen = limits;
+    for (int64_t number : numbersOfBuckets) {
+      if (number >= int64_t(members.size()))
+        continue;
+      Limits tried = limits;
+      tried[kind] = all / double(number);
+      OverlapResult result = schedule(tried);
+      if (getCost(result) >= (1 - leastSaved) * bestCost)
+        continue;
+      bestCost = getCost(result);
+      best = std::move(result);
+      chosen = std::move(tried);
+    }
+    limits = std::move(chosen);
+  }
+  return best;
+}
+
+OverlapResult cleave::overlapInBuckets(ArrayRef<OverlapOp> ops,
+                                       BucketPricer getSeconds) {
+  return Bucketer(ops, getSeconds).run();
+}
