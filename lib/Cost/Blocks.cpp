@@ -108,10 +108,15 @@ private:
 
   /// Several weights that read the stream.
   double addProjection(llvm::ArrayRef<double> outs) {
-    return profile.fusedProjections
-               ? kernels.addLinear(
-                     tokens, std::accumulate(outs.begin(), outs.end(), 0.), h)
-               : kernels.addLinears(tokens, outs, h);
+    if (profile.fusedProjections)
+      return kernels.addLinear(
+          tokens, std::accumulate(outs.begin(), outs.end(), 0.), h);
+    // What tp reduces is added up before, by a kernel of its own, which reads
+    // all gradients and writes their sum.
+    if (profile.hasArena() && cut.tp > 1 && outs.size() > 1)
+      kernels.backwardInput +=
+          getStreamTime(device, 2 * tokens * h * activationBytes);
+    return kernels.addLinears(tokens, outs, h);
   }
 
   /// Queries, keys and values, of latent ranks or straight from the stream,
@@ -146,8 +151,26 @@ private:
     outputs += tokens * (queries + keysAndValues);
     double rotated = tokens * (queries + keysAndValues / 2) * activationBytes;
     kernels.addPasses(ropePasses, rotated * traffic);
-    if (block.headNorm != Block::HeadNorm::None)
-      kernels.addPasses(normPasses, getNormedBytes() * traffic);
+    if (block.headNorm == Block::HeadNorm::None)
+      return;
+    kernels.addPasses(normPasses, getNormedBytes() * traffic);
+    if (profile.hasArena())
+      addHeadNorms(rotated);
+  }
+
+  /// What our own programs do besides of norms of `local` bytes of queries and
+  /// keys: gradients of weights, and under tp of norms of all channels the
+  /// rotation of all, and slices of it: on the way back also of gradients, of
+  /// the norms' outputs and inputs.
+  void addHeadNorms(double local) {
+    kernels.backwardWeight += getStreamTime(device, 2 * local * traffic);
+    double whole = getNormedBytes();
+    if (whole == local)
+      return;
+    double slices = (whole + local) * traffic;
+    kernels.forward += getStreamTime(
+        device, ropePasses.forward * (whole - local) * traffic + slices);
+    kernels.backwardInput += getStreamTime(device, 2 * slices);
   }
 
   /// Of what norms of queries and keys read; one of all channels reads them
@@ -270,6 +293,17 @@ private:
 
   void addNorms() {
     double norms = kernels.addPasses(sumAndNormPasses, 2 * stream * traffic);
+    if (profile.hasArena()) {
+      // Our own kernels have the gradients of norms' weights apart, which read
+      // what norms read and the gradients of what they give. Where tp reduces
+      // the latter, nothing else is done with them in one kernel; with norms
+      // after them, products read what the sum leaves, which is not read again.
+      kernels.backwardWeight += getStreamTime(device, 4 * stream * traffic);
+      if (block.normsAfter)
+        kernels.forward -= getStreamTime(device, 2 * stream * traffic);
+      else if (cut.tp > 1)
+        kernels.backwardInput += getStreamTime(device, 2 * stream * traffic);
+    }
     // What is split along the sequence is gathered before it is read again.
     bool isDropped = drops(recomputeNorms, norms / 2);
     keep(outer * h * inputBytes, isDropped, /*isRead=*/cut.sequenceParallel);
@@ -311,6 +345,14 @@ private:
             costs.getJointTime(CollectiveKind::AllGather, tensor, bytes);
         cost.tensorForward += time;
         cost.tensorBackward += 2 * time;
+        // The weights of such norms are split as what they scale.
+        if (profile.hasArena()) {
+          double weight = costs.getJointTime(CollectiveKind::AllGather, tensor,
+                                             double(count * block.headDim) *
+                                                 activationBytes);
+          cost.tensorForward += weight;
+          cost.tensorBackward += weight;
+        }
       }
     if (profile.gathersAgain && cut.sequenceParallel &&
         cut.recompute != Recompute::Full)

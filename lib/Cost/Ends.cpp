@@ -59,10 +59,14 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
     kernels.addLinear(tokens, width, h);
   kernels.addLinear(tokens, vocab, width);
   double logits = tokens * vocab;
+  // One kernel that reads logits as the product left them is one for the row's
+  // maximum and one for its sum where tp compares the former in between.
+  double read = getBytes(profile.hasArena() ? type : DType::F32);
+  double passes = profile.hasArena() && cut.tp == 1 ? 0.5 : 1;
   auto getLoss = [&](Direction direction) {
-    return profile.pointwiseTraffic * getLossBytes(direction, logits,
-                                                   getBytes(DType::F32),
-                                                   getBytes(type));
+    return profile.pointwiseTraffic *
+           (direction == Direction::Forward ? passes : 1) *
+           getLossBytes(direction, logits, read, getBytes(type));
   };
   kernels.addStream(getLoss(Direction::Forward), getLoss(Direction::Backward));
   BlockCost cost;
