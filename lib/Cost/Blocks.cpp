@@ -477,6 +477,10 @@ private:
     cost.pieces = costs.getPieces(block);
     if (!profile.blockBuffers) {
       cost.vectors = 2 + double(block.vectorTensors);
+      // No gradient needs a bias, unless all is repeated.
+      cost.vectorsAgain = cut.recompute == Recompute::Full ? cost.vectors
+                          : block.headNorm == Block::HeadNorm::None ? 2
+                                                                    : 4;
       cost.vectorParameters = (2 * h + double(block.vectors)) / double(cut.tp);
     }
     cost.largest = costs.getLargestPiece(block, cut.tp, cost.denseParameters,

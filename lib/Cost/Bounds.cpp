@@ -151,10 +151,10 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
 DataFloor CostModel::getDataFloor(const TrainLayout &layout) {
   getKindCosts(layout, Recompute::None);
   const StageCost &stage = most.stage;
-  auto [gradients, parameters] = getDataTimes(layout, stage);
+  auto [gradients, parameters, again] = getDataTimes(layout, stage);
   DataFloor data;
   if (layout.zero == 3)
-    data.each = gradients + 2 * parameters;
+    data.each = gradients + parameters + again;
   else if (layout.zero == 2 && getMicroBatches(layout) > 1)
     data = {gradients, parameters};
   else

@@ -126,6 +126,7 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
   stage.between = cost.between;
   stage.pieces = cost.pieces;
   stage.vectors = cost.vectors;
+  stage.vectorsAgain = cost.vectorsAgain;
   stage.vectorParameters = cost.vectorParameters;
   stage.largest = cost.largest;
   stage.largestEnd = cost.largestEnd;
@@ -153,6 +154,7 @@ void CostModel::StageCost::add(const StageCost &other, double times) {
   loss = std::max(loss, other.loss);
   pieces += times * other.pieces;
   vectors += times * other.vectors;
+  vectorsAgain += times * other.vectorsAgain;
   vectorParameters += times * other.vectorParameters;
   largest = std::max(largest, other.largest);
   largestEnd = std::max(largestEnd, other.largestEnd);
@@ -276,7 +278,14 @@ void CostModel::buildStages(const TrainLayout &layout) {
   for (int64_t at = 0; at != all; ++at) {
     StageCost &chunk = chunks[size_t(at)];
     BlockRange range = blocks.ranges[size_t(at)];
-    if (blocks.repeats[size_t(at)]) {
+    // Where a V-shaped pipeline turns nothing is sent.
+    auto isSent = [&](int64_t from) {
+      return from >= 0 && from != all - 1 &&
+             (!profile.hasArena() ||
+              shape.getStage(from) != shape.getStage(from + 1));
+    };
+    if (blocks.repeats[size_t(at)] && isSent(at - 2) && isSent(at - 1) &&
+        isSent(at)) {
       chunk = chunks[size_t(at - 1)];
     } else {
       if (at == 0)
@@ -288,11 +297,11 @@ void CostModel::buildStages(const TrainLayout &layout) {
       }
       if (at == all - 1)
         chunk.add(*headCost, 1);
-      if (at != all - 1) {
+      if (isSent(at)) {
         chunk.forward += hold;
         chunk.held += hold;
       }
-      if (at != 0) {
+      if (isSent(at - 1)) {
         chunk.backward += hold;
         chunk.held += hold;
       }
@@ -545,8 +554,8 @@ CostModel::DataTimes CostModel::getDataTimes(const TrainLayout &layout,
   bool isWhole = profile.blockBuffers && layout.zero < 2;
   double pieces = isWhole ? 1 : std::max(stage.pieces, 1.);
   double vectors = isWhole ? 0 : stage.vectors;
-  double small = vectors > 0 ? stage.vectorParameters : 0;
-  auto getTime = [&](CollectiveKind kind, double bytes) {
+  auto getTime = [&](CollectiveKind kind, double bytes, double vectors) {
+    double small = vectors > 0 ? stage.vectorParameters : 0;
     double time =
         pieces *
         (getCollectiveTime(machine, kind, dense,
@@ -559,9 +568,26 @@ CostModel::DataTimes CostModel::getDataTimes(const TrainLayout &layout,
     return time;
   };
   if (layout.zero == 0)
-    return {getTime(CollectiveKind::AllReduce, profile.gradientBytes), 0};
-  return {getTime(CollectiveKind::ReduceScatter, profile.gradientBytes),
-          getTime(CollectiveKind::AllGather, work.getParameterBytes())};
+    return {getTime(CollectiveKind::AllReduce, profile.gradientBytes, vectors)};
+  DataTimes times{
+      getTime(CollectiveKind::ReduceScatter, profile.gradientBytes, vectors),
+      getTime(CollectiveKind::AllGather, work.getParameterBytes(), vectors)};
+  times.again = profile.hasArena() && layout.zero == 3
+                    ? getTime(CollectiveKind::AllGather,
+                              work.getParameterBytes(), stage.vectorsAgain)
+                    : times.parameters;
+  return times;
+}
+
+double CostModel::getTiedTime(const TrainLayout &layout) const {
+  PipelineShape shape = getShape(layout);
+  if (!profile.hasArena() || !model.tied ||
+      shape.getStage(shape.getVirtualStages() - 1) == 0)
+    return 0;
+  double bytes = getVocabShard(layout.tp) * double(model.getEmbeddingWidth()) *
+                 profile.gradientBytes /
+                 (layout.zero >= 2 ? double(layout.getShards()) : 1);
+  return getSendTime(machine, {layout.pp, layout.getPipelineStride()}, bytes);
 }
 
 double CostModel::getCopyTime(const TrainLayout &layout,
@@ -594,7 +620,7 @@ CostModel::DataExposure CostModel::getDataExposure(const TrainLayout &layout,
                              pass * own + others * communication);
     return overlap(communication, window, share, slow);
   };
-  auto [gradients, parameters] = getDataTimes(layout, stage);
+  auto [gradients, parameters, again] = getDataTimes(layout, stage);
   DataExposure result;
   double left = 0; // of the last backward pass, with nothing beside it
   if (layout.zero == 2 && getMicroBatches(layout) > 1) {
@@ -602,6 +628,7 @@ CostModel::DataExposure CostModel::getDataExposure(const TrainLayout &layout,
     Overlapped front = hideOnce(parameters, stage.forward);
     Overlapped back = overlap(gradients, stage.backward, share, slow);
     result.backward = result.each = back.exposed + back.slowdown;
+    result.weight = result.backward;
     result.once = gradients / buckets * share + front.exposed + front.slowdown;
     left = back.left;
   } else if (layout.zero < 3) {
@@ -612,12 +639,13 @@ CostModel::DataExposure CostModel::getDataExposure(const TrainLayout &layout,
   } else {
     // Each micro-batch gathers each block twice and scatters its gradient.
     Overlapped front = overlap(parameters, stage.forward, share, slow);
-    Overlapped back =
-        overlap(parameters + gradients, stage.backward, share, slow);
+    Overlapped back = overlap(again + gradients, stage.backward, share, slow);
     result.once = (parameters + gradients) / buckets * share;
     result.each = front.exposed + back.exposed + front.slowdown + back.slowdown;
     result.forward = front.exposed + front.slowdown;
     result.backward = back.exposed + back.slowdown;
+    if (again + gradients > 0)
+      result.weight = result.backward * gradients / (again + gradients);
     if (profile.blockBuffers) {
       double weights = stage.denseParameters + stage.expertParameters;
       double copied = 2 * weights * work.getParameterBytes();
@@ -656,10 +684,14 @@ void CostModel::setTimes(const PipelineShape &shape) {
     };
     times[i].forward = chunk.forward + getPart(exposed[at].forward,
                                                chunk.forward, stage.forward);
+    // What is left of gradients belongs to where these are made.
+    double weight =
+        profile.hasArena() && shape.splitsBackward() ? exposed[at].weight : 0;
     times[i].backwardInput =
         chunk.backward - chunk.weight +
-        getPart(exposed[at].backward, chunk.backward, stage.backward);
-    times[i].backwardWeight = chunk.weight;
+        getPart(exposed[at].backward - weight, chunk.backward, stage.backward);
+    times[i].backwardWeight =
+        chunk.weight + getPart(weight, chunk.backward, stage.backward);
   }
 }
 
@@ -690,6 +722,9 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
       worst = i;
     }
   }
+  double tied = getTiedTime(layout);
+  exposed.front().once += tied;
+  exposed[size_t(shape.getStage(shape.getVirtualStages() - 1))].once += tied;
   setTimes(shape);
   double hop = getSend(layout) * profile.dataOverlap;
   played &= hop == send;

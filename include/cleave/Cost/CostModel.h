@@ -224,9 +224,10 @@ private:
     /// parameters of them all. Parameters of the largest exchange.
     double pieces = 1, vectors = 0, vectorParameters = 0, largest = 0;
     double largestEnd = 0;
-    double launches = 1;    ///< kernels, relative to the usual block
-    double activations = 0; ///< bytes kept for backward
-    double read = 0;        ///< of them, those that no weight's gradient reads
+    double vectorsAgain = 0; ///< that the backward pass reads
+    double launches = 1;     ///< kernels, relative to the usual block
+    double activations = 0;  ///< bytes kept for backward
+    double read = 0;         ///< of them, those that no weight's gradient reads
     /// Bytes that only live inside the block, with both gradients in one pass
     /// and where they are apart; and those of the loss.
     double workingSet = 0, workingSetApart = 0, loss = 0;
@@ -261,6 +262,7 @@ private:
     double activations = 0, read = 0, between = 0;
     double workingSet = 0, workingSetApart = 0, loss = 0;
     double pieces = 0, vectors = 0, vectorParameters = 0; ///< see BlockCost
+    double vectorsAgain = 0;                              ///< likewise
     double largest = 0;    ///< likewise, of blocks
     double largestEnd = 0; ///< and of embedding and head
 
@@ -336,17 +338,22 @@ private:
   /// Seconds of collectives of a stage's weights over the data-parallel ranks.
   struct DataTimes {
     double gradients = 0, parameters = 0; ///< parameters: without ZeRO, none
+    double again = 0; ///< parameters, those that the backward pass needs
   };
   DataTimes getDataTimes(const TrainLayout &layout,
                          const StageCost &stage) const;
   /// Seconds of a sum of gradients over the groups of ZeRO, whose copies they
   /// are.
   double getCopyTime(const TrainLayout &layout, const StageCost &stage) const;
+  /// Seconds in which the stages of the embedding and of a head that shares its
+  /// weights tell each other their parts of the gradient; 0 on one stage.
+  double getTiedTime(const TrainLayout &layout) const;
   /// Seconds that collectives over the data-parallel ranks add to a stage: once
   /// a step, and to each forward and backward pass; `each` is what of the
   /// latter two is communication and not copies.
   struct DataExposure {
     double once = 0, forward = 0, backward = 0, each = 0;
+    double weight = 0; ///< of backward, where weight gradients are apart
   };
   DataExposure getDataExposure(const TrainLayout &layout,
                                const StageCost &stage, int64_t blocks) const;
