@@ -68,7 +68,8 @@ public:
     if (block.isSparse())
       addExperts();
     addNorms();
-    cost.workingSet = cost.activations;
+    if (!profile.hasArena() || block.isSparse())
+      cost.workingSet = cost.workingSetApart = cost.activations;
     cost.forward = kernels.forward;
     cost.backwardInput = kernels.backwardInput;
     cost.backwardWeight = kernels.backwardWeight;
@@ -77,6 +78,8 @@ public:
       addContextExchange();
     recompute();
     addBetween();
+    if (profile.hasArena() && !block.isSparse())
+      addWorkingSet();
     cost.expertForward *= 1 - profile.expertOverlap;
     cost.expertBackward *= 1 - profile.expertOverlap;
     addWeights();
@@ -91,6 +94,13 @@ private:
     cost.recompute += seconds;
     return true;
   }
+  /// Bytes kept for the backward pass, or repeated for it if they are dropped;
+  /// `isRead`: not by weights' gradients.
+  void keep(double bytes, bool isDropped, bool isRead) {
+    (isDropped ? dropped : cost.activations) += bytes;
+    if (isRead)
+      (isDropped ? droppedRead : cost.read) += bytes;
+  }
   bool isRecomputed(unsigned module) const {
     return cut.recompute == Recompute::Selective &&
            cut.recomputedModules & module;
@@ -98,10 +108,15 @@ private:
 
   /// Several weights that read the stream.
   double addProjection(llvm::ArrayRef<double> outs) {
-    return profile.fusedProjections
-               ? kernels.addLinear(
-                     tokens, std::accumulate(outs.begin(), outs.end(), 0.), h)
-               : kernels.addLinears(tokens, outs, h);
+    if (profile.fusedProjections)
+      return kernels.addLinear(
+          tokens, std::accumulate(outs.begin(), outs.end(), 0.), h);
+    // What tp reduces is added up before, by a kernel of its own, which reads
+    // all gradients and writes their sum.
+    if (profile.hasArena() && cut.tp > 1 && outs.size() > 1)
+      kernels.backwardInput +=
+          getStreamTime(device, 2 * tokens * h * activationBytes);
+    return kernels.addLinears(tokens, outs, h);
   }
 
   /// Queries, keys and values, of latent ranks or straight from the stream,
@@ -126,13 +141,36 @@ private:
       addProjection({queries, keysAndValues / 2, keysAndValues / 2});
     }
     cost.activations += tokens * (queries + keysAndValues) * activationBytes;
-    if (block.headNorm != Block::HeadNorm::None)
+    cost.read += tokens * (queries + keysAndValues) * activationBytes;
+    // Weights of norms have gradients, of what these read.
+    if (block.headNorm != Block::HeadNorm::None) {
       cost.activations += getNormedBytes();
+      cost.read += getNormedBytes() -
+                   tokens * (queries + keysAndValues / 2) * activationBytes;
+    }
     outputs += tokens * (queries + keysAndValues);
     double rotated = tokens * (queries + keysAndValues / 2) * activationBytes;
     kernels.addPasses(ropePasses, rotated * traffic);
-    if (block.headNorm != Block::HeadNorm::None)
-      kernels.addPasses(normPasses, getNormedBytes() * traffic);
+    if (block.headNorm == Block::HeadNorm::None)
+      return;
+    kernels.addPasses(normPasses, getNormedBytes() * traffic);
+    if (profile.hasArena())
+      addHeadNorms(rotated);
+  }
+
+  /// What our own programs do besides of norms of `local` bytes of queries and
+  /// keys: gradients of weights, and under tp of norms of all channels the
+  /// rotation of all, and slices of it: on the way back also of gradients, of
+  /// the norms' outputs and inputs.
+  void addHeadNorms(double local) {
+    kernels.backwardWeight += getStreamTime(device, 2 * local * traffic);
+    double whole = getNormedBytes();
+    if (whole == local)
+      return;
+    double slices = (whole + local) * traffic;
+    kernels.forward += getStreamTime(
+        device, ropePasses.forward * (whole - local) * traffic + slices);
+    kernels.backwardInput += getStreamTime(device, 2 * slices);
   }
 
   /// Of what norms of queries and keys read; one of all channels reads them
@@ -173,17 +211,17 @@ private:
         drops(recomputeOutput, kernels.addLinear(tokens, h, mixed));
     outputs += outer * h;
     // The second residual sum is repeated with the projection before it.
-    cost.activations += (dropsOutput ? 1 : 2) * stream;
+    cost.activations += stream;
+    keep(stream, dropsOutput, /*isRead=*/false);
     // Attention's output is kept as attention and as its projection need it.
-    if (!dropsScores || !dropsOutput)
-      cost.activations +=
-          tokens * mixed *
-          (activationBytes + (inputBytes < activationBytes ? inputBytes : 0));
+    keep(
+        tokens * mixed *
+            (activationBytes + (inputBytes < activationBytes ? inputBytes : 0)),
+        dropsScores && dropsOutput, /*isRead=*/false);
     // What attention keeps of the whole square, the masked half included;
     // fused kernels keep a row's sum.
     double scores = tokens * seqLen * heads * kept;
-    if (!dropsScores)
-      cost.activations += kept > 0 ? scores : tokens * heads * 4;
+    keep(kept > 0 ? scores : tokens * heads * 4, dropsScores, /*isRead=*/true);
   }
 
   /// The MLP, or in a block of experts those that see every token.
@@ -201,10 +239,9 @@ private:
     if (profile.prunesRepeats && !block.isSparse() && !block.normsAfter)
       unneeded = down;
     outputs += tokens * matrices * width + outer * h;
-    if (!drops(recomputeUp, up))
-      cost.activations += matrices * activated;
-    if (!drops(recomputeActivation, activation))
-      cost.activations += tokens * width * inputBytes;
+    keep(matrices * activated, drops(recomputeUp, up), /*isRead=*/true);
+    keep(tokens * width * inputBytes, drops(recomputeActivation, activation),
+         /*isRead=*/false);
     // What it gives is only read by what nothing repeats.
     if (!profile.prunesRepeats || block.normsAfter)
       drops(recomputeDown, down);
@@ -256,8 +293,24 @@ private:
 
   void addNorms() {
     double norms = kernels.addPasses(sumAndNormPasses, 2 * stream * traffic);
-    if (!drops(recomputeNorms, norms / 2))
-      cost.activations += 2 * outer * h * inputBytes;
+    if (profile.hasArena()) {
+      // Our own kernels have the gradients of norms' weights apart, which read
+      // what norms read and the gradients of what they give. Where tp reduces
+      // the latter, nothing else is done with them in one kernel; with norms
+      // after them, products read what the sum leaves, which is not read again.
+      kernels.backwardWeight += getStreamTime(device, 4 * stream * traffic);
+      if (block.normsAfter)
+        kernels.forward -= getStreamTime(device, 2 * stream * traffic);
+      else if (cut.tp > 1)
+        kernels.backwardInput += getStreamTime(device, 2 * stream * traffic);
+    }
+    // What is split along the sequence is gathered before it is read again.
+    bool isDropped = drops(recomputeNorms, norms / 2);
+    keep(outer * h * inputBytes, isDropped, /*isRead=*/cut.sequenceParallel);
+    // With its norms after them, a block's products read its own input.
+    keep(outer * h * inputBytes,
+         isDropped && !(profile.hasArena() && block.normsAfter),
+         /*isRead=*/cut.sequenceParallel);
     if (costs.model.dropout)
       cost.activations += 2 * outer * h; // a byte for each element of a mask
   }
@@ -278,6 +331,11 @@ private:
     if (!profile.sequenceFirst && cut.sequenceParallel && cut.microBatch > 1)
       region += 2 * getStreamTime(device, 2 * full);
     cost.tensorForward = cost.tensorBackward = 2 * region;
+    // A product that is repeated leaves its result to be reduced again.
+    if (profile.prunesRepeats)
+      cost.tensorBackward +=
+          reduction * (isRecomputed(recomputeOutput) +
+                       (block.normsAfter && isRecomputed(recomputeDown)));
     // A norm of all channels has queries and keys gathered, and on the way back
     // their gradients as well.
     if (block.headNorm == Block::HeadNorm::Whole)
@@ -287,6 +345,14 @@ private:
             costs.getJointTime(CollectiveKind::AllGather, tensor, bytes);
         cost.tensorForward += time;
         cost.tensorBackward += 2 * time;
+        // The weights of such norms are split as what they scale.
+        if (profile.hasArena()) {
+          double weight = costs.getJointTime(CollectiveKind::AllGather, tensor,
+                                             double(count * block.headDim) *
+                                                 activationBytes);
+          cost.tensorForward += weight;
+          cost.tensorBackward += weight;
+        }
       }
     if (profile.gathersAgain && cut.sequenceParallel &&
         cut.recompute != Recompute::Full)
@@ -334,8 +400,15 @@ private:
     bool isFull = cut.recompute == Recompute::Full;
     double width =
         divide(block.isSparse() ? block.sharedFfn : block.ffn, cut.tp);
-    double elements =
-        outputs + 2 * (tokens - outer) * h; // of the two that leave the block
+    // Of the two products that leave the block gathered; of norms' outputs, for
+    // the gradients of their weights.
+    double elements = outputs + 2 * (tokens - outer) * h + 2 * outer * h;
+    double normed = block.headNorm == Block::HeadNorm::None
+                        ? 0
+                        : tokens * (queries + keysAndValues / 2);
+    elements += normed;
+    if (isFull)
+      elements += normed + outer * h; // what norms read
     if (isFull || cut.sequenceParallel || isRecomputed(recomputeNorms))
       elements += 2 * tokens * h;
     if (isFull ||
@@ -346,6 +419,31 @@ private:
     cost.between = elements * activationBytes;
   }
 
+  /// What lives only inside of a block's backward pass, besides what it
+  /// repeats. There is most at the activation: gradients of what it reads and
+  /// gives, the former of as many products as there are, and of the stream that
+  /// the product after it leaves; or at the sum of the gradients of attention's
+  /// input. Where weight gradients are apart, these have places.
+  void addWorkingSet() {
+    double width = divide(block.ffn, cut.tp);
+    double inputs = (profile.fusedProjections ? 1 : 3) * tokens * h;
+    double gathered = cut.sequenceParallel ? tokens * h : 0;
+    double atActivation =
+        (matrices + 1) * tokens * width + outer * h + gathered;
+    double atInput =
+        inputs + tokens * (queries + keysAndValues) + outer * h + gathered;
+    // By then the repeated activation has been read.
+    bool isDropped =
+        cut.recompute == Recompute::Full || isRecomputed(recomputeActivation);
+    cost.workingSet =
+        std::max(atActivation * activationBytes + dropped -
+                     (isDropped ? tokens * width * inputBytes : 0),
+                 atInput * activationBytes);
+    cost.workingSetApart =
+        std::max(tokens * width * activationBytes + droppedRead,
+                 (inputs + tokens * h) * activationBytes);
+  }
+
   /// What is repeated of a whole block, or of its half.
   void recompute() {
     if (isRecomputed(recomputeHalf)) {
@@ -354,6 +452,7 @@ private:
       cost.recompute += cost.forward - attention[0] - kernels.linear / 2;
       cost.activations = stream + tokens * mixed * activationBytes +
                          outputs / 2 * activationBytes;
+      cost.read = 0;
       cost.tensorBackward += cost.tensorForward / 2;
     }
     if (cut.recompute == Recompute::Full) {
@@ -362,7 +461,10 @@ private:
           cost.tensorForward - (unneeded > 0 ? reduction : 0);
       cost.contextBackward += cost.contextForward;
       cost.expertBackward += cost.expertForward;
+      dropped = cost.activations - stream;
+      droppedRead = cost.read;
       cost.activations = stream;
+      cost.read = 0;
     }
   }
 
@@ -375,6 +477,10 @@ private:
     cost.pieces = costs.getPieces(block);
     if (!profile.blockBuffers) {
       cost.vectors = 2 + double(block.vectorTensors);
+      // No gradient needs a bias, unless all is repeated.
+      cost.vectorsAgain = cut.recompute == Recompute::Full ? cost.vectors
+                          : block.headNorm == Block::HeadNorm::None ? 2
+                                                                    : 4;
       cost.vectorParameters = (2 * h + double(block.vectors)) / double(cut.tp);
     }
     cost.largest = costs.getLargestPiece(block, cut.tp, cost.denseParameters,
@@ -417,6 +523,9 @@ private:
   BlockCost cost;
   double attention[2] = {}; ///< seconds, both ways
   double outputs = 0;       ///< elements that the products write
+  /// Bytes that are repeated instead of kept; of them, those that no weight's
+  /// gradient reads.
+  double dropped = 0, droppedRead = 0;
   /// Seconds of what full recomputation leaves out, and of the exchange of a
   /// product's result.
   double unneeded = 0, reduction = 0;

@@ -108,10 +108,12 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
       vocab * (model.tied ? 1 : 2) * double(model.getEmbeddingWidth());
   double experts = 0, least = infinity, most = 0;
   double weight = work.getParameterBytes(), pp = double(layout.pp);
-  double bytes =
-      std::min(weight + (takesPlaces(layout) ? 0 : profile.gradientBytes) +
-                   work.getStateBytes(),
-               profile.blockBuffers ? 4. * getBytes(DType::F32) : infinity);
+  // What is there together, if a pipeline is never full: the weights with what
+  // is kept, or the gradients.
+  bool isFew = isNeverFull(layout);
+  double bytes = std::min(
+      (isFew ? 0 : weight + profile.gradientBytes) + work.getStateBytes(),
+      profile.blockBuffers ? 4. * getBytes(DType::F32) : infinity);
   double ranks = double(layout.dp * layout.cp);
   double expertRanks = double(layout.getExpertRanks());
   for (size_t kind = 0; kind != kinds.size(); ++kind) {
@@ -132,11 +134,14 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
   double inputs = double(kindOf.size()) * h * work.getParameterBytes() /
                   (layout.sequenceParallel ? tp : 1);
   double logits = getKeptLogitBytes() * vocab;
-  double mean = (cut * bytes + tokens * (inputs + logits)) / pp;
+  double kept = tokens * (inputs + logits);
+  if (isFew)
+    kept = std::max(kept, cut * profile.gradientBytes);
+  double mean = (cut * bytes + kept) / pp;
   // Below ZeRO 3 parameters are whole; with it those of an exchange are, and
   // their gradient, but at ends without a block.
   double inner = layout.pp == 1 ? 1 : std::max(pp - 2, 1.) / pp;
-  double whole = std::min(weight * (dense + experts - cut) / pp,
+  double whole = std::min(isFew ? 0 : weight * (dense + experts - cut) / pp,
                           inner * least * getGatheredBytes(3));
   double tensors = std::max({mean + whole, most, tokens * logits});
   return (1 - 1e-9) *
@@ -146,10 +151,10 @@ double CostModel::getMemoryBound(const TrainLayout &layout) const {
 DataFloor CostModel::getDataFloor(const TrainLayout &layout) {
   getKindCosts(layout, Recompute::None);
   const StageCost &stage = most.stage;
-  auto [gradients, parameters] = getDataTimes(layout, stage);
+  auto [gradients, parameters, again] = getDataTimes(layout, stage);
   DataFloor data;
   if (layout.zero == 3)
-    data.each = gradients + 2 * parameters;
+    data.each = gradients + parameters + again;
   else if (layout.zero == 2 && getMicroBatches(layout) > 1)
     data = {gradients, parameters};
   else
@@ -222,8 +227,14 @@ double CostModel::getWorkingSet(const TrainLayout &layout) {
   leanest.recomputedModules = recomputeAttention | recomputePointwise;
   double stages = double(layout.pp), least = infinity;
   double inner = layout.pp == 1 ? 1 : std::max(stages - 2, 1.) / stages;
-  for (const StageCost *cost : getKindCosts(leanest, Recompute::Selective))
-    least = std::min(least, cost->workingSet);
+  // In an arena, what is repeated is in it.
+  if (isNeverFull(layout))
+    return 0;
+  for (const StageCost *cost :
+       getKindCosts(leanest, profile.hasArena() ? Recompute::None
+                                                : Recompute::Selective))
+    least = std::min({least, cost->workingSet,
+                      layout.pp > 1 ? cost->workingSetApart : infinity});
   return (1 - 1e-9) * inner * least;
 }
 
@@ -233,44 +244,39 @@ MemoryFloor CostModel::getMemoryFloor(const TrainLayout &layout) {
   const KindCosts &other = getKindCosts(layout, layout.recompute);
   PipelineShape shape = getShape(layout);
   int64_t again = getBlocksAgain(layout);
-  kept.resize(size_t(shape.getVirtualStages()));
-  between.resize(kept.size());
+  int64_t all = shape.getVirtualStages();
+  frontChunks.assign(size_t(all), StageCost());
   std::array<StageCost, 2> stages;
+  MemoryFloor floor;
+  floor.gaps = getGaps(layout);
+  floor.reserve = machine.device.reserve;
   for (size_t i = 0; i != blocks.front.size(); ++i) {
     const DeviceBlocks &device = blocks.front[i];
-    if (device.hasEmbedding)
-      stages[i].add(*embeddingCost, 1);
     for (int64_t chunk = 0; chunk != shape.chunks; ++chunk) {
       BlockRange range = device.chunks[size_t(chunk)];
       int64_t middle = std::min(range.end, range.first + again);
-      double before = stages[i].activations, apart = stages[i].between;
-      for (size_t kind = 0; kind != kinds.size(); ++kind) {
-        stages[i].add(*other[kind],
-                      double(getCount({range.first, middle}, kind)));
-        stages[i].add(*plain[kind],
-                      double(getCount({middle, range.end}, kind)));
-      }
       int64_t at = shape.getVirtualStage(int64_t(i), chunk);
-      if (at == shape.getVirtualStages() - 1)
-        stages[i].add(*headCost, 1);
-      kept[size_t(at)] = stages[i].activations - before;
-      between[size_t(at)] = stages[i].between - apart;
+      StageCost &cost = frontChunks[size_t(at)];
+      if (at == 0)
+        cost.add(*embeddingCost, 1);
+      for (size_t kind = 0; kind != kinds.size(); ++kind) {
+        cost.add(*other[kind], double(getCount({range.first, middle}, kind)));
+        cost.add(*plain[kind], double(getCount({middle, range.end}, kind)));
+      }
+      if (at == all - 1)
+        cost.add(*headCost, 1);
+      stages[i].add(cost, 1);
     }
-    if (model.tied && device.hasHead && !device.hasEmbedding)
-      stages[i].denseParameters +=
+    if (model.tied && device.hasHead && !device.hasEmbedding) {
+      double copied =
           getVocabShard(layout.tp) * double(model.getEmbeddingWidth());
+      stages[i].denseParameters += copied;
+      stages[i].largestEnd = std::max(stages[i].largestEnd, copied);
+    }
   }
-  std::array<double, 2> inFlight;
-  getInFlight(shape,
-              llvm::MutableArrayRef(inFlight).take_front(blocks.front.size()));
-  MemoryFloor floor{.stages = {},
-                    .gaps = getGaps(layout),
-                    .reserve = machine.device.reserve,
-                    .takesPlaces = takesPlaces(layout)};
-  for (size_t i = 0; i != blocks.front.size(); ++i)
-    floor.stages[i] = {inFlight[i], stages[i].workingSet,
-                       stages[i].denseParameters, stages[i].expertParameters,
-                       stages[i].largest};
+  size_t front = blocks.front.size();
+  setMemory(shape, llvm::ArrayRef(stages).take_front(front), frontChunks,
+            llvm::MutableArrayRef(floor.stages).take_front(front));
   return floor;
 }
 

@@ -119,12 +119,17 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
   stage.denseParameters = cost.denseParameters;
   stage.expertParameters = cost.expertParameters;
   stage.activations = cost.activations;
+  stage.read = cost.read;
   stage.workingSet = cost.workingSet;
+  stage.workingSetApart = cost.workingSetApart;
+  stage.loss = cost.loss;
   stage.between = cost.between;
   stage.pieces = cost.pieces;
   stage.vectors = cost.vectors;
+  stage.vectorsAgain = cost.vectorsAgain;
   stage.vectorParameters = cost.vectorParameters;
   stage.largest = cost.largest;
+  stage.largestEnd = cost.largestEnd;
   return stage;
 }
 
@@ -142,12 +147,17 @@ void CostModel::StageCost::add(const StageCost &other, double times) {
   denseParameters += times * other.denseParameters;
   expertParameters += times * other.expertParameters;
   activations += times * other.activations;
+  read += times * other.read;
   between += times * other.between;
   workingSet = std::max(workingSet, other.workingSet);
+  workingSetApart = std::max(workingSetApart, other.workingSetApart);
+  loss = std::max(loss, other.loss);
   pieces += times * other.pieces;
   vectors += times * other.vectors;
+  vectorsAgain += times * other.vectorsAgain;
   vectorParameters += times * other.vectorParameters;
   largest = std::max(largest, other.largest);
+  largestEnd = std::max(largestEnd, other.largestEnd);
 }
 
 const CostModel::KindCosts &CostModel::getKindCosts(const TrainLayout &layout,
@@ -268,7 +278,14 @@ void CostModel::buildStages(const TrainLayout &layout) {
   for (int64_t at = 0; at != all; ++at) {
     StageCost &chunk = chunks[size_t(at)];
     BlockRange range = blocks.ranges[size_t(at)];
-    if (blocks.repeats[size_t(at)]) {
+    // Where a V-shaped pipeline turns nothing is sent.
+    auto isSent = [&](int64_t from) {
+      return from >= 0 && from != all - 1 &&
+             (!profile.hasArena() ||
+              shape.getStage(from) != shape.getStage(from + 1));
+    };
+    if (blocks.repeats[size_t(at)] && isSent(at - 2) && isSent(at - 1) &&
+        isSent(at)) {
       chunk = chunks[size_t(at - 1)];
     } else {
       if (at == 0)
@@ -280,11 +297,11 @@ void CostModel::buildStages(const TrainLayout &layout) {
       }
       if (at == all - 1)
         chunk.add(*headCost, 1);
-      if (at != all - 1) {
+      if (isSent(at)) {
         chunk.forward += hold;
         chunk.held += hold;
       }
-      if (at != 0) {
+      if (isSent(at - 1)) {
         chunk.backward += hold;
         chunk.held += hold;
       }
@@ -294,25 +311,107 @@ void CostModel::buildStages(const TrainLayout &layout) {
     stages[stage].add(chunk, 1);
   }
   // A tied head on another stage than the embedding has a copy of it.
-  if (model.tied && shape.getStage(all - 1) != 0)
-    stages[size_t(shape.getStage(all - 1))].denseParameters +=
+  if (model.tied && shape.getStage(all - 1) != 0) {
+    double copied =
         getVocabShard(layout.tp) * double(model.getEmbeddingWidth());
-  kept.resize(chunks.size());
-  between.resize(chunks.size());
-  for (size_t i = 0; i != chunks.size(); ++i) {
-    kept[i] = chunks[i].activations;
-    between[i] = chunks[i].between;
+    StageCost &last = stages[size_t(shape.getStage(all - 1))];
+    last.denseParameters += copied;
+    last.largestEnd = std::max(last.largestEnd, copied);
   }
-  inFlight.resize(stages.size());
-  getInFlight(shape, inFlight);
+  memory.resize(stages.size());
+  setMemory(shape, stages, chunks, memory);
 }
 
-void CostModel::getInFlight(const PipelineShape &shape,
-                            llvm::MutableArrayRef<double> bytes) {
-  if (profile.hasArena())
-    pipeline.getPlaces(shape, kept, between, bytes);
-  else
-    pipeline.getPeaks(shape, kept, bytes);
+StageMoment CostModel::getMoment(const PipelineShape &shape, int64_t stage,
+                                 const PipelineProgram::Moment &moment,
+                                 const StageCost &ofStage,
+                                 llvm::ArrayRef<StageCost> ofChunks) const {
+  bool splits = shape.splitsBackward();
+  StageMoment result;
+  if (moment.inBlock)
+    result.inBlock = splits ? ofStage.workingSetApart : ofStage.workingSet;
+  if (moment.inLoss)
+    result.inLoss = ofStage.loss;
+  auto add = [&](const PipelineProgram::Live &live, const StageCost &cost,
+                 double sign) {
+    result.kept += sign * (live.read * cost.read +
+                           live.kept * (cost.activations - cost.read) +
+                           live.between * cost.between);
+  };
+  auto addParameters = [&](const PipelineProgram::Live &live, double dense,
+                           double expert) {
+    if (live.gradients) {
+      result.gradients.dense += dense;
+      result.gradients.expert += expert;
+    }
+    if (live.copies) {
+      result.copies.dense += dense;
+      result.copies.expert += expert;
+    }
+  };
+  int64_t all = shape.getVirtualStages();
+  bool isTied = model.tied && shape.getStage(all - 1) == shape.getStage(0);
+  const PipelineProgram::Live &head = moment.parts[size_t(shape.chunks)];
+  // A tied embedding is there as long as the head that reads it.
+  const PipelineProgram::Live &embedding =
+      isTied ? head : moment.parts[size_t(shape.chunks) + 1];
+  double dense = ofStage.denseParameters;
+  for (int64_t chunk = 0; chunk != shape.chunks; ++chunk) {
+    int64_t at = shape.getVirtualStage(stage, chunk);
+    const StageCost &cost = ofChunks[size_t(at)];
+    const PipelineProgram::Live &live = moment.parts[size_t(chunk)];
+    double own = cost.denseParameters;
+    add(live, cost, 1);
+    if (at == 0) {
+      own -= embeddingCost->denseParameters;
+      add(live, *embeddingCost, -1);
+      add(moment.parts[size_t(shape.chunks) + 1], *embeddingCost, 1);
+      addParameters(embedding, embeddingCost->denseParameters, 0);
+      dense -= embeddingCost->denseParameters;
+    }
+    if (at == all - 1) {
+      own -= headCost->denseParameters;
+      add(live, *headCost, -1);
+      add(head, *headCost, 1);
+    }
+    addParameters(live, own, cost.expertParameters);
+    dense -= own;
+  }
+  // What is left is the head's, with its copy of a tied embedding.
+  addParameters(head, dense, 0);
+  return result;
+}
+
+void CostModel::setMemory(const PipelineShape &shape,
+                          llvm::ArrayRef<StageCost> ofStages,
+                          llvm::ArrayRef<StageCost> ofChunks,
+                          llvm::MutableArrayRef<StageMemory> memory) {
+  if (!profile.hasArena()) {
+    kept.resize(ofChunks.size());
+    for (size_t i = 0; i != ofChunks.size(); ++i)
+      kept[i] = ofChunks[i].activations;
+    peaks.resize(memory.size());
+    pipeline.getPeaks(shape, kept, peaks);
+  }
+  for (size_t i = 0; i != memory.size(); ++i) {
+    const StageCost &stage = ofStages[i];
+    StageMemory &of = memory[i];
+    of.parameters = {stage.denseParameters, stage.expertParameters};
+    of.largest = stage.largest;
+    of.largestEnd = stage.largestEnd;
+    of.shares =
+        profile.hasArena() && (shape.stages == 1 || shape.microBatches == 1);
+    of.moments.clear();
+    if (!profile.hasArena()) {
+      of.moments.push_back({peaks[i], stage.workingSet, stage.loss,
+                            of.parameters, of.parameters});
+      continue;
+    }
+    for (const PipelineProgram::Moment &moment :
+         pipeline.getMoments(shape, int64_t(i)))
+      of.moments.push_back(
+          getMoment(shape, int64_t(i), moment, stage, ofChunks));
+  }
 }
 
 int64_t CostModel::getBlocksAgain(const TrainLayout &layout) const {
@@ -347,19 +446,23 @@ StateBytes CostModel::getStateBytes(const TrainLayout &layout) const {
   };
   double weight = work.getParameterBytes(), gradient = profile.gradientBytes;
   double optimizer = work.getStateBytes();
+  bool copies = work.dtype != DType::F32;
   if (layout.zero == 3 && profile.blockBuffers) {
     // Shards are of f32, and cast where they enter a buffer.
     weight = gradient = getBytes(DType::F32);
     optimizer = 2 * getBytes(DType::F32);
+    copies = false;
   } else if (work.dtype == DType::F32 && layout.zero > 0 && layout.zero < 3 &&
              shards > 1) {
     // The optimizer's shard of the weights lies beside the gathered whole.
     optimizer += weight;
+    copies = true;
   }
   return {.parameters = split(3, weight),
           .gradients = split(2, gradient),
           .optimizer = split(1, optimizer),
-          .gathered = getGatheredBytes(layout.zero)};
+          .gathered = getGatheredBytes(layout.zero),
+          .copies = copies};
 }
 
 double CostModel::getGatheredBytes(int zero) const {
@@ -373,22 +476,10 @@ double CostModel::getGatheredBytes(int zero) const {
 template <typename Visit>
 void CostModel::visitMemory(const TrainLayout &layout, Visit visit) const {
   StateBytes state = getStateBytes(layout);
-  for (size_t i = 0; i != stages.size(); ++i) {
-    const StageCost &each = stages[i];
-    auto sum = [&](StateBytes::Each bytes) {
-      return bytes.dense * each.denseParameters +
-             bytes.expert * each.expertParameters;
-    };
-    MemoryUse use{.parameters = sum(state.parameters),
-                  .gradients = sum(state.gradients),
-                  .optimizer = sum(state.optimizer),
-                  .activations = inFlight[i],
-                  .temporaries =
-                      each.workingSet + each.largest * state.gathered};
-    // By category what is there when most is.
-    if (takesPlaces(layout))
-      (use.activations < use.gradients ? use.activations : use.gradients) = 0;
-    use.reserve = machine.device.reserve + getGaps(layout) * use.getTensors();
+  double gaps = getGaps(layout);
+  for (const StageMemory &each : memory) {
+    MemoryUse use = each.getMost(state);
+    use.reserve = machine.device.reserve + gaps * use.getTensors();
     visit(use);
   }
 }
@@ -463,8 +554,8 @@ CostModel::DataTimes CostModel::getDataTimes(const TrainLayout &layout,
   bool isWhole = profile.blockBuffers && layout.zero < 2;
   double pieces = isWhole ? 1 : std::max(stage.pieces, 1.);
   double vectors = isWhole ? 0 : stage.vectors;
-  double small = vectors > 0 ? stage.vectorParameters : 0;
-  auto getTime = [&](CollectiveKind kind, double bytes) {
+  auto getTime = [&](CollectiveKind kind, double bytes, double vectors) {
+    double small = vectors > 0 ? stage.vectorParameters : 0;
     double time =
         pieces *
         (getCollectiveTime(machine, kind, dense,
@@ -477,9 +568,26 @@ CostModel::DataTimes CostModel::getDataTimes(const TrainLayout &layout,
     return time;
   };
   if (layout.zero == 0)
-    return {getTime(CollectiveKind::AllReduce, profile.gradientBytes), 0};
-  return {getTime(CollectiveKind::ReduceScatter, profile.gradientBytes),
-          getTime(CollectiveKind::AllGather, work.getParameterBytes())};
+    return {getTime(CollectiveKind::AllReduce, profile.gradientBytes, vectors)};
+  DataTimes times{
+      getTime(CollectiveKind::ReduceScatter, profile.gradientBytes, vectors),
+      getTime(CollectiveKind::AllGather, work.getParameterBytes(), vectors)};
+  times.again = profile.hasArena() && layout.zero == 3
+                    ? getTime(CollectiveKind::AllGather,
+                              work.getParameterBytes(), stage.vectorsAgain)
+                    : times.parameters;
+  return times;
+}
+
+double CostModel::getTiedTime(const TrainLayout &layout) const {
+  PipelineShape shape = getShape(layout);
+  if (!profile.hasArena() || !model.tied ||
+      shape.getStage(shape.getVirtualStages() - 1) == 0)
+    return 0;
+  double bytes = getVocabShard(layout.tp) * double(model.getEmbeddingWidth()) *
+                 profile.gradientBytes /
+                 (layout.zero >= 2 ? double(layout.getShards()) : 1);
+  return getSendTime(machine, {layout.pp, layout.getPipelineStride()}, bytes);
 }
 
 double CostModel::getCopyTime(const TrainLayout &layout,
@@ -512,7 +620,7 @@ CostModel::DataExposure CostModel::getDataExposure(const TrainLayout &layout,
                              pass * own + others * communication);
     return overlap(communication, window, share, slow);
   };
-  auto [gradients, parameters] = getDataTimes(layout, stage);
+  auto [gradients, parameters, again] = getDataTimes(layout, stage);
   DataExposure result;
   double left = 0; // of the last backward pass, with nothing beside it
   if (layout.zero == 2 && getMicroBatches(layout) > 1) {
@@ -520,6 +628,7 @@ CostModel::DataExposure CostModel::getDataExposure(const TrainLayout &layout,
     Overlapped front = hideOnce(parameters, stage.forward);
     Overlapped back = overlap(gradients, stage.backward, share, slow);
     result.backward = result.each = back.exposed + back.slowdown;
+    result.weight = result.backward;
     result.once = gradients / buckets * share + front.exposed + front.slowdown;
     left = back.left;
   } else if (layout.zero < 3) {
@@ -530,12 +639,13 @@ CostModel::DataExposure CostModel::getDataExposure(const TrainLayout &layout,
   } else {
     // Each micro-batch gathers each block twice and scatters its gradient.
     Overlapped front = overlap(parameters, stage.forward, share, slow);
-    Overlapped back =
-        overlap(parameters + gradients, stage.backward, share, slow);
+    Overlapped back = overlap(again + gradients, stage.backward, share, slow);
     result.once = (parameters + gradients) / buckets * share;
     result.each = front.exposed + back.exposed + front.slowdown + back.slowdown;
     result.forward = front.exposed + front.slowdown;
     result.backward = back.exposed + back.slowdown;
+    if (again + gradients > 0)
+      result.weight = result.backward * gradients / (again + gradients);
     if (profile.blockBuffers) {
       double weights = stage.denseParameters + stage.expertParameters;
       double copied = 2 * weights * work.getParameterBytes();
@@ -574,10 +684,14 @@ void CostModel::setTimes(const PipelineShape &shape) {
     };
     times[i].forward = chunk.forward + getPart(exposed[at].forward,
                                                chunk.forward, stage.forward);
+    // What is left of gradients belongs to where these are made.
+    double weight =
+        profile.hasArena() && shape.splitsBackward() ? exposed[at].weight : 0;
     times[i].backwardInput =
         chunk.backward - chunk.weight +
-        getPart(exposed[at].backward, chunk.backward, stage.backward);
-    times[i].backwardWeight = chunk.weight;
+        getPart(exposed[at].backward - weight, chunk.backward, stage.backward);
+    times[i].backwardWeight =
+        chunk.weight + getPart(weight, chunk.backward, stage.backward);
   }
 }
 
@@ -608,6 +722,9 @@ std::optional<Estimate> CostModel::tryPrice(const TrainLayout &layout,
       worst = i;
     }
   }
+  double tied = getTiedTime(layout);
+  exposed.front().once += tied;
+  exposed[size_t(shape.getStage(shape.getVirtualStages() - 1))].once += tied;
   setTimes(shape);
   double hop = getSend(layout) * profile.dataOverlap;
   played &= hop == send;

@@ -42,7 +42,8 @@ CostModel::BlockCost CostModel::computeEmbedding(const Cut &cut) const {
   cost.denseParameters = getVocabShard(cut.tp) * width +
                          double(model.positions) * h +
                          model.getProjectionParameters();
-  cost.largest = cost.denseParameters;
+  cost.largestEnd = cost.denseParameters;
+  cost.between = full; // the gradient of its rows
   return cost;
 }
 
@@ -58,10 +59,14 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
     kernels.addLinear(tokens, width, h);
   kernels.addLinear(tokens, vocab, width);
   double logits = tokens * vocab;
+  // One kernel that reads logits as the product left them is one for the row's
+  // maximum and one for its sum where tp compares the former in between.
+  double read = getBytes(profile.hasArena() ? type : DType::F32);
+  double passes = profile.hasArena() && cut.tp == 1 ? 0.5 : 1;
   auto getLoss = [&](Direction direction) {
-    return profile.pointwiseTraffic * getLossBytes(direction, logits,
-                                                   getBytes(DType::F32),
-                                                   getBytes(type));
+    return profile.pointwiseTraffic *
+           (direction == Direction::Forward ? passes : 1) *
+           getLossBytes(direction, logits, read, getBytes(type));
   };
   kernels.addStream(getLoss(Direction::Forward), getLoss(Direction::Backward));
   BlockCost cost;
@@ -80,10 +85,17 @@ CostModel::BlockCost CostModel::computeHead(const Cut &cut) const {
   cost.denseParameters = (model.tied ? 0 : vocab * width) +
                          model.getProjectionParameters() + h +
                          double(model.vectors);
-  cost.largest = cost.denseParameters;
+  cost.largestEnd = cost.denseParameters;
   // Logits, or later their gradient, are kept; the rest is of the loss.
   double most = getLogitBytes(), kept = getKeptLogitBytes();
-  cost.activations = kept * logits + 2 * full;
-  cost.workingSet = (most - kept) * logits;
+  // In an arena what is split along the sequence is kept so, and gathered
+  // again.
+  bool isSplit = profile.hasArena() && cut.sequenceParallel;
+  double outer = isSplit ? full / double(cut.tp) : full;
+  cost.activations = kept * logits + 2 * outer;
+  cost.read = kept * logits + (isSplit ? outer : 0);
+  cost.loss = (most - kept) * logits;
+  // Gradients of the logits, and of what the norm before them gives.
+  cost.between = kept * logits + outer + (isSplit ? full : 0);
   return cost;
 }

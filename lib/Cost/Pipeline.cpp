@@ -29,7 +29,7 @@ const PipelineProgram &PipelineModel::getProgram(PipelineShape shape) {
 
 const PipelineModel::Sample &
 PipelineModel::getSample(const PipelineShape &shape) {
-  if (last.shape == shape)
+  if (last.fewer && last.shape == shape)
     return last;
   auto [few, many] = getFewAndMany(shape);
   PipelineShape sample = shape;
@@ -156,22 +156,14 @@ double PipelineModel::getSeconds(const PipelineShape &shape,
   return extrapolate(getLongest(fewEnds), longest);
 }
 
-void PipelineModel::getPlaces(const PipelineShape &shape,
-                              llvm::ArrayRef<double> activations,
-                              llvm::ArrayRef<double> between,
-                              llvm::MutableArrayRef<double> bytes) {
-  if (!shape.splitsBackward() && shape.getAlikeInFlight(0))
-    return getPeaks(shape, activations, bytes);
-  const PipelineProgram &program = *getSample(shape).fewer;
-  for (size_t i = 0; i != bytes.size(); ++i) {
-    bytes[i] = 0;
-    for (size_t chunk = 0; chunk != size_t(shape.chunks); ++chunk) {
-      auto at = size_t(shape.getVirtualStage(int64_t(i), int64_t(chunk)));
-      const PipelineProgram::Places &places = program.places[i][chunk];
-      bytes[i] += double(places.inFlight) * activations[at] +
-                  double(places.between) * between[at];
-    }
-  }
+llvm::ArrayRef<PipelineProgram::Moment>
+PipelineModel::getMoments(const PipelineShape &shape, int64_t stage) {
+  auto count = int32_t(shape.getAlikeInFlight(stage));
+  if (shape.microBatches == 1 || shape.splitsBackward() || count == 0)
+    return getSample(shape).fewer->moments[size_t(stage)];
+  full.parts.assign(size_t(shape.chunks) + 2, {count, count, 0, true, true});
+  full.inBlock = full.inLoss = true;
+  return full;
 }
 
 void PipelineModel::getPeaks(const PipelineShape &shape,

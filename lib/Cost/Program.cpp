@@ -97,26 +97,149 @@ static std::vector<std::vector<int32_t>> getInFlight(const Orders &orders,
   return all;
 }
 
-/// See PipelineProgram::places.
-static std::vector<std::vector<PipelineProgram::Places>>
-getPlaces(const Orders &orders, int64_t chunks) {
-  using Places = PipelineProgram::Places;
-  std::vector<std::vector<Places>> all;
-  for (const std::vector<PipelineOp> &order : orders) {
-    std::vector<Places> live(static_cast<size_t>(chunks)), most = live;
-    for (const PipelineOp &op : order) {
-      Places &now = live[size_t(op.chunk)], &peak = most[size_t(op.chunk)];
-      now.inFlight += op.kind == PipelineOpKind::Forward;
-      now.between += op.kind == PipelineOpKind::BackwardInput;
-      peak.inFlight = std::max(peak.inFlight, now.inFlight);
-      peak.between = std::max(peak.between, now.between);
-      now.inFlight -= op.kind == PipelineOpKind::Backward ||
-                      op.kind == PipelineOpKind::BackwardWeight;
-      now.between -= op.kind == PipelineOpKind::BackwardWeight;
-    }
-    all.push_back(std::move(most));
+namespace {
+/// When something is first and last used.
+struct Span {
+  int64_t first = std::numeric_limits<int64_t>::max(), last = -1;
+
+  bool meets(Span other) const {
+    return first <= other.last && other.first <= last;
   }
-  return all;
+};
+
+/// A part of a stage: when it runs, by kind of op, and the places that it has.
+struct Part {
+  Span forward, input, weight;
+  PipelineProgram::Live places, now;
+
+  Span &get(PipelineOpKind kind) {
+    return kind == PipelineOpKind::Forward         ? forward
+           : kind == PipelineOpKind::BackwardInput ? input
+                                                   : weight;
+  }
+  void run(const PipelineOp &op) {
+    bool isForward = op.kind == PipelineOpKind::Forward;
+    bool isInput = op.kind == PipelineOpKind::BackwardInput;
+    bool isBoth = op.kind == PipelineOpKind::Backward;
+    now.read += isForward;
+    now.kept += isForward;
+    now.between += isInput;
+    places.read = std::max(places.read, now.read);
+    places.kept = std::max(places.kept, now.kept);
+    places.between = std::max(places.between, now.between);
+    now.read -= isInput || isBoth;
+    now.kept -= !isForward && !isInput;
+    now.between -= op.kind == PipelineOpKind::BackwardWeight;
+  }
+  /// What there is of it meanwhile, if all of what is used from one run to
+  /// another is there from the start of the former to the end of the latter.
+  PipelineProgram::Live getLive(Span meanwhile) const {
+    constexpr int64_t end = std::numeric_limits<int64_t>::max();
+    PipelineProgram::Live live;
+    auto isLive = [&](int64_t first, int64_t last) {
+      return meanwhile.meets({first, last});
+    };
+    if (isLive(forward.first, input.last))
+      live.read = places.read;
+    if (isLive(forward.first, weight.last))
+      live.kept = places.kept;
+    if (isLive(input.first, weight.last))
+      live.between = places.between;
+    live.gradients = isLive(weight.first, end);
+    live.copies = isLive(0, input.last);
+    return live;
+  }
+};
+} // namespace
+
+/// Keeps the moments that no other covers.
+static void addMoment(std::vector<PipelineProgram::Moment> &moments,
+                      PipelineProgram::Moment moment) {
+  auto covers = [](const PipelineProgram::Moment &a,
+                   const PipelineProgram::Moment &b) {
+    return a.inBlock >= b.inBlock && a.inLoss >= b.inLoss &&
+           std::equal(a.parts.begin(), a.parts.end(), b.parts.begin(),
+                      [](auto &a, auto &b) { return a.covers(b); });
+  };
+  for (const PipelineProgram::Moment &other : moments)
+    if (covers(other, moment))
+      return;
+  std::erase_if(moments, [&](auto &other) { return covers(moment, other); });
+  moments.push_back(std::move(moment));
+}
+
+/// See PipelineProgram::moments. What a step runs once, for its only
+/// micro-batch, frees and makes one thing after the other: there is most before
+/// or after a run, with the head's backward pass as one before that of the last
+/// chunk, and the embedding's weight gradient one after that of the first. What
+/// runs again has all that another run needs for as long as both may come.
+static std::vector<PipelineProgram::Moment>
+getMoments(const PipelineShape &shape, int64_t stage,
+           const std::vector<PipelineOp> &order) {
+  // Times are numbers of runs, of which there are three for each op.
+  std::vector<Part> parts(size_t(shape.chunks) + 2);
+  Part &head = parts[size_t(shape.chunks)];
+  Part &embedding = parts[size_t(shape.chunks) + 1];
+  int64_t all = shape.getVirtualStages();
+  for (size_t i = 0; i != order.size(); ++i) {
+    const PipelineOp &op = order[i];
+    bool isForward = op.kind == PipelineOpKind::Forward;
+    auto add = [&](Part &part, int64_t time) {
+      Span &span = part.get(op.kind);
+      span.first = std::min(span.first, time);
+      span.last = std::max(span.last, time);
+      if (op.kind == PipelineOpKind::Backward)
+        part.input = part.weight;
+      part.run(op);
+    };
+    int64_t time = 3 * int64_t(i) + 1;
+    add(parts[size_t(op.chunk)], time);
+    int64_t at = shape.getVirtualStage(stage, op.chunk);
+    if (at == all - 1)
+      add(head, isForward ? time + 1 : time - 1);
+    if (at == 0)
+      add(embedding, isForward ? time - 1 : time + 1);
+  }
+  bool hasHead = head.forward.last >= 0;
+  bool hasEmbedding = embedding.forward.last >= 0;
+  std::vector<PipelineProgram::Moment> moments;
+  auto add = [&](Span meanwhile, bool inBlock, bool inLoss) {
+    PipelineProgram::Moment moment{{}, inBlock, inLoss};
+    for (const Part &part : parts)
+      moment.parts.push_back(part.getLive(meanwhile));
+    if (!hasHead)
+      moment.parts[size_t(shape.chunks)] = {};
+    if (!hasEmbedding)
+      moment.parts[size_t(shape.chunks) + 1] = {};
+    addMoment(moments, std::move(moment));
+  };
+  if (shape.microBatches > 1) {
+    for (size_t chunk = 0; chunk != size_t(shape.chunks); ++chunk) {
+      bool isLast = shape.getVirtualStage(stage, int64_t(chunk)) == all - 1;
+      const Part &part = parts[chunk];
+      add(part.forward, false, false);
+      // Where weight gradients are apart, what the loss leaves is between.
+      add(part.input, true, isLast && !shape.splitsBackward());
+      add(part.weight, part.input.first == part.weight.first, false);
+    }
+    return moments;
+  }
+  // Between two runs there is what is used both before and after.
+  for (Part &part : parts)
+    for (Span *span : {&part.forward, &part.input, &part.weight})
+      if (span->last >= 0)
+        *span = {2 * span->first + 1, 2 * span->last + 1};
+  auto isBackward = [&](size_t run) {
+    return run % 3 == 1 && run / 3 < order.size() &&
+           (order[run / 3].kind == PipelineOpKind::Backward ||
+            order[run / 3].kind == PipelineOpKind::BackwardInput);
+  };
+  for (size_t run = 0; run != 3 * order.size(); ++run) {
+    int64_t time = 2 * int64_t(run) + 2;
+    add({time, time}, isBackward(run) || isBackward(run + 1),
+        hasHead && time + 1 == head.input.first);
+  }
+  return moments;
 }
 
 namespace {
@@ -320,6 +443,7 @@ PipelineProgram PipelineProgram::layOut(const PipelineShape &shape) {
             shape.getStage(at) != shape.getStage(at - 1);
   if (!shape.getAlikeInFlight(0))
     program.peaks = getInFlight(orders, shape.chunks);
-  program.places = getPlaces(orders, shape.chunks);
+  for (int64_t stage = 0; stage != shape.stages; ++stage)
+    program.moments.push_back(getMoments(shape, stage, orders[size_t(stage)]));
   return program;
 }

@@ -167,15 +167,36 @@ static std::string getText(const flatbuffers::String *text) {
   return text ? text->str() : "";
 }
 
-static Task readTask(const program::Instruction &instruction) {
+/// The first of an instruction's operands that it does not read, as far as its
+/// kernel says.
+static size_t countInputs(const program::Instruction &instruction,
+                          const program::Program &program) {
+  const program::Launch *launch = instruction.work_as_Launch();
+  return launch && program.kernels()
+             ? program.kernels()->Get(uint32_t(launch->kernel()))->inputs()
+             : 0;
+}
+
+static Task readTask(const program::Instruction &instruction,
+                     const program::Program &program) {
   Task task;
   task.name = getText(instruction.name());
   if (task.name.empty())
     task.name = program::EnumNameOpcode(instruction.work_type());
   task.phase = getText(instruction.category());
   llvm::SmallVector<int64_t> bytes;
+  size_t inputs = countInputs(instruction, program);
   forEach(instruction.operands(), [&](const program::Operand *operand) {
-    bytes.push_back(int64_t(operand->bytes()));
+    // What a kernel reads or writes in several ways, as the halves of a
+    // rotation, moves once.
+    size_t i = bytes.size();
+    bool isKnown = false;
+    for (size_t other = i < inputs ? 0 : inputs; other != i; ++other) {
+      auto *earlier = instruction.operands()->Get(uint32_t(other));
+      isKnown |= inputs > 0 && earlier->offset() == operand->offset() &&
+                 earlier->bytes() == operand->bytes();
+    }
+    bytes.push_back(isKnown ? 0 : int64_t(operand->bytes()));
   });
   AxisList group;
   forEach(instruction.group(), [&](uint8_t axis) { group.push_back(axis); });
@@ -189,10 +210,11 @@ static Task readTask(const program::Instruction &instruction) {
   return task;
 }
 
-static StageTasks readStage(const program::Stage &stage) {
+static StageTasks readStage(const program::Stage &stage,
+                            const program::Program &program) {
   StageTasks tasks;
   forEach(stage.instructions(), [&](const program::Instruction *instruction) {
-    tasks.tasks.push_back(readTask(*instruction));
+    tasks.tasks.push_back(readTask(*instruction, program));
   });
   forEach(stage.runs(), [&](const program::Run *run) {
     const program::Segment *segment = stage.segments()->Get(run->segment());
@@ -214,7 +236,7 @@ TaskProgram cleave::readTasks(const program::Program &program) {
   if (program.stage_axis() >= 0)
     tasks.stageAxis = Axis(program.stage_axis());
   forEach(program.stages(), [&](const program::Stage *stage) {
-    tasks.stages.push_back(readStage(*stage));
+    tasks.stages.push_back(readStage(*stage, program));
   });
   tasks.modelFlops = program.flops_per_step();
   tasks.tokens = double(program.global_batch()) * double(program.seq_len());

@@ -58,7 +58,9 @@ private:
   void addRuns();
   void lowerGroup(const KernelGroup &group);
   void lowerOutput(xf::OutputOp op);
-  void addToSums(xf::AccumulateOp op, std::optional<int64_t> segment);
+  void addToSums(Operation &op);
+  void addToSum(Value value, Value sum, Operation *yield);
+  void addOthersToSums(xf::AccumulateOp op);
   LogicalResult lowerSegments(xf::AccumulateOp op);
   void placeInFlight(xf::AccumulateOp op);
 
@@ -124,6 +126,8 @@ private:
   llvm::StringMap<Write> writes;
   /// What runs in a step, in order: a segment for a micro-batch.
   SmallVector<std::pair<exec::SegmentOp, int64_t>> runs;
+  /// The buffers of the sums over micro-batches that a value of one is part of.
+  llvm::DenseMap<Value, SmallVector<Value>> sumsOf;
   /// Values that are added to a sum, and adds whose parts are.
   llvm::DenseMap<Value, exec::Accumulate> sums;
   llvm::DenseSet<Operation *> added;
@@ -412,11 +416,15 @@ Lowering::lowerOps(Block &block,
   for (Operation &op : block) {
     if (!isIncluded(&op))
       continue;
-    if (auto it = groups.find(&op); it != groups.end())
+    if (auto it = groups.find(&op); it != groups.end()) {
       lowerGroup(it->second);
-    else if (!grouped.contains(&op) && !added.contains(&op) &&
-             failed(lower(op)))
-      return failure();
+      for (KernelGroup::Member &member : it->second.members)
+        addToSums(*member.op);
+    } else if (!grouped.contains(&op) && !added.contains(&op)) {
+      if (failed(lower(op)))
+        return failure();
+      addToSums(op);
+    }
   }
   return success();
 }
@@ -599,8 +607,11 @@ LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
 
   auto yield = cast<xf::YieldOp>(body.getTerminator());
   for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults()))
-    if (value.getParentBlock() == &body)
+    if (value.getParentBlock() == &body) {
       placeSum(value, buffers[result], getSumOver(times));
+      if (value.getDefiningOp())
+        sumsOf[value].push_back(buffers[result]);
+    }
 
   // So are the parts of a sum that something else reads, a collective say,
   // unless other micro-batches come between them.
@@ -641,7 +652,7 @@ LogicalResult Lowering::lowerSegments(xf::AccumulateOp op) {
     start(isRepeated(op) ? "micro_batch" : "step");
     if (failed(lowerBlock(body)))
       return failure();
-    addToSums(op, std::nullopt);
+    addOthersToSums(op);
     for (int64_t i = 0; isRepeated(op) && i < count; ++i)
       runs.push_back({segment, i});
     return success();
@@ -654,7 +665,8 @@ LogicalResult Lowering::lowerSegments(xf::AccumulateOp op) {
           return xf::AccumulateOp::getSegment(each) == number;
         })))
       return failure();
-    addToSums(op, number);
+    if (number == 0)
+      addOthersToSums(op);
   }
   ArrayRef<int64_t> order = *op.getOrder();
   for (size_t i = 0; i < order.size(); i += 2)
@@ -686,22 +698,30 @@ void Lowering::placeInFlight(xf::AccumulateOp op) {
     }
 }
 
-/// Adds the values of a segment that could not be computed where their sums
-/// lie.
-void Lowering::addToSums(xf::AccumulateOp op, std::optional<int64_t> segment) {
+/// Adds what could not be computed where its sum lies as soon as it is there,
+/// so that nothing keeps it until the micro-batch ends.
+void Lowering::addToSums(Operation &op) {
+  for (Value value : op.getResults())
+    for (Value sum : sumsOf.lookup(value))
+      addToSum(value, sum, op.getBlock()->getTerminator());
+}
+
+void Lowering::addToSum(Value value, Value sum, Operation *yield) {
+  Value source = getBuffer(value);
+  if (source == sum)
+    return;
+  int64_t size = cast<RankedTensorType>(value.getType()).getNumElements();
+  launch(kernels.buildSum(size, getSumOver(count)), source, sum, yield);
+  xf::setPhase(&b.getInsertionBlock()->back(), xf::Phase::Backward);
+}
+
+/// The same of what no op of the micro-batch computes.
+void Lowering::addOthersToSums(xf::AccumulateOp op) {
   auto yield = cast<xf::YieldOp>(op.getBody().front().getTerminator());
   for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults())) {
     Operation *from = value.getDefiningOp();
-    bool isMine =
-        !segment || (from && from->getBlock() == yield->getBlock()
-                         ? xf::AccumulateOp::getSegment(from) == segment
-                         : *segment == 0);
-    Value source = isMine ? getBuffer(value) : Value(), to = buffers[result];
-    if (!isMine || source == to)
-      continue;
-    int64_t size = cast<RankedTensorType>(value.getType()).getNumElements();
-    launch(kernels.buildSum(size, getSumOver(count)), source, to, yield);
-    xf::setPhase(&b.getInsertionBlock()->back(), xf::Phase::Backward);
+    if (!from || from->getBlock() != yield->getBlock())
+      addToSum(value, buffers[result], yield);
   }
 }
 

@@ -15,8 +15,17 @@ TaskShape cleave::getTaskShape(exec::InstructionOpInterface op,
                                const Mesh &mesh) {
   exec::EncodedWork work(op);
   SmallVector<int64_t> bytes;
-  for (Value operand : op->getOperands())
-    bytes.push_back(exec::getBytes(operand));
+  bool isKernel = isa<exec::LaunchOp>(op);
+  size_t inputs = op.getInputs().size();
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    // What a kernel reads or writes in several ways, as the halves of a
+    // rotation, moves once.
+    size_t first = i < inputs ? 0 : inputs;
+    bool isKnown =
+        isKernel &&
+        llvm::is_contained(op->getOperands().slice(first, i - first), operand);
+    bytes.push_back(isKnown ? 0 : exec::getBytes(operand));
+  }
   AxisList group;
   if (ArrayAttr axes = op.getGroup())
     group = dist::getAxes(axes, mesh);

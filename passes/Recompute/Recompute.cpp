@@ -73,10 +73,26 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
     xf::ProvenanceAttr own = op ? xf::getProvenance(op) : nullptr;
     return own && user && own.getPhase() == xf::Phase::Forward &&
            own.getLayer() == user.getLayer() && own.getModule() &&
-           repeated.contains(*own.getModule()) &&
            (layers == 0 || getPlace(own.getLayer()) < layers) &&
            // What is read once a step, such as a weight, is there anyway.
-           op->getBlock() == loop;
+           op->getBlock() == loop &&
+           (repeated.contains(*own.getModule()) || addsRepeated(op));
+  }
+
+  /// Whether an op is of a residual sum of what is repeated, and of what comes
+  /// from another layer: kept in place of the latter, it would be in vain that
+  /// the former is repeated.
+  bool addsRepeated(Operation *op) {
+    xf::ProvenanceAttr own = xf::getProvenance(op);
+    return own.getModule() == xf::Module::Residual &&
+           llvm::all_of(op->getOperands(), [&](Value operand) {
+             Operation *from = operand.getDefiningOp();
+             xf::ProvenanceAttr other = from && from->getBlock() == loop
+                                            ? xf::getProvenance(from)
+                                            : nullptr;
+             return !other || other.getLayer() != own.getLayer() ||
+                    isRepeated(from, own);
+           });
   }
 
   /// The number of a layer in its virtual stage.

@@ -57,48 +57,93 @@ struct StateBytes {
   };
   Each parameters, gradients, optimizer;
   double gathered = 0;
+  /// Whether the parameters are copies, made for a step's passes of what the
+  /// optimizer has.
+  bool copies = false;
 
-  /// With that share of the gradients.
-  Each getTotal(double counted) const {
-    return {parameters.dense + counted * gradients.dense + optimizer.dense,
-            parameters.expert + counted * gradients.expert + optimizer.expert};
+  /// With that share of the gradients, and of copies.
+  Each getTotal(double counted, double copied) const {
+    double there = copies ? copied : 1;
+    return {there * parameters.dense + counted * gradients.dense +
+                optimizer.dense,
+            there * parameters.expert + counted * gradients.expert +
+                optimizer.expert};
   }
   /// Whether memory with it is no less than with another.
   bool covers(const StateBytes &other) const {
-    // Gradients may take the place of what is kept, and count for nothing then.
-    for (double counted : {0., 1.}) {
-      Each all = getTotal(counted), others = other.getTotal(counted);
-      if (all.dense < others.dense || all.expert < others.expert)
-        return false;
-    }
+    // There may be none of either when most is needed.
+    for (double counted : {0., 1.})
+      for (double copied : {0., 1.}) {
+        Each all = getTotal(counted, copied),
+             others = other.getTotal(counted, copied);
+        if (all.dense < others.dense || all.expert < others.expert)
+          return false;
+      }
     return gathered >= other.gathered;
   }
 };
 
-/// What the first two stages of a pipeline have, whatever ZeRO does: bytes
-/// kept for the backward pass and beside it and the state, parameters; and what
+/// Parameters of a device, dense and of experts.
+struct ParameterCount {
+  double dense = 0, expert = 0;
+
+  double getBytes(StateBytes::Each each) const {
+    return each.dense * dense + each.expert * expert;
+  }
+};
+
+/// What a stage has when it may need most: bytes that passes keep, and of what
+/// lives inside of a block's or the loss; parameters whose gradients and whose
+/// copies are there.
+struct StageMoment {
+  double kept = 0, inBlock = 0, inLoss = 0;
+  ParameterCount gradients, copies;
+};
+
+/// A stage's moments, its parameters, and those of the largest exchange of a
+/// block and of the ends. Whether the loss and the head's exchange share bytes:
+/// in an arena, if nothing keeps the logits once they have been read.
+struct StageMemory {
+  llvm::SmallVector<StageMoment, 2> moments;
+  ParameterCount parameters;
+  double largest = 0, largestEnd = 0;
+  bool shares = false;
+
+  double getTemporaries(const StageMoment &moment, double gathered) const {
+    double end = largestEnd * gathered, block = largest * gathered;
+    if (!shares)
+      return std::max(moment.inBlock, moment.inLoss) + std::max(block, end);
+    return std::max({moment.inBlock + block, moment.inLoss, end});
+  }
+
+  /// Bytes in tensors, by category, when most is there.
+  MemoryUse getMost(const StateBytes &state) const {
+    MemoryUse most;
+    for (const StageMoment &moment : moments) {
+      MemoryUse use{.parameters = (state.copies ? moment.copies : parameters)
+                                      .getBytes(state.parameters),
+                    .gradients = moment.gradients.getBytes(state.gradients),
+                    .optimizer = parameters.getBytes(state.optimizer),
+                    .activations = moment.kept,
+                    .temporaries = getTemporaries(moment, state.gathered)};
+      if (use.getTensors() >= most.getTensors())
+        most = use;
+    }
+    return most;
+  }
+};
+
+/// What the first two stages of a pipeline have, whatever ZeRO does; and what
 /// is in no tensor: gaps relative to tensors, and bytes.
 struct MemoryFloor {
-  struct Stage {
-    double kept = 0, other = 0, dense = 0, expert = 0, largest = 0;
-  };
-  std::array<Stage, 2> stages;
+  std::array<StageMemory, 2> stages;
   double gaps = 0, reserve = 0;
-  bool takesPlaces = false; ///< see CostModel::takesPlaces
 
   /// Bytes that a device needs at least.
   double getTotal(const StateBytes &state) const {
-    StateBytes::Each each = state.getTotal(0);
     double most = 0;
-    for (const Stage &stage : stages) {
-      double gradients = state.gradients.dense * stage.dense +
-                         state.gradients.expert * stage.expert;
-      most = std::max(most, stage.other + state.gathered * stage.largest +
-                                each.dense * stage.dense +
-                                each.expert * stage.expert +
-                                (takesPlaces ? std::max(stage.kept, gradients)
-                                             : stage.kept + gradients));
-    }
+    for (const StageMemory &stage : stages)
+      most = std::max(most, stage.getMost(state).getTensors());
     return (1 - 1e-9) * (reserve + (1 + gaps) * most);
   }
 };
@@ -178,9 +223,14 @@ private:
     /// matrices, or of a block, and those of biases and norms with so many
     /// parameters of them all. Parameters of the largest exchange.
     double pieces = 1, vectors = 0, vectorParameters = 0, largest = 0;
-    double launches = 1;    ///< kernels, relative to the usual block
-    double activations = 0; ///< bytes kept for backward
-    double workingSet = 0;  ///< bytes that only live inside the block
+    double largestEnd = 0;
+    double vectorsAgain = 0; ///< that the backward pass reads
+    double launches = 1;     ///< kernels, relative to the usual block
+    double activations = 0;  ///< bytes kept for backward
+    double read = 0;         ///< of them, those that no weight's gradient reads
+    /// Bytes that only live inside the block, with both gradients in one pass
+    /// and where they are apart; and those of the loss.
+    double workingSet = 0, workingSetApart = 0, loss = 0;
     /// Where input and weight gradients are apart: bytes that the latter read
     /// and the former make, gradients of what products write and inputs of
     /// products that the forward pass has not kept.
@@ -209,9 +259,12 @@ private:
     double held = 0; ///< by sends that nothing runs beside
     double host = 0;
     double denseParameters = 0, expertParameters = 0;
-    double activations = 0, workingSet = 0, between = 0;
+    double activations = 0, read = 0, between = 0;
+    double workingSet = 0, workingSetApart = 0, loss = 0;
     double pieces = 0, vectors = 0, vectorParameters = 0; ///< see BlockCost
-    double largest = 0;                                   ///< likewise
+    double vectorsAgain = 0;                              ///< likewise
+    double largest = 0;    ///< likewise, of blocks
+    double largestEnd = 0; ///< and of embedding and head
 
     double getTime() const { return forward + backward; }
     /// Whether its gradients and parameters take the same to move.
@@ -285,17 +338,22 @@ private:
   /// Seconds of collectives of a stage's weights over the data-parallel ranks.
   struct DataTimes {
     double gradients = 0, parameters = 0; ///< parameters: without ZeRO, none
+    double again = 0; ///< parameters, those that the backward pass needs
   };
   DataTimes getDataTimes(const TrainLayout &layout,
                          const StageCost &stage) const;
   /// Seconds of a sum of gradients over the groups of ZeRO, whose copies they
   /// are.
   double getCopyTime(const TrainLayout &layout, const StageCost &stage) const;
+  /// Seconds in which the stages of the embedding and of a head that shares its
+  /// weights tell each other their parts of the gradient; 0 on one stage.
+  double getTiedTime(const TrainLayout &layout) const;
   /// Seconds that collectives over the data-parallel ranks add to a stage: once
   /// a step, and to each forward and backward pass; `each` is what of the
   /// latter two is communication and not copies.
   struct DataExposure {
     double once = 0, forward = 0, backward = 0, each = 0;
+    double weight = 0; ///< of backward, where weight gradients are apart
   };
   DataExposure getDataExposure(const TrainLayout &layout,
                                const StageCost &stage, int64_t blocks) const;
@@ -318,13 +376,20 @@ private:
   double getOptimizerTime(const TrainLayout &layout) const;
   /// Fills `times` from `chunks` and `exposed`.
   void setTimes(const PipelineShape &shape);
-  /// Bytes of `kept` and `between` that the first stages have at most.
-  void getInFlight(const PipelineShape &shape,
-                   llvm::MutableArrayRef<double> bytes);
-  /// Whether gradients come where what the backward pass has read was: of one
-  /// micro-batch, in an arena, there are never most of both.
-  bool takesPlaces(const TrainLayout &layout) const {
-    return profile.hasArena() && getMicroBatches(layout) == 1;
+  /// Moments of the first stages, which have so much of the model, by stage and
+  /// by virtual stage.
+  void setMemory(const PipelineShape &shape, llvm::ArrayRef<StageCost> ofStages,
+                 llvm::ArrayRef<StageCost> ofChunks,
+                 llvm::MutableArrayRef<StageMemory> memory);
+  StageMoment getMoment(const PipelineShape &shape, int64_t stage,
+                        const PipelineProgram::Moment &moment,
+                        const StageCost &ofStage,
+                        llvm::ArrayRef<StageCost> ofChunks) const;
+  /// Whether an arena may have less of some parts when it has most of others:
+  /// of micro-batches so few that a pipeline is never full.
+  bool isNeverFull(const TrainLayout &layout) const {
+    return profile.hasArena() &&
+           getMicroBatches(layout) <= 3 * (layout.pp - 1) + 1;
   }
   int64_t getMicroBatches(const TrainLayout &layout) const;
   /// The same, if a batch that does not divide ends in part of one.
@@ -384,9 +449,10 @@ private:
   std::vector<StageTimes> times;
   double send = 0;
   std::vector<DataExposure> exposed; ///< by stage
-  std::vector<double> kept, between, starts, ends;
-  std::vector<double> inFlight; ///< bytes of activations, by stage
-  bool played = false;          ///< `ends` are of what was built
+  std::vector<double> kept, peaks, starts, ends;
+  std::vector<StageCost> frontChunks; ///< see getMemoryFloor
+  std::vector<StageMemory> memory;    ///< by stage
+  bool played = false;                ///< `ends` are of what was built
 };
 
 } // namespace cleave

@@ -47,13 +47,10 @@ public:
   /// of a virtual stage keeps activations of it; as many stages as `peaks`.
   void getPeaks(const PipelineShape &shape, llvm::ArrayRef<double> activations,
                 llvm::MutableArrayRef<double> peaks);
-  /// The same of an arena, in which each virtual stage has places for the most
-  /// micro-batches that it ever has in flight; where input and weight gradients
-  /// are apart, also for what it keeps from one to the other, `between` of each
-  /// micro-batch.
-  void getPlaces(const PipelineShape &shape, llvm::ArrayRef<double> activations,
-                 llvm::ArrayRef<double> between,
-                 llvm::MutableArrayRef<double> bytes);
+  /// What an arena has of a stage, in which what passes leave for others has
+  /// places for the most micro-batches that ever wait; see Program.h.
+  llvm::ArrayRef<PipelineProgram::Moment> getMoments(const PipelineShape &shape,
+                                                     int64_t stage);
 
 private:
   /// When things are free, after the first `played` steps.
@@ -83,7 +80,8 @@ private:
   std::map<std::tuple<Schedule, int64_t, int64_t, int64_t>, PipelineProgram>
       programs;
   Sample last;
-  std::vector<double> seconds; ///< of ops
+  PipelineProgram::Moment full; ///< of a pipeline that is full
+  std::vector<double> seconds;  ///< of ops
   bool takesTurns = false; ///< whether a message may wait for the one before
   State now, shared;
   /// When each step's result is where it is needed.

@@ -35,13 +35,28 @@ struct PipelineProgram {
   /// By stage: numbers of micro-batches in flight, `chunks` each, that no
   /// other moment exceeds in every chunk.
   std::vector<std::vector<int32_t>> peaks;
-  /// The most micro-batches whose forward pass has begun and whose backward
-  /// pass has not ended; and, where input and weight gradients are apart, of
-  /// which the former have begun and the latter have not ended.
-  struct Places {
-    int32_t inFlight = 0, between = 0;
+  /// What an arena has of a part of a stage. Places of micro-batches: of what
+  /// the forward pass keeps for the input gradients alone, of what it keeps for
+  /// the weights' as well, and of what the former leave for the latter; the
+  /// gradients of the part's parameters, and their copies that passes read.
+  struct Live {
+    int32_t read = 0, kept = 0, between = 0;
+    bool gradients = false, copies = false;
+
+    bool covers(const Live &other) const {
+      return read >= other.read && kept >= other.kept &&
+             between >= other.between && gradients >= other.gradients &&
+             copies >= other.copies;
+    }
   };
-  std::vector<std::vector<Places>> places; ///< by stage and chunk
+  /// A moment at which no other has more of every part: chunks, and after them
+  /// the head and the embedding, where the stage has these. Whether a block's
+  /// backward pass or the loss may be under way.
+  struct Moment {
+    std::vector<Live> parts;
+    bool inBlock = false, inLoss = false;
+  };
+  std::vector<std::vector<Moment>> moments; ///< of an arena, by stage
 
   /// How often what repeats runs for so many micro-batches.
   int64_t getTimes(int64_t count) const {

@@ -261,15 +261,46 @@ TEST(Simulate, RecurrenceAgreesOverManyMicroBatches) {
       }
 }
 
-/// Places of an arena. Between the halves of a backward pass H1's stage s keeps
-/// what s + 1 micro-batches need, H2's of 2 s + 1 (lib/Cost/Orders.cpp has
-/// their lags); each chunk of several has places for the most that its order
-/// ever has.
-TEST(Simulate, PlacesOfAnArena) {
+/// Of a stage's order, by chunk: what is first and last used when, and the most
+/// micro-batches that wait between two kinds of ops.
+struct Waiting {
+  PipelineOpKind from, to; ///< the last of the latter frees
+  double bytes;            ///< of a micro-batch
+
+  /// Bytes of an arena while `meanwhile` runs, of the chunk.
+  double getBytes(const std::vector<PipelineOp> &order, int32_t chunk,
+                  size_t first, size_t last, bool isOnce) const {
+    size_t begin = order.size(), end = 0;
+    std::set<int32_t> waiting;
+    size_t most = 0;
+    for (size_t i = 0; i != order.size(); ++i) {
+      if (order[i].chunk != chunk)
+        continue;
+      if (order[i].kind == from) {
+        begin = std::min(begin, i);
+        waiting.insert(order[i].microBatch);
+        most = std::max(most, waiting.size());
+      }
+      if (order[i].kind == to) {
+        end = i;
+        waiting.erase(order[i].microBatch);
+      }
+    }
+    // What runs once frees what it reads.
+    bool isThere =
+        isOnce ? begin <= first && first < end : begin <= last && first <= end;
+    return isThere ? double(most) * bytes : 0;
+  }
+};
+
+/// What an arena has of passes' results: places for the most micro-batches that
+/// ever wait, while any of a segment's runs may need them; of one micro-batch,
+/// what is used before and after.
+TEST(Simulate, MomentsOfAnArena) {
   std::mt19937 random(5);
   std::uniform_real_distribution<double> unit(0.1, 1);
   PipelineModel model;
-  for (int64_t p : {2, 3, 4, 8})
+  for (int64_t p : {1, 2, 3, 4, 8})
     for (int64_t m : {1, 2, 3, 7, 8, 20, 100})
       for (Schedule schedule :
            {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
@@ -279,54 +310,47 @@ TEST(Simulate, PlacesOfAnArena) {
                          : schedule == Schedule::Interleaved ? 3
                                                              : 1;
         PipelineShape shape = makeStep(schedule, p, chunks, m).shape;
-        std::vector<double> kept(size_t(p * chunks)), between = kept;
-        for (double &each : kept)
-          each = unit(random);
-        for (double &each : between)
-          each = unit(random);
-        std::vector<double> bytes(static_cast<size_t>(p));
-        model.getPlaces(shape, kept, between, bytes);
+        PipelineOpKind input = shape.splitsBackward()
+                                   ? PipelineOpKind::BackwardInput
+                                   : PipelineOpKind::Backward;
+        PipelineOpKind weight = shape.splitsBackward()
+                                    ? PipelineOpKind::BackwardWeight
+                                    : PipelineOpKind::Backward;
+        Waiting read{PipelineOpKind::Forward, input, unit(random)};
+        Waiting kept{PipelineOpKind::Forward, weight, unit(random)};
+        Waiting between{input, weight,
+                        shape.splitsBackward() ? unit(random) : 0};
         for (int64_t stage = 0; stage != p; ++stage) {
           SCOPED_TRACE(getName(schedule).str() + " p " + std::to_string(p) +
                        " m " + std::to_string(m) + " stage " +
                        std::to_string(stage));
-          // Micro-batches that are in flight or between, by chunk.
-          std::vector<std::set<int32_t>> flying(static_cast<size_t>(chunks)),
-              waiting = flying;
-          std::vector<size_t> mostFlying(static_cast<size_t>(chunks)),
-              mostWaiting = mostFlying;
-          for (const PipelineOp &op : getOrder(shape, stage)) {
-            auto chunk = size_t(op.chunk);
-            if (op.kind == PipelineOpKind::Forward)
-              flying[chunk].insert(op.microBatch);
-            if (op.kind == PipelineOpKind::BackwardInput)
-              waiting[chunk].insert(op.microBatch);
-            mostFlying[chunk] =
-                std::max(mostFlying[chunk], flying[chunk].size());
-            mostWaiting[chunk] =
-                std::max(mostWaiting[chunk], waiting[chunk].size());
-            if (op.kind == PipelineOpKind::Backward ||
-                op.kind == PipelineOpKind::BackwardWeight) {
-              flying[chunk].erase(op.microBatch);
-              waiting[chunk].erase(op.microBatch);
-            }
-          }
-          auto atMost = [&](int64_t count) {
-            return size_t(std::min(m, count));
-          };
-          if (schedule == Schedule::ZeroBubbleH1)
-            EXPECT_EQ(mostWaiting[0], atMost(stage + 1));
-          if (schedule == Schedule::ZeroBubbleH2)
-            EXPECT_EQ(mostWaiting[0], atMost(2 * stage + 1));
-          if (schedule == Schedule::OneFOneB)
-            EXPECT_EQ(mostFlying[0], atMost(p - stage));
+          std::vector<PipelineOp> order = getOrder(shape, stage);
           double expected = 0;
-          for (int64_t chunk = 0; chunk != chunks; ++chunk) {
-            auto at = size_t(shape.getVirtualStage(stage, chunk));
-            expected += double(mostFlying[size_t(chunk)]) * kept[at] +
-                        double(mostWaiting[size_t(chunk)]) * between[at];
+          for (size_t i = 0; i != order.size(); ++i) {
+            auto isLike = [&](const PipelineOp &op) {
+              return op.kind == order[i].kind && op.chunk == order[i].chunk;
+            };
+            auto first = llvm::find_if(order, isLike) - order.begin();
+            size_t last = i;
+            double bytes = 0;
+            for (int32_t chunk = 0; chunk != chunks; ++chunk)
+              for (const Waiting &each : {read, kept, between})
+                bytes +=
+                    each.getBytes(order, chunk, size_t(first), last, m == 1);
+            expected = std::max(expected, bytes);
           }
-          EXPECT_NEAR(bytes[size_t(stage)], expected, 1e-9);
+          double most = 0;
+          for (const PipelineProgram::Moment &moment :
+               model.getMoments(shape, stage)) {
+            double bytes = 0;
+            for (size_t chunk = 0; chunk != size_t(chunks); ++chunk) {
+              const PipelineProgram::Live &live = moment.parts[chunk];
+              bytes += live.read * read.bytes + live.kept * kept.bytes +
+                       live.between * between.bytes;
+            }
+            most = std::max(most, bytes);
+          }
+          EXPECT_NEAR(most, expected, 1e-9);
         }
       }
 }

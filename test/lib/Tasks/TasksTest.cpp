@@ -243,6 +243,12 @@ TEST(Tasks, programsAsTheyAreWritten) {
       instruction->event = 5;
     } else if (i == 2) {
       instruction->waits = {5};
+      // Reads one buffer in two ways, and writes it and another.
+      program::LaunchT launch;
+      launch.kernel = 0;
+      instruction->work.Set(std::move(launch));
+      instruction->operands = {
+          {0, 64, 0, 0}, {0, 64, 0, 0}, {0, 64, 0, 0}, {64, 64, 0, 0}};
     }
     stage->instructions.push_back(std::move(instruction));
   }
@@ -255,6 +261,9 @@ TEST(Tasks, programsAsTheyAreWritten) {
   stage->runs = {{0, 0, true}, {0, 1, false}, {1, 0, true}};
   stage->update_run = 2;
   written.stages.push_back(std::move(stage));
+  auto kernel = std::make_unique<program::KernelT>();
+  kernel->inputs = 2;
+  written.kernels.push_back(std::move(kernel));
   flatbuffers::FlatBufferBuilder builder;
   builder.Finish(program::Program::Pack(builder, &written));
   TaskProgram read = readTasks(
@@ -275,7 +284,9 @@ TEST(Tasks, programsAsTheyAreWritten) {
   EXPECT_EQ(tasks.tasks[1].shape.axes, AxisList({1}));
   EXPECT_EQ(tasks.tasks[1].event, 5);
   EXPECT_EQ(tasks.tasks[2].waits.front(), 5);
-  EXPECT_EQ(tasks.tasks[2].name, "Copy");
+  EXPECT_EQ(tasks.tasks[2].name, "Launch");
+  EXPECT_DOUBLE_EQ(tasks.tasks[0].shape.bytes, 128);
+  EXPECT_DOUBLE_EQ(tasks.tasks[2].shape.bytes, 192);
   ASSERT_EQ(tasks.runs.size(), 3u);
   EXPECT_EQ(tasks.runs[1].microBatch, 1);
   EXPECT_EQ(tasks.runs[2].begin, 2);
