@@ -4,9 +4,9 @@
 //
 // Of each executable COUNT wrong programs are made of each kind, and loaded as
 // the runtime loads them. Kinds: those of `kinds` below, in the order of a
-// step (waits, events, streams, runs), the places that values have (lifetimes,
-// places of micro-batches) and messages between stages. Which one, SEED
-// decides.
+// step (waits, events, streams, buckets, runs), the places that values have
+// (lifetimes, places of micro-batches) and messages between stages. Which one,
+// SEED decides.
 //
 // A wrong program that loads may be no different: a wait can be dropped that
 // another implies. So each of those must have no race, by every pair of
@@ -21,6 +21,7 @@
 #include "runtime/program/Elf.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/Program.h"
+#include "runtime/program/Work.h"
 #include "test/runtime/program/EveryPair.h"
 #include <cstdio>
 #include <cstdlib>
@@ -51,6 +52,8 @@ public:
   Change moveStream();
   Change swapEvents();
   Change swapNeighbours();
+  Change beginTogether();
+  Change mixBucket();
   // Runs.
   Change swapRuns();
   Change dropRun();
@@ -150,6 +153,34 @@ Change Mutator::waitForOther() {
                      " instead of event " + std::to_string(event);
   event = at(*other).event;
   return text;
+}
+
+Change Mutator::beginTogether() {
+  auto i = pickInstruction([](const fb::InstructionT &instruction) {
+    return isBucketed(instruction.work.type);
+  });
+  if (!i)
+    return std::nullopt;
+  at(*i).with_next = !at(*i).with_next;
+  return name(*i) + (at(*i).with_next ? " begins together with the next one"
+                                      : " no longer begins with the next one");
+}
+
+/// One of a bucket touches what another one writes. (That it reads what another
+/// one reads says nothing to a loader: meaning is for `compile --check`.)
+Change Mutator::mixBucket() {
+  auto i = pickInstruction([](const fb::InstructionT &instruction) {
+    return instruction.with_next;
+  });
+  if (!i)
+    return std::nullopt;
+  auto &operands = at(*i).operands, &others = at(*i + 1).operands;
+  size_t from = pick(2), to = from == 0 ? 1 : pick(2);
+  if (operands[from].bytes() != others[to].bytes())
+    return std::nullopt;
+  others[to] = operands[from];
+  return name(*i + 1) + " has operand " + std::to_string(from) + " of " +
+         name(*i) + " as its operand " + std::to_string(to);
 }
 
 Change Mutator::moveStream() {
@@ -397,6 +428,8 @@ constexpr Kind kinds[] = {
     {"an instruction in another stream", &Mutator::moveStream},
     {"two events exchanged", &Mutator::swapEvents},
     {"two instructions exchanged", &Mutator::swapNeighbours},
+    {"a bucket larger or smaller", &Mutator::beginTogether},
+    {"a bucket's contents mixed", &Mutator::mixBucket},
     {"a run moved", &Mutator::swapRuns},
     {"a run dropped", &Mutator::dropRun},
     {"a run twice", &Mutator::repeatRun},

@@ -22,9 +22,9 @@ class AgreementTest(ToolTest):
                                for each in drawn.get_memory()))
         print("step:", Agreement(steps))
         print("memory:", Agreement(peaks))
-        for pairs, most in ((steps, 0.15), (peaks, 0.2)):
+        for pairs, most in ((steps, 0.05), (peaks, 0.03)):
             agreement = Agreement(pairs)
-            self.assertLess(agreement.median, 0.03)
+            self.assertLess(agreement.median, 0.02)
             self.assertLess(agreement.most, most)
             self.assertGreater(agreement.correlation, 0.98)
 
