@@ -485,13 +485,12 @@ private:
     }
     cost.largest = costs.getLargestPiece(block, cut.tp, cost.denseParameters,
                                          cost.expertParameters);
-    // A product adds a micro-batch's gradient to what earlier ones left: bytes
-    // that take time where they exceed its arithmetic.
-    double accumulated = getStreamTime(
-        device, 2 * profile.gradientBytes *
-                    (cost.denseParameters + cost.expertParameters));
-    cost.backwardWeight = std::pow(
-        std::pow(cost.backwardWeight, 4) + std::pow(accumulated, 4), 0.25);
+    // A product adds a micro-batch's gradient to what earlier ones left.
+    cost.backwardWeight =
+        addSums(device,
+                2 * profile.gradientBytes *
+                    (cost.denseParameters + cost.expertParameters),
+                cost.backwardWeight);
   }
 
   const CostModel &costs;

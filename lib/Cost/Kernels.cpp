@@ -47,6 +47,11 @@ double cleave::getStreamTime(const Device &device, double bytes) {
   return bytes / (device.memoryBandwidth * device.memoryEfficiency);
 }
 
+double cleave::addSums(const Device &device, double bytes, double seconds) {
+  double sums = getStreamTime(device, bytes);
+  return std::pow(std::pow(seconds, 4) + std::pow(sums, 4), 0.25);
+}
+
 double cleave::getAttentionTime(const Device &device, llvm::StringRef kernel,
                                 DType dtype, Direction direction,
                                 double headsTotal, double rows, double pairs,

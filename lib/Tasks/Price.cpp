@@ -23,8 +23,10 @@ double TaskPricer::getSeconds(const TaskShape &shape) const {
     return getComputeSeconds(0, shape.bytes);
   case TaskShape::Kind::Matmul:
     if (device && device->getMatrix(shape.dtype).peak > 0)
-      return getMatmulTime(*device, shape.dtype, shape.m, shape.n, shape.k) /
-             rates.matrixRate * shape.slow;
+      return addSums(
+          *device, shape.sums,
+          getMatmulTime(*device, shape.dtype, shape.m, shape.n, shape.k) /
+              rates.matrixRate * shape.slow);
     return getComputeSeconds(2 * shape.m * shape.n * shape.k, shape.bytes);
   case TaskShape::Kind::Attention:
     if (device && !device->attention.empty())

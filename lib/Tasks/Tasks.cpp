@@ -25,6 +25,8 @@ static TaskShape getMatmul(const program::Gemm &gemm, double bytes) {
   shape.n = double(gemm.n());
   shape.k = double(gemm.k());
   shape.dtype = convert(gemm.type_a());
+  if (gemm.accumulate() != program::Accumulate::Never)
+    shape.sums = 2 * shape.m * shape.n * getElementBytes(gemm.type_c());
   // Rows of a, b and c, as they lie in memory.
   if (shape.dtype == DType::BF16)
     shape.slow = std::max({getMisalignment(gemm.trans_a() ? shape.m : shape.k),

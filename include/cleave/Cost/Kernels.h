@@ -25,6 +25,10 @@ double getMisalignment(double elements);
 /// Seconds of a kernel that streams `bytes` through memory.
 double getStreamTime(const Device &device, double bytes);
 
+/// Seconds of a product of `seconds` that adds to sums, of which it reads and
+/// writes `bytes`: those take time where they exceed its arithmetic.
+double addSums(const Device &device, double bytes, double seconds);
+
 /// Seconds of causal attention of `batch` x `heads` heads with dims q and v,
 /// `rows` queries and, for the mask, `pairs` query-key pairs a head.
 /// `kernel` names a generation that the device has; its rate is measured in

@@ -36,6 +36,8 @@ struct TaskShape {
   /// Matmul: how much longer it takes for rows of elements that are not
   /// aligned, see getMisalignment.
   double slow = 1;
+  /// Matmul: bytes of sums that it adds to, read and written.
+  double sums = 0;
   Direction direction = Direction::Forward; ///< Attention
   /// Attention: queries of a head, and query-key pairs of one.
   double heads = 0, rows = 0, pairs = 0, headDim = 0;

@@ -171,6 +171,31 @@ TEST(Tasks, softwareAsItsProfileSays) {
   EXPECT_DOUBLE_EQ(pricer.getSeconds(task), plain.getSeconds(task));
 }
 
+/// A product that adds to sums of f32 reads and writes them: of few rows, that
+/// is what takes the time.
+TEST(Tasks, productsAddToSums) {
+  Machine machine = getMachine();
+  TaskPricer pricer = getPricer();
+  fb::GemmT gemm;
+  gemm.m = gemm.n = 4096;
+  gemm.type_a = gemm.type_b = fb::DType::BF16;
+  gemm.type_c = fb::DType::F32;
+  for (int64_t rows : {64, 1 << 20}) {
+    gemm.k = rows;
+    gemm.accumulate = fb::Accumulate::Never;
+    double alone = pricer.getSeconds(getShape(gemm, {}));
+    gemm.accumulate = fb::Accumulate::AfterFirst;
+    double adding = pricer.getSeconds(getShape(gemm, {}));
+    double sums = getStreamTime(machine.device, 2. * 4 * 4096 * 4096);
+    EXPECT_GE(adding, std::max(alone, sums));
+    EXPECT_LE(adding, alone + sums);
+    if (rows == 64)
+      EXPECT_GT(adding, 2 * alone);
+    else
+      EXPECT_LT(adding, 1.01 * alone);
+  }
+}
+
 /// What begins together takes what one collective of all its bytes does, and
 /// each has a share of that.
 TEST(Tasks, bucketsStartUpOnce) {
