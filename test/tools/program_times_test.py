@@ -138,6 +138,29 @@ class ProgramTimesTest(ToolTest):
                              simulated[track])
             self.assertGreater(len(drawn), len(set(events)) / 2)
 
+    def test_buckets_start_once(self):
+        """On a link of which nothing but starts takes time, a step takes as many
+        of them as there are buckets; a serial one, as there are collectives."""
+        self.compile("bucketed", "--dp", "2", "--zero", "3", "--micro-batch",
+                     "1", "--overlap", "always")
+        collectives = [(instruction, count) for instruction, count
+                       in self.get_executions("bucketed")[0]
+                       if "dp" in instruction.get("group", [])
+                       and instruction["opcode"] in COMMUNICATION]
+        events = {instruction.get("event") for instruction, _
+                  in self.get_executions("bucketed")[0]}
+        for instruction, _ in self.get_executions("bucketed")[0]:
+            self.assertLessEqual(set(instruction.get("waits", [])), events)
+        alone = sum(count for _, count in collectives)
+        starts = sum(count for instruction, count in collectives
+                     if not instruction.get("with_next"))
+        self.assertLess(starts, alone)
+        link = ["--emulate-link", "dp=1e18,1"]
+        self.assertAlmostEqual(self.estimate(*link, of="bucketed")[
+            "step_time_s"], starts, delta=0.5)
+        self.assertAlmostEqual(self.estimate(*link, "--serial", of="bucketed")[
+            "step_time_s"], alone, delta=0.5)
+
     def test_emulated_links(self):
         def count(is_counted):
             return [sum(count for instruction, count in stage

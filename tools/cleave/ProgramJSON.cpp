@@ -81,6 +81,14 @@ Writer::writeInstruction(const fb::Instruction &instruction) const {
                       {"flops", instruction.flops()}};
   if (!toSpan(instruction.group()).empty())
     object["group"] = writeAxes(toSpan(instruction.group()));
+  if (instruction.stream() > 0)
+    object["stream"] = int64_t(instruction.stream());
+  if (instruction.event() > 0)
+    object["event"] = int64_t(instruction.event());
+  if (auto waits = toSpan(instruction.waits()); !waits.empty())
+    object["waits"] = json::Array(waits);
+  if (instruction.with_next())
+    object["with_next"] = true;
   json::Object parameters;
   for (const runtime::WorkField &field :
        runtime::getWorkFields(instruction.work_type())) {
