@@ -29,7 +29,7 @@ FLAGS = ["tp", "pp", "dp", "zero", "micro_batch", "virtual_stages",
 
 def run(*command):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE,
-                          encoding="utf-8").stdout
+                          stderr=subprocess.DEVNULL, encoding="utf-8").stdout
 
 
 def get_flags(layout):
@@ -58,11 +58,23 @@ def main():
             json.dump(CPUS, file)
         flags = get_flags(planned["layout"])
         begin = time.time()
-        run(cleave, "compile", CONFIG, *SHAPE, *flags, "--cluster",
-            path("cpus.json"), "--overlap", "always", "-q", "-o",
-            path("train"))
+        compile = ["compile", CONFIG, *SHAPE, *flags, "--cluster",
+                   path("cpus.json"), "-q", "-o", path("train")]
+        run(cleave, *compile, "--overlap", "always")
         print(f"compiled {' '.join(flags)} in {time.time() - begin:.1f} s, "
               f"{os.path.getsize(path('train')) / 1e6:.1f} MB")
+        # Its streams are for the CPUs that it is compiled for: once more, with
+        # those for the GPUs on which it is priced.
+        with open(path("kernels.mlir"), "w") as file:
+            file.write(run(cleave, *compile, "--dump-after-stage", "kernels",
+                           "--dump-locations"))
+        streams = f"mode=always cluster={CLUSTER[1]}"
+        run(cleave + "-opt", path("kernels.mlir"),
+            f"--cleave-cut-products={streams}", f"--cleave-overlap={streams}",
+            "--cleave-add-waits", "--mlir-print-debuginfo", "-o",
+            path("overlap.mlir"))
+        run(cleave, "assemble", path("overlap.mlir"), "--after-stage",
+            "overlap", "-q", "-o", path("train"))
         simulated = json.loads(run(cleave, "estimate", path("train"), *CLUSTER,
                                    "--json"))
         stages = simulated["stages"]

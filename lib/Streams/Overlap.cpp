@@ -34,11 +34,13 @@ private:
     double latest = 0; ///< before which communication need not begin
     bool isIssued = false;
     double start = 0, finish = 0;
-    double waited = 0; ///< by the own stream for this
+    double waited = 0;     ///< by the own stream for this
+    bool isNeeded = false; ///< by something here; of what grows
   };
 
   bool isAside(int64_t op) const { return ops[op].stream > 0; }
   void findDependences();
+  void sortByDeadline();
   void findLatest();
   double getDeadline(int64_t op) const;
   bool isFree(int64_t op) const {
@@ -51,15 +53,17 @@ private:
   void issueDue(double until);
   void issueOwn(int64_t op);
   int64_t chooseOwn() const;
+  void postponeExposed();
 
   ArrayRef<OverlapOp> ops;
   std::vector<State> states;
-  std::vector<int64_t> own; ///< ops of the own stream, in their order
-  size_t firstOwn = 0;      ///< that may not be issued yet
-  std::vector<int64_t> aside;
-  double longest = 0; ///< of `aside`
+  std::vector<int64_t> own;   ///< ops of the own stream, in their order
+  size_t firstOwn = 0;        ///< that may not be issued yet
+  std::vector<int64_t> aside; ///< by when they are needed
+  double longest = 0;         ///< of `aside`
   double now = 0;
   std::array<double, maxStreams> free = {};
+  std::array<int64_t, maxStreams> needed = {}; ///< ops that are not issued yet
   OverlapResult result;
 };
 
@@ -124,6 +128,28 @@ double Scheduler::getDeadline(int64_t op) const {
   return deadline;
 }
 
+/// Of communication, what is needed first comes first: whatever else a stream
+/// did before that would be waited for. What nothing here needs comes last.
+void Scheduler::sortByDeadline() {
+  std::vector<double> deadlines(ops.size(), never);
+  for (int64_t op : llvm::reverse(aside))
+    for (int64_t user : states[size_t(op)].after)
+      deadlines[size_t(op)] = std::min(
+          deadlines[size_t(op)],
+          isAside(user) ? deadlines[size_t(user)] - ops[size_t(user)].seconds
+                        : states[size_t(user)].begin);
+  for (int64_t op : aside)
+    if (ops[size_t(op)].grows && deadlines[size_t(op)] < never) {
+      states[size_t(op)].isNeeded = true;
+      ++needed[size_t(ops[size_t(op)].stream)];
+    }
+  // What depends on an op is needed no earlier: it stays behind it.
+  llvm::sort(aside, [&](int64_t a, int64_t b) {
+    return std::pair(deadlines[size_t(a)], a) <
+           std::pair(deadlines[size_t(b)], b);
+  });
+}
+
 /// From the last to the first, so that a stream can do them one after the
 /// other. What begins as early as it can has no slot of its own: those of the
 /// others are longer instead.
@@ -163,17 +189,24 @@ void Scheduler::issueAside(int64_t op) {
   state.start = std::max({now, streamFree, getReady(op)});
   state.finish = streamFree = state.start + ops[op].seconds;
   state.isIssued = true;
+  needed[size_t(ops[op].stream)] -= state.isNeeded;
   result.order.push_back(op);
   result.communication += ops[op].seconds;
 }
 
 /// Issues the communication that can begin, and is due once compute is, were
-/// none to wait, at `until`.
+/// none to wait, at `until`. What nothing here needs does not stand in the way
+/// of what something does.
 void Scheduler::issueDue(double until) {
-  for (int64_t op : aside)
-    if (!states[op].isIssued && isFree(op) &&
-        (!ops[op].grows || states[op].latest <= until))
+  for (int64_t op : aside) {
+    const State &state = states[op];
+    if (state.isIssued || !isFree(op))
+      continue;
+    bool isDue = state.latest <= until &&
+                 (state.isNeeded || needed[size_t(ops[op].stream)] == 0);
+    if (!ops[op].grows || isDue)
       issueAside(op);
+  }
 }
 
 void Scheduler::issueOwn(int64_t op) {
@@ -217,6 +250,34 @@ int64_t Scheduler::chooseOwn() const {
   return first;
 }
 
+/// What is not worth a stream, and is waited for where it stands: behind all
+/// that does not need it. What only sends is waited for by others, and stays.
+void Scheduler::postponeExposed() {
+  std::vector<bool> isPostponed(ops.size());
+  for (int64_t op : aside)
+    isPostponed[size_t(op)] =
+        result.streams[size_t(op)] == 0 && !ops[size_t(op)].writes.empty();
+  std::vector<int64_t> order = std::move(result.order), held;
+  result.order.clear();
+  // With those that are held and that the op needs, before it.
+  auto emit = [&](auto &self, int64_t op) -> void {
+    for (int64_t earlier : states[size_t(op)].before)
+      if (isPostponed[size_t(earlier)])
+        self(self, earlier);
+    isPostponed[size_t(op)] = false;
+    result.order.push_back(op);
+  };
+  for (int64_t op : order) {
+    if (isPostponed[size_t(op)])
+      held.push_back(op);
+    else
+      emit(emit, op);
+  }
+  for (int64_t op : held)
+    if (isPostponed[size_t(op)])
+      emit(emit, op);
+}
+
 OverlapResult Scheduler::run() {
   result.streams.resize(ops.size());
   result.withNext.resize(ops.size());
@@ -229,6 +290,7 @@ OverlapResult Scheduler::run() {
       result.compute += op.seconds;
   }
   findDependences();
+  sortByDeadline();
   findLatest();
   while (firstOwn < own.size()) {
     int64_t next = own[firstOwn];
@@ -243,6 +305,7 @@ OverlapResult Scheduler::run() {
   for (int64_t op : aside)
     if (ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds)
       result.streams[op] = ops[op].stream;
+  postponeExposed();
   return std::move(result);
 }
 

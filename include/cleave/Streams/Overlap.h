@@ -50,6 +50,11 @@ struct OverlapResult {
 /// - Communication begins once what it needs is done; but where it grows, so
 ///   long before its first use that it and what its stream does meanwhile are
 ///   done then, and no more than a few times that.
+/// - What is needed first is communicated first; what grows and is needed by
+///   nothing in the segment, behind all that is.
+/// - Communication that is hardly hidden is not worth a stream: it stands in
+/// the
+///   rank's own, behind all that does not need it.
 /// - Compute keeps its order, but that what waits for communication lets other
 ///   compute go ahead that comes soon behind it.
 OverlapResult overlap(llvm::ArrayRef<OverlapOp> ops);
