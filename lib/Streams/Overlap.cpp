@@ -250,13 +250,15 @@ int64_t Scheduler::chooseOwn() const {
   return first;
 }
 
-/// What is not worth a stream, and is waited for where it stands: behind all
-/// that does not need it. What only sends is waited for by others, and stays.
+/// What is reduced and not worth a stream: behind all that does not need it,
+/// since it is waited for where it stands. What only sends is waited for by
+/// others, and stays.
 void Scheduler::postponeExposed() {
   std::vector<bool> isPostponed(ops.size());
   for (int64_t op : aside)
-    isPostponed[size_t(op)] =
-        result.streams[size_t(op)] == 0 && !ops[size_t(op)].writes.empty();
+    isPostponed[size_t(op)] = result.streams[size_t(op)] == 0 &&
+                              !ops[size_t(op)].grows &&
+                              !ops[size_t(op)].writes.empty();
   std::vector<int64_t> order = std::move(result.order), held;
   result.order.clear();
   // With those that are held and that the op needs, before it.
