@@ -53,8 +53,7 @@ struct OverlapResult {
 /// - What is needed first is communicated first; what grows and is needed by
 ///   nothing in the segment, behind all that is.
 /// - Communication that is hardly hidden is not worth a stream: it stands in
-/// the
-///   rank's own, behind all that does not need it.
+///   the rank's own; what does not grow, behind all that does not need it.
 /// - Compute keeps its order, but that what waits for communication lets other
 ///   compute go ahead that comes soon behind it.
 OverlapResult overlap(llvm::ArrayRef<OverlapOp> ops);
