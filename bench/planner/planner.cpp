@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 #include "cleave/Search/ReadArchitecture.h"
 #include "cleave/Search/Search.h"
+#include "llvm/Support/Error.h"
 #include <benchmark/benchmark.h>
 
 using namespace cleave;
@@ -25,14 +26,7 @@ struct Job {
 static const Job jobs[] = {{"llama-3.1-405b", "h100-sxm:16384", 8192, 2048},
                            {"deepseek-v3", "h800:2048", 4096, 15360}};
 
-template <typename T>
-static T check(llvm::Expected<T> value) {
-  if (!value) {
-    llvm::errs() << llvm::toString(value.takeError()) << "\n";
-    exit(1);
-  }
-  return std::move(*value);
-}
+static llvm::ExitOnError check;
 
 namespace {
 struct Input {

@@ -10,17 +10,11 @@
 #include "cleave/Search/Print.h"
 #include "cleave/Search/ReadArchitecture.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Error.h"
 
 using namespace cleave;
 
-template <typename T>
-static T check(llvm::Expected<T> value) {
-  if (!value) {
-    llvm::errs() << llvm::toString(value.takeError()) << "\n";
-    exit(1);
-  }
-  return std::move(*value);
-}
+static llvm::ExitOnError check;
 
 int main(int argc, char **argv) {
   int64_t seqLen = 0, globalBatch = 0;

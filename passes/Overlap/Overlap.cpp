@@ -39,16 +39,16 @@ private:
   }
 
   double getSeconds(ArrayRef<exec::InstructionOpInterface> instructions) {
-    return model->schedule(instructions).seconds;
+    return model->schedule(instructions, model->getOps(instructions)).seconds;
   }
 
   void order(exec::SegmentOp segment) {
     Block &block = segment.getBody().front();
     Instructions instructions = getInstructions(segment);
-    if (llvm::none_of(model->getOps(instructions),
-                      [](const OverlapOp &op) { return op.stream > 0; }))
+    std::vector<OverlapOp> ops = model->getOps(instructions);
+    if (llvm::none_of(ops, [](const OverlapOp &op) { return op.stream > 0; }))
       return;
-    OverlapResult result = model->schedule(instructions);
+    OverlapResult result = model->schedule(instructions, ops);
     int64_t aside = llvm::count_if(result.streams,
                                    [](int64_t stream) { return stream > 0; });
     numAside += aside;

@@ -162,7 +162,8 @@ OverlapModel::getOps(ArrayRef<exec::InstructionOpInterface> instructions) {
 }
 
 OverlapResult
-OverlapModel::schedule(ArrayRef<exec::InstructionOpInterface> instructions) {
+OverlapModel::schedule(ArrayRef<exec::InstructionOpInterface> instructions,
+                       ArrayRef<OverlapOp> ops) const {
   std::vector<TaskShape> shapes;
   for (exec::InstructionOpInterface op : instructions)
     shapes.push_back(getShape(op));
@@ -172,5 +173,5 @@ OverlapModel::schedule(ArrayRef<exec::InstructionOpInterface> instructions) {
       whole.bytes += shapes[size_t(each)].bytes;
     return pricer.getSeconds(whole);
   };
-  return overlapInBuckets(getOps(instructions), getSeconds);
+  return overlapInBuckets(ops, getSeconds);
 }

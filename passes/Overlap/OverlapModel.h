@@ -32,9 +32,10 @@ public:
   std::vector<OverlapOp>
   getOps(llvm::ArrayRef<exec::InstructionOpInterface> instructions);
   /// In which order and streams they take the least time, those that may begin
-  /// together in buckets.
+  /// together in buckets. `ops`: what getOps makes of them.
   OverlapResult
-  schedule(llvm::ArrayRef<exec::InstructionOpInterface> instructions);
+  schedule(llvm::ArrayRef<exec::InstructionOpInterface> instructions,
+           llvm::ArrayRef<OverlapOp> ops) const;
 
 private:
   OverlapModel(Mesh mesh, TaskPricer pricer, bool onlyBetweenNodes)

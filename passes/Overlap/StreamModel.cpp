@@ -1,5 +1,6 @@
 //===- StreamModel.cpp ----------------------------------------------------===//
 #include "passes/Overlap/StreamModel.h"
+#include "cleave/Streams/Overlap.h"
 #include "dialects/dist/Placements.h"
 #include "dialects/exec/Work.h"
 #include "runtime/program/Limits.h"
@@ -10,6 +11,8 @@ using namespace cleave;
 
 static_assert(maxStreams == runtime::limits::streams,
               "programs have as many streams as their order is found for");
+static_assert(mostInBucket == runtime::limits::bucket,
+              "a bucket that is made may be loaded");
 
 TaskShape cleave::getTaskShape(exec::InstructionOpInterface op,
                                const Mesh &mesh) {

@@ -199,57 +199,42 @@ void Stream::schedule(const BoundInstruction &bound) {
   std::memcpy(get(bound, 0), values, sizeof(values));
 }
 
-Status Stream::bucket(const BoundInstruction &first) {
-  std::vector<Collective> collectives;
-  for (const BoundInstruction &bound : std::span(&first, first.bucket)) {
-    const fb::Instruction &instruction = *bound.instruction;
-    Collective &each = collectives.emplace_back();
-    each.in = get(bound, 0);
-    each.out = get(bound, 1);
-    auto setParts = [&](CollectiveCall call, const auto &table) {
-      each.call = call;
-      each.outer = uint64_t(table.outer());
-      each.inner = uint64_t(table.inner());
-      each.type = convert(table.type());
-    };
-    if (const fb::AllReduce *reduce = instruction.work_as_AllReduce()) {
-      each.inner = uint64_t(reduce->elements());
-      each.type = convert(reduce->type());
-      each.reduction = Reduction(reduce->reduction());
-    } else if (const fb::AllGather *gather = instruction.work_as_AllGather()) {
-      setParts(CollectiveCall::AllGather, *gather);
-    } else if (auto *scatter = instruction.work_as_ReduceScatter()) {
-      setParts(CollectiveCall::ReduceScatter, *scatter);
-      each.reduction = Reduction(scatter->reduction());
-    }
+/// An AllReduce, AllGather or ReduceScatter, but for where its operands lie.
+static Collective describe(const fb::Instruction &instruction) {
+  Collective collective;
+  auto setParts = [&](CollectiveCall call, const auto &table) {
+    collective.call = call;
+    collective.outer = uint64_t(table.outer());
+    collective.inner = uint64_t(table.inner());
+    collective.type = convert(table.type());
+  };
+  if (const fb::AllReduce *reduce = instruction.work_as_AllReduce()) {
+    collective.inner = uint64_t(reduce->elements());
+    collective.type = convert(reduce->type());
+    collective.reduction = Reduction(reduce->reduction());
+  } else if (const fb::AllGather *gather = instruction.work_as_AllGather()) {
+    setParts(CollectiveCall::AllGather, *gather);
+  } else if (auto *scatter = instruction.work_as_ReduceScatter()) {
+    setParts(CollectiveCall::ReduceScatter, *scatter);
+    collective.reduction = Reduction(scatter->reduction());
   }
-  return communicator.runTogether(*first.group, collectives);
+  return collective;
 }
 
-Status Stream::collective(const BoundInstruction &bound) {
-  if (bound.bucket > 1)
-    return bucket(bound);
-  const fb::Instruction &instruction = *bound.instruction;
-  const std::byte *in = get(bound, 0);
-  std::byte *out = get(bound, 1);
-  if (const fb::AllReduce *reduce = instruction.work_as_AllReduce())
-    return communicator.allReduce(
-        *bound.group, in, out, uint64_t(reduce->elements()),
-        convert(reduce->type()), Reduction(reduce->reduction()));
-  if (const fb::AllGather *gather = instruction.work_as_AllGather())
-    return communicator.allGather(
-        *bound.group, in, out, uint64_t(gather->outer()),
-        uint64_t(gather->inner()) * getElementBytes(convert(gather->type())));
-  if (const fb::ReduceScatter *scatter = instruction.work_as_ReduceScatter())
-    return communicator.reduceScatter(
-        *bound.group, in, out, uint64_t(scatter->outer()),
-        uint64_t(scatter->inner()), convert(scatter->type()),
-        Reduction(scatter->reduction()));
-  const fb::AllToAll &exchange = *instruction.work_as_AllToAll();
-  return communicator.allToAll(
-      *bound.group, in, out,
-      {uint64_t(exchange.outer()), uint64_t(exchange.a()),
-       uint64_t(exchange.mid()), uint64_t(exchange.b()),
-       uint64_t(exchange.inner()), getElementBytes(convert(exchange.type())),
-       exchange.concat_first()});
+/// And those that begin together with it.
+Status Stream::collective(const BoundInstruction &first) {
+  if (const fb::AllToAll *exchange = first.instruction->work_as_AllToAll())
+    return communicator.allToAll(
+        *first.group, get(first, 0), get(first, 1),
+        {uint64_t(exchange->outer()), uint64_t(exchange->a()),
+         uint64_t(exchange->mid()), uint64_t(exchange->b()),
+         uint64_t(exchange->inner()),
+         getElementBytes(convert(exchange->type())), exchange->concat_first()});
+  std::vector<Collective> collectives;
+  for (const BoundInstruction &bound : std::span(&first, first.bucket)) {
+    Collective &each = collectives.emplace_back(describe(*bound.instruction));
+    each.in = get(bound, 0);
+    each.out = get(bound, 1);
+  }
+  return communicator.runTogether(*first.group, collectives);
 }

@@ -111,8 +111,7 @@ private:
   void embeddingGrad(const BoundInstruction &bound);
   void slice(const BoundInstruction &bound);
   void schedule(const BoundInstruction &bound);
-  Status collective(const BoundInstruction &bound);
-  Status bucket(const BoundInstruction &first);
+  Status collective(const BoundInstruction &first);
   Status dispatch(const BoundInstruction &bound);
 
   /// Operand i of the current micro-batch.

@@ -68,8 +68,7 @@ using BucketPricer = llvm::function_ref<double(llvm::ArrayRef<int64_t>)>;
 /// As `overlap`, with ops of a kind in buckets, where that saves time: what
 /// begins together starts up once, and each of it is there once all is.
 ///
-/// - A bucket of what grows begins where the first of its ops stood, another
-/// one
+/// - A bucket of what grows begins where the first of its ops stood, any other
 ///   where the last did; so none of them depends on an op in between, or it on
 ///   one of them. Buckets have up to `mostInBucket` ops.
 /// - How large those of a kind are is tried: so that there are about as many of
