@@ -169,16 +169,6 @@ static std::string getText(const flatbuffers::String *text) {
   return text ? text->str() : "";
 }
 
-/// The first of an instruction's operands that it does not read, as far as its
-/// kernel says.
-static size_t countInputs(const program::Instruction &instruction,
-                          const program::Program &program) {
-  const program::Launch *launch = instruction.work_as_Launch();
-  return launch && program.kernels()
-             ? program.kernels()->Get(uint32_t(launch->kernel()))->inputs()
-             : 0;
-}
-
 static Task readTask(const program::Instruction &instruction,
                      const program::Program &program) {
   Task task;
@@ -187,19 +177,15 @@ static Task readTask(const program::Instruction &instruction,
     task.name = program::EnumNameOpcode(instruction.work_type());
   task.phase = getText(instruction.category());
   llvm::SmallVector<int64_t> bytes;
-  size_t inputs = countInputs(instruction, program);
+  llvm::SmallVector<std::pair<uint64_t, uint64_t>> operands;
   forEach(instruction.operands(), [&](const program::Operand *operand) {
-    // What a kernel reads or writes in several ways, as the halves of a
-    // rotation, moves once.
-    size_t i = bytes.size();
-    bool isKnown = false;
-    for (size_t other = i < inputs ? 0 : inputs; other != i; ++other) {
-      auto *earlier = instruction.operands()->Get(uint32_t(other));
-      isKnown |= inputs > 0 && earlier->offset() == operand->offset() &&
-                 earlier->bytes() == operand->bytes();
-    }
-    bytes.push_back(isKnown ? 0 : int64_t(operand->bytes()));
+    operands.push_back({operand->offset(), operand->bytes()});
+    bytes.push_back(int64_t(operand->bytes()));
   });
+  if (const program::Launch *launch = instruction.work_as_Launch())
+    countOnce(ArrayRef(operands),
+              program.kernels()->Get(uint32_t(launch->kernel()))->inputs(),
+              bytes);
   AxisList group;
   forEach(instruction.group(), [&](uint8_t axis) { group.push_back(axis); });
   task.shape = getTaskShape(instruction.work_type(), instruction.work(), bytes,

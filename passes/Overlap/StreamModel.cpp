@@ -17,18 +17,10 @@ static_assert(mostInBucket == runtime::limits::bucket,
 TaskShape cleave::getTaskShape(exec::InstructionOpInterface op,
                                const Mesh &mesh) {
   exec::EncodedWork work(op);
-  SmallVector<int64_t> bytes;
-  bool isKernel = isa<exec::LaunchOp>(op);
-  size_t inputs = op.getInputs().size();
-  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-    // What a kernel reads or writes in several ways, as the halves of a
-    // rotation, moves once.
-    size_t first = i < inputs ? 0 : inputs;
-    bool isKnown =
-        isKernel &&
-        llvm::is_contained(op->getOperands().slice(first, i - first), operand);
-    bytes.push_back(isKnown ? 0 : exec::getBytes(operand));
-  }
+  SmallVector<Value> operands(op->getOperands());
+  SmallVector<int64_t> bytes = llvm::map_to_vector(operands, exec::getBytes);
+  if (work.getOpcode() == program::Opcode::Launch)
+    countOnce(ArrayRef(operands), op.getInputs().size(), bytes);
   AxisList group;
   if (ArrayAttr axes = op.getGroup())
     group = dist::getAxes(axes, mesh);

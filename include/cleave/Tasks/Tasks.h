@@ -13,7 +13,7 @@
 #include "cleave/Hardware/Hardware.h"
 #include "cleave/Mesh/Mesh.h"
 #include "runtime/program/program_generated.h"
-#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/STLExtras.h"
 
 namespace cleave {
 
@@ -49,6 +49,20 @@ struct TaskShape {
   bool communicates() const { return kind >= Kind::Collective; }
   bool operator==(const TaskShape &) const = default;
 };
+
+/// Bytes of a kernel's operands, of which what it reads or writes in several
+/// ways, as the halves of a rotation, moves once: the first of those that are
+/// equal has them. `operands`: inputs, then outputs, by anything that tells
+/// them apart.
+template <typename Operand>
+void countOnce(llvm::ArrayRef<Operand> operands, size_t inputs,
+               llvm::MutableArrayRef<int64_t> bytes) {
+  for (size_t i = 0; i != operands.size(); ++i) {
+    size_t first = i < inputs ? 0 : inputs;
+    if (llvm::is_contained(operands.slice(first, i - first), operands[i]))
+      bytes[i] = 0;
+  }
+}
 
 /// The shape of an instruction: its opcode and that one's table, as program.fbs
 /// has them, the bytes of its operands, and its group.
