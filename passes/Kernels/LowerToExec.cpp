@@ -1,18 +1,8 @@
 //===- LowerToExec.cpp - From local tensors to instructions ---------------===//
-//
-// State: the buffer of each tensor value. Invariant: when an op is lowered, its
-// operands have buffers; its results get theirs here, unless a user decided
-// before: a new value of state is written where the old one lies, and a value
-// that a micro-batch adds is added where the sum lies.
-//
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
 #include "dialects/dist/Stages.h"
-#include "dialects/xf/Provenance.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "passes/Kernels/FuseKernels.h"
-#include "passes/Kernels/KernelTable.h"
-#include "passes/Kernels/MicroBatches.h"
+#include "passes/Kernels/Lowering.h"
 #include "passes/Kernels/Passes.h"
 #include "passes/Kernels/Tensors.h"
 
@@ -23,122 +13,6 @@ namespace cleave {
 
 using namespace mlir;
 using namespace cleave;
-
-static int64_t getBytes(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
-}
-
-namespace {
-class Lowering {
-public:
-  Lowering(ModuleOp module, func::FuncOp step, KernelTable &kernels,
-           int64_t threads, bool fuse)
-      : module(module), step(step), threads(threads), fuse(fuse),
-        kernels(kernels), b(step) {}
-
-  LogicalResult run();
-  int64_t numOps = 0, numLaunches = 0;
-
-private:
-  LogicalResult verifySizes();
-  void declareStates();
-  LogicalResult planWrites();
-  LogicalResult verifyReads(Block &entry);
-  LogicalResult lowerBlock(Block &block);
-  LogicalResult lowerOps(Block &block,
-                         llvm::function_ref<bool(Operation *)> isIncluded);
-  LogicalResult lower(Operation &op);
-  LogicalResult lowerAccumulate(xf::AccumulateOp op);
-  LogicalResult lowerCollective(Operation &op);
-  void startSegment(StringRef name);
-  void eraseUnusedViews();
-  void hoistBuffers();
-  void splitUpdate();
-  void addRuns();
-  void lowerGroup(const KernelGroup &group);
-  void lowerOutput(xf::OutputOp op);
-  void addToSums(Operation &op);
-  void addToSum(Value value, Value sum, Operation *yield);
-  void addOthersToSums(xf::AccumulateOp op);
-  LogicalResult lowerSegments(xf::AccumulateOp op);
-  void placeInFlight(xf::AccumulateOp op);
-
-  /// Before the segment at hand.
-  Value addBuffer(StringRef category, int64_t bytes) {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(segment);
-    return exec::BufferOp::create(b, step.getLoc(), category, bytes);
-  }
-  /// The buffer of a value that is about to be computed.
-  Value getBuffer(Value value) {
-    Value &buffer = buffers[value];
-    if (!buffer)
-      buffer = addBuffer(getCategory(value), getBytes(value.getType()));
-    return buffer;
-  }
-  SmallVector<Value> getBuffers(ValueRange values) {
-    return llvm::map_to_vector(values,
-                               [&](Value value) { return getBuffer(value); });
-  }
-  StringRef getCategory(Value value) {
-    if (isa_and_nonnull<dist::CollectiveOpInterface>(value.getDefiningOp()))
-      return "communication";
-    bool isUpdate = xf::getPhase(value.getDefiningOp()) == xf::Phase::Optimizer;
-    return isUpdate ? "optimizer temporaries" : "activations";
-  }
-  /// Keeps what an instruction is part of, and what it is called.
-  template <typename Op>
-  Op mark(Op built, Operation *from) {
-    xf::copyProvenance(from, built);
-    if (auto cost = dyn_cast<xf::CostOpInterface>(from))
-      if (double flops = cost.getFlops().executed)
-        built->setAttr("flops", b.getF64FloatAttr(flops));
-    built->setLoc(from->getLoc());
-    return built;
-  }
-  /// How a value meets what its buffer holds; see exec.kernel.
-  exec::Accumulate getAccumulate(Value value) {
-    auto it = sums.find(value);
-    return it == sums.end() ? exec::Accumulate::Never : it->second;
-  }
-  void placeSum(Value value, Value buffer, exec::Accumulate accumulate);
-  void launch(FlatSymbolRefAttr kernel, ValueRange inputs, ValueRange outputs,
-              Operation *from);
-
-  ModuleOp module;
-  func::FuncOp step;
-  int64_t threads;
-  bool fuse;
-  KernelTable &kernels;
-  OpBuilder b;
-  exec::ProgramOp program;
-  exec::SegmentOp segment; ///< that instructions are added to
-  /// Micro-batches, in what runs once for each; 0 elsewhere.
-  int64_t count = 0;
-  llvm::DenseMap<Value, Value> buffers;
-  llvm::StringMap<Value> states;
-  /// Where a state gets its new value, and what writes it.
-  struct Write {
-    xf::SetOp set;
-    Operation *writer;
-  };
-  llvm::StringMap<Write> writes;
-  /// What runs in a step, in order: a segment for a micro-batch.
-  SmallVector<std::pair<exec::SegmentOp, int64_t>> runs;
-  /// The buffers of the sums over micro-batches that a value of one is part of.
-  llvm::DenseMap<Value, SmallVector<Value>> sumsOf;
-  /// Values that are added to a sum, and adds whose parts are.
-  llvm::DenseMap<Value, exec::Accumulate> sums;
-  llvm::DenseSet<Operation *> added;
-};
-} // namespace
-
-/// How values of that many micro-batches meet their sum.
-static exec::Accumulate getSumOver(int64_t microBatches) {
-  return microBatches > 1 ? exec::Accumulate::AfterFirst
-                          : exec::Accumulate::Never;
-}
 
 /// Whether the bytes of a type can be counted.
 static bool isCountable(Type type) {
@@ -219,13 +93,6 @@ LogicalResult Lowering::run() {
   return success();
 }
 
-/// What is lowered from now on is in a new segment, the program's last.
-void Lowering::startSegment(StringRef name) {
-  b.setInsertionPointToEnd(&program.getBody().front());
-  segment = exec::SegmentOp::create(b, step.getLoc(), name, /*updates=*/false);
-  b.setInsertionPointToStart(&segment.getBody().emplaceBlock());
-}
-
 /// Whether an instruction writes a parameter or a moment.
 static bool changesTrainedState(Operation &op) {
   auto instruction = dyn_cast<exec::InstructionOpInterface>(op);
@@ -269,19 +136,6 @@ void Lowering::splitUpdate() {
   segment.getBody().front().getOperations().splice(
       segment.getBody().front().end(), block.getOperations(), first,
       block.end());
-}
-
-void Lowering::addRuns() {
-  b.setInsertionPointToEnd(&program.getBody().front());
-  llvm::DenseSet<Operation *> known;
-  for (auto &[each, microBatch] : runs)
-    if (!each.getBody().front().empty())
-      exec::RunOp::create(b, step.getLoc(), each.getSymName(), microBatch,
-                          /*first=*/known.insert(each).second);
-  for (auto each :
-       llvm::make_early_inc_range(program.getOps<exec::SegmentOp>()))
-    if (each.getBody().front().empty())
-      each.erase();
 }
 
 /// The shard of each state tensor that the step uses is a pinned buffer.
@@ -555,174 +409,6 @@ void Lowering::lowerOutput(xf::OutputOp op) {
   b.setInsertionPoint(segment);
   exec::OutputOp::create(b, op.getLoc(), op.getName(), buffer, type,
                          op.getStateAttr(), logical);
-}
-
-/// True if an instruction can add `value` to what its buffer holds.
-static bool canAdd(Value value) {
-  auto op = value.getDefiningOp<xf::AccumulatingOpInterface>();
-  return op && op.getSum() == value && value.hasOneUse();
-}
-
-static bool canAddParts(xf::AdditionOpInterface sum) {
-  return sum->hasOneUse() && llvm::all_of(sum->getOperands(), canAdd);
-}
-
-/// Whether the parts of a sum are computed in the same run as the sum.
-static bool areOfOneSegment(Operation *sum) {
-  return llvm::all_of(sum->getOperands(), [&](Value part) {
-    return xf::AccumulateOp::getSegment(part.getDefiningOp()) ==
-           xf::AccumulateOp::getSegment(sum);
-  });
-}
-
-/// Decides that `value` is computed where its sum lies, if it can be: a value
-/// that is only added, the parts of such a value one by one, or any value if
-/// there is nothing to add it to.
-void Lowering::placeSum(Value value, Value buffer,
-                        exec::Accumulate accumulate) {
-  auto sum = value.getDefiningOp<xf::AdditionOpInterface>();
-  if (sum && canAddParts(sum)) {
-    SmallVector<Value> parts(sum->getOperands());
-    llvm::sort(parts, [](Value a, Value b) {
-      return a.getDefiningOp()->isBeforeInBlock(b.getDefiningOp());
-    });
-    for (Value part : parts) {
-      buffers[part] = buffer;
-      sums[part] = accumulate;
-      accumulate = exec::Accumulate::Always;
-    }
-    buffers[value] = buffer;
-    added.insert(sum);
-  } else if (canAdd(value) || accumulate == exec::Accumulate::Never) {
-    buffers[value] = buffer;
-    sums[value] = accumulate;
-  }
-}
-
-LogicalResult Lowering::lowerAccumulate(xf::AccumulateOp op) {
-  Block &body = op.getBody().front();
-  int64_t times = op.getCount();
-  for (Value result : op.getResults())
-    buffers[result] = addBuffer("gradients", getBytes(result.getType()));
-
-  auto yield = cast<xf::YieldOp>(body.getTerminator());
-  for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults()))
-    if (value.getParentBlock() == &body) {
-      placeSum(value, buffers[result], getSumOver(times));
-      if (value.getDefiningOp())
-        sumsOf[value].push_back(buffers[result]);
-    }
-
-  // So are the parts of a sum that something else reads, a collective say,
-  // unless other micro-batches come between them.
-  for (auto sum : body.getOps<xf::AdditionOpInterface>())
-    if (canAddParts(sum) && areOfOneSegment(sum) && !added.contains(sum))
-      placeSum(sum->getResult(0), getBuffer(sum->getResult(0)),
-               exec::Accumulate::Never);
-
-  count = times;
-  placeInFlight(op);
-  if (failed(lowerSegments(op)))
-    return failure();
-  count = 0;
-  if (!isRepeated(op))
-    return success();
-  startSegment("after");
-  runs.push_back({segment, 0});
-  return success();
-}
-
-/// The micro-batch, in one segment or in its own.
-LogicalResult Lowering::lowerSegments(xf::AccumulateOp op) {
-  Block &body = op.getBody().front();
-  SmallVector<exec::SegmentOp> segments;
-  auto start = [&](StringRef name) {
-    if (isRepeated(op))
-      startSegment(name);
-    else
-      segment.setSymName(name);
-    segments.push_back(segment);
-    for (auto [argument, input] :
-         llvm::zip(body.getArguments(), op.getInputs()))
-      buffers[argument] =
-          exec::ViewOp::create(b, op.getLoc(), getBuffer(input),
-                               getBytes(argument.getType()), count);
-  };
-  if (!op.getSegments()) {
-    start(isRepeated(op) ? "micro_batch" : "step");
-    if (failed(lowerBlock(body)))
-      return failure();
-    addOthersToSums(op);
-    for (int64_t i = 0; isRepeated(op) && i < count; ++i)
-      runs.push_back({segment, i});
-    return success();
-  }
-  for (auto [i, name] :
-       llvm::enumerate(op.getSegments()->getAsValueRange<StringAttr>())) {
-    int64_t number = int64_t(i);
-    start(name);
-    if (failed(lowerOps(body, [&](Operation *each) {
-          return xf::AccumulateOp::getSegment(each) == number;
-        })))
-      return failure();
-    if (number == 0)
-      addOthersToSums(op);
-  }
-  ArrayRef<int64_t> order = *op.getOrder();
-  for (size_t i = 0; i < order.size(); i += 2)
-    runs.push_back({segments[size_t(order[i])], order[i + 1]});
-  return success();
-}
-
-/// What one segment computes and another one uses is kept for as many
-/// micro-batches as are between the two.
-void Lowering::placeInFlight(xf::AccumulateOp op) {
-  if (!op.getSegments())
-    return;
-  for (Operation &each : op.getBody().front().without_terminator())
-    for (Value value : each.getResults()) {
-      int64_t own = xf::AccumulateOp::getSegment(&each).value_or(0);
-      llvm::SmallDenseSet<int64_t> others;
-      for (Operation *user : value.getUsers())
-        if (!isa<xf::YieldOp>(user))
-          others.insert(xf::AccumulateOp::getSegment(user).value_or(0));
-      others.erase(own);
-      if (others.empty() || buffers.contains(value))
-        continue;
-      int64_t bytes = getBytes(value.getType());
-      int64_t places = countInFlight(*op.getOrder(), own, others, count);
-      Value all = addBuffer(getCategory(value), bytes * places);
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPoint(segment);
-      buffers[value] = exec::ViewOp::create(b, op.getLoc(), all, bytes, places);
-    }
-}
-
-/// Adds what could not be computed where its sum lies as soon as it is there,
-/// so that nothing keeps it until the micro-batch ends.
-void Lowering::addToSums(Operation &op) {
-  for (Value value : op.getResults())
-    for (Value sum : sumsOf.lookup(value))
-      addToSum(value, sum, op.getBlock()->getTerminator());
-}
-
-void Lowering::addToSum(Value value, Value sum, Operation *yield) {
-  Value source = getBuffer(value);
-  if (source == sum)
-    return;
-  int64_t size = cast<RankedTensorType>(value.getType()).getNumElements();
-  launch(kernels.buildSum(size, getSumOver(count)), source, sum, yield);
-  xf::setPhase(&b.getInsertionBlock()->back(), xf::Phase::Backward);
-}
-
-/// The same of what no op of the micro-batch computes.
-void Lowering::addOthersToSums(xf::AccumulateOp op) {
-  auto yield = cast<xf::YieldOp>(op.getBody().front().getTerminator());
-  for (auto [value, result] : llvm::zip(yield.getValues(), op.getResults())) {
-    Operation *from = value.getDefiningOp();
-    if (!from || from->getBlock() != yield->getBlock())
-      addToSum(value, buffers[result], yield);
-  }
 }
 
 static exec::Reduction convert(dist::ReductionKind kind) {

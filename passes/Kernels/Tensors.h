@@ -24,6 +24,12 @@ inline int64_t getTypeCode(mlir::Value value) {
   return int64_t(*type);
 }
 
+/// Of a tensor whose bytes can be counted.
+inline int64_t getBytes(mlir::Type type) {
+  auto tensor = mlir::cast<mlir::RankedTensorType>(type);
+  return tensor.getNumElements() * tensor.getElementTypeBitWidth() / 8;
+}
+
 inline int64_t product(llvm::ArrayRef<int64_t> sizes) {
   int64_t count = 1;
   for (int64_t size : sizes)
