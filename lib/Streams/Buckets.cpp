@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Streams/Overlap.h"
+#include "lib/Streams/Followers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -32,12 +33,15 @@ constexpr int64_t numbersOfBuckets[] = {64, 32, 16, 8, 4, 2, 1};
 class Bucketer {
 public:
   Bucketer(ArrayRef<OverlapOp> ops, BucketPricer price)
-      : ops(ops), price(price), before(findDependences(ops)),
+      : ops(ops), price(price), leaders(findLeaders(ops)),
+        before(findDependences(ops)),
         firstAfter(ops.size(), int64_t(ops.size())) {
-    for (auto [i, earlier] : llvm::enumerate(before))
-      for (int64_t other : earlier)
-        firstAfter[size_t(other)] =
-            std::min(firstAfter[size_t(other)], int64_t(i));
+    for (size_t i = ops.size(); i-- > 0;)
+      for (int64_t other : before[i]) {
+        // What follows an op stays behind its bucket, wherever that begins.
+        int64_t first = leaders[i] == other ? firstAfter[i] : int64_t(i);
+        firstAfter[size_t(other)] = std::min(firstAfter[size_t(other)], first);
+      }
     for (auto [i, op] : llvm::enumerate(ops))
       if (op.stream > 0 && op.kind >= 0)
         kinds[op.kind].push_back(int64_t(i));
@@ -60,8 +64,10 @@ private:
 
   ArrayRef<OverlapOp> ops;
   BucketPricer price;
+  std::vector<int64_t> leaders; ///< by op; -1: it does not follow
   std::vector<llvm::SmallVector<int64_t, 4>> before;
-  std::vector<int64_t> firstAfter; ///< by op, the first that depends on it
+  /// By op, the first that depends on it, or on what follows it.
+  std::vector<int64_t> firstAfter;
   llvm::MapVector<int64_t, Members> kinds;
 };
 
@@ -83,36 +89,56 @@ bool Bucketer::mayJoin(ArrayRef<int64_t> bucket, int64_t op,
 /// The ops in buckets, most of one op, in their new order.
 std::vector<Bucketer::Members>
 Bucketer::makeBuckets(const Limits &limits) const {
-  std::vector<Members> buckets(ops.size()); ///< by where they begin
-  llvm::MapVector<int64_t, Members> open;   ///< by kind
+  std::vector<std::vector<Members>> placed(ops.size()); ///< by where they begin
+  struct Bucket {
+    Members members, followers;
+  };
+  llvm::MapVector<int64_t, Bucket> open; ///< by kind
   std::vector<int64_t> places(ops.size());
-  auto close = [&](Members &bucket) {
-    if (!bucket.empty())
-      buckets[size_t(ops[size_t(bucket.front())].grows ? bucket.front()
-                                                       : bucket.back())] =
-          bucket;
-    bucket.clear();
+  auto close = [&](Bucket &bucket) {
+    const Members &members = bucket.members;
+    if (!members.empty()) {
+      int64_t place =
+          ops[size_t(members.front())].grows ? members.front() : members.back();
+      placed[size_t(place)].push_back(members);
+      for (int64_t op : bucket.followers) {
+        places[size_t(op)] = std::max(place, op);
+        placed[size_t(places[size_t(op)])].push_back({op});
+      }
+    }
+    bucket = {};
   };
   for (auto [i, op] : llvm::enumerate(ops)) {
+    if (leaders[i] >= 0)
+      if (auto it = open.find(ops[size_t(leaders[i])].kind);
+          it != open.end() &&
+          llvm::is_contained(it->second.members, leaders[i])) {
+        it->second.followers.push_back(int64_t(i));
+        places[i] = int64_t(ops.size());
+        continue;
+      }
     auto limit = limits.find(op.stream > 0 ? op.kind : -1);
     if (limit == limits.end()) {
-      buckets[i] = {places[i] = int64_t(i)};
+      placed[i].push_back({places[i] = int64_t(i)});
       continue;
     }
-    Members &bucket = open[op.kind];
-    if (!bucket.empty()) {
-      Members larger = bucket;
+    Bucket &bucket = open[op.kind];
+    if (!bucket.members.empty()) {
+      Members larger = bucket.members;
       larger.push_back(int64_t(i));
-      if (!mayJoin(bucket, int64_t(i), places) || price(larger) > limit->second)
+      if (!mayJoin(bucket.members, int64_t(i), places) ||
+          price(larger) > limit->second)
         close(bucket);
     }
-    bucket.push_back(int64_t(i));
-    for (int64_t member : bucket)
-      places[size_t(member)] = op.grows ? bucket.front() : int64_t(i);
+    bucket.members.push_back(int64_t(i));
+    for (int64_t member : bucket.members)
+      places[size_t(member)] = op.grows ? bucket.members.front() : int64_t(i);
   }
   for (auto &[kind, bucket] : open)
     close(bucket);
-  llvm::erase_if(buckets, [](const Members &each) { return each.empty(); });
+  std::vector<Members> buckets;
+  for (std::vector<Members> &each : placed)
+    llvm::append_range(buckets, each);
   return buckets;
 }
 
@@ -139,6 +165,7 @@ OverlapResult Bucketer::schedule(const Limits &limits) const {
   result.streams.assign(ops.size(), 0);
   result.withNext.assign(ops.size(), false);
   result.waited.assign(ops.size(), 0);
+  result.joins.assign(ops.size(), {});
   for (int64_t each : of.order)
     for (int64_t member : buckets[size_t(each)]) {
       const Members &bucket = buckets[size_t(each)];
@@ -147,6 +174,8 @@ OverlapResult Bucketer::schedule(const Limits &limits) const {
       result.withNext[size_t(member)] = member != bucket.back();
       result.waited[size_t(member)] =
           of.waited[size_t(each)] / double(bucket.size());
+      for (int64_t other : of.joins[size_t(each)])
+        result.joins[size_t(member)].push_back(buckets[size_t(other)].back());
     }
   return result;
 }

@@ -59,6 +59,10 @@ public:
   bool knows(int64_t op, int64_t stream, int64_t ordinal) {
     return getClock(op)[size_t(stream)] >= ordinal;
   }
+  /// Whether stream 0 does, after what it waited for last.
+  bool ownKnows(int64_t stream, int64_t ordinal) const {
+    return known[0][size_t(stream)] >= ordinal;
+  }
   int64_t getOrdinal(int64_t stream) const { return issued[size_t(stream)]; }
   /// The op waits for the latest of another.
   void addWait(int64_t op, int64_t other);
@@ -271,35 +275,43 @@ void cleave::addWaits(StreamProgram &program) {
   });
 }
 
-std::vector<int64_t> cleave::getJoins(const StreamProgram &program) {
-  std::vector<int64_t> joins(program.ops.size());
-  for (auto [i, op] : llvm::enumerate(program.ops))
-    joins[i] = op.stream == 0 ? int64_t(i) : 0;
+std::vector<OpRange> cleave::getInFlight(const StreamProgram &program) {
+  std::vector<OpRange> ranges;
+  for (size_t i = 0; i < program.ops.size(); ++i)
+    ranges.push_back({int64_t(i), int64_t(i)});
   if (!program.hasStreams())
-    return joins;
+    return ranges;
   StreamProgram copy = program;
   Walker walker(copy);
-  /// Ops of the run that the rank's stream does not know yet.
-  std::vector<Point> open;
+  struct Flight {
+    Point point;
+    int64_t since; ///< in the run at hand
+  };
+  std::vector<Flight> open;
+  auto include = [&](const Flight &flight, int64_t last) {
+    OpRange &range = ranges[size_t(flight.point.op)];
+    if (flight.since > last)
+      return;
+    range.first = std::min(range.first, flight.since);
+    range.last = std::max(range.last, last);
+  };
   walker.walk([&](int64_t op, const StreamRun &run) {
-    int64_t stream = program.ops[op].stream;
-    if (stream != 0) {
-      open.push_back({walker.getOrdinal(stream), op});
-    } else {
-      llvm::erase_if(open, [&](const Point &point) {
-        if (!walker.knows(op, program.ops[point.op].stream, point.ordinal))
-          return false;
-        int64_t &join = joins[size_t(point.op)];
-        join = join < 0 ? join : std::max(join, op);
-        return true;
-      });
-    }
-    if (op + 1 == run.end) {
-      for (const Point &point : open)
-        joins[size_t(point.op)] = -1;
-      open.clear();
-    }
+    if (op == run.begin)
+      for (Flight &flight : open)
+        flight.since = op;
+    llvm::erase_if(open, [&](const Flight &flight) {
+      int64_t stream = program.ops[flight.point.op].stream;
+      if (!walker.ownKnows(stream, flight.point.ordinal))
+        return false;
+      include(flight, op - 1);
+      return true;
+    });
+    if (int64_t stream = program.ops[op].stream)
+      open.push_back({{walker.getOrdinal(stream), op}, op});
+    if (op + 1 == run.end)
+      for (const Flight &flight : open)
+        include(flight, op);
     return true;
   });
-  return joins;
+  return ranges;
 }

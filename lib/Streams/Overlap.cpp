@@ -1,6 +1,7 @@
 //===- Overlap.cpp - Communication beside compute -------------------------===//
 #include "cleave/Streams/Overlap.h"
 #include "cleave/Streams/Order.h"
+#include "lib/Streams/Followers.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -23,7 +24,12 @@ constexpr double leastHidden = 0.1;
 
 class Scheduler {
 public:
-  explicit Scheduler(ArrayRef<OverlapOp> ops) : ops(ops), states(ops.size()) {}
+  explicit Scheduler(ArrayRef<OverlapOp> given)
+      : ops(given), leaders(findLeaders(given)), states(given.size()) {
+    for (auto [op, leader] : llvm::zip(ops, leaders))
+      if (leader >= 0)
+        op.stream = ops[size_t(leader)].stream;
+  }
 
   OverlapResult run();
 
@@ -54,8 +60,10 @@ private:
   void issueOwn(int64_t op);
   int64_t chooseOwn() const;
   void postponeExposed();
+  void findJoins();
 
-  ArrayRef<OverlapOp> ops;
+  std::vector<OverlapOp> ops;   ///< followers in the stream of their leader
+  std::vector<int64_t> leaders; ///< by op; -1: it does not follow
   std::vector<State> states;
   std::vector<int64_t> own;   ///< ops of the own stream, in their order
   size_t firstOwn = 0;        ///< that may not be issued yet
@@ -191,7 +199,8 @@ void Scheduler::issueAside(int64_t op) {
   state.isIssued = true;
   needed[size_t(ops[op].stream)] -= state.isNeeded;
   result.order.push_back(op);
-  result.communication += ops[op].seconds;
+  if (leaders[op] < 0)
+    result.communication += ops[op].seconds;
 }
 
 /// Issues the communication that can begin, and is due once compute is, were
@@ -214,9 +223,11 @@ void Scheduler::issueOwn(int64_t op) {
   double ready = std::max(getReady(op), now);
   if (ready > now) {
     for (int64_t other : state.before)
-      if (isAside(other) && states[other].finish > now)
-        states[other].waited +=
-            std::min(states[other].finish - now, ops[other].seconds);
+      if (isAside(other) && states[other].finish > now) {
+        int64_t what = leaders[other] < 0 ? other : leaders[other];
+        states[what].waited +=
+            std::min(states[other].finish - now, ops[what].seconds);
+      }
     result.exposed += ready - now;
   }
   state.start = ready;
@@ -280,6 +291,33 @@ void Scheduler::postponeExposed() {
       emit(emit, op);
 }
 
+/// Where the rank's own stream knows what others did: at the first op that
+/// depends on it, or begins when it has been done for as long as the longest
+/// communication takes, since times are but predicted.
+void Scheduler::findJoins() {
+  result.joins.resize(ops.size());
+  std::array<llvm::SmallVector<int64_t>, maxStreams> open;
+  for (int64_t op : result.order) {
+    int64_t stream = result.streams[size_t(op)];
+    if (stream > 0) {
+      open[size_t(stream)].push_back(op);
+      continue;
+    }
+    for (llvm::SmallVector<int64_t> &each : open) {
+      size_t known = 0, done = 0;
+      for (auto [i, other] : llvm::enumerate(each)) {
+        if (llvm::is_contained(states[size_t(op)].before, other))
+          known = i + 1;
+        if (states[size_t(other)].finish + longest <= states[size_t(op)].start)
+          done = i + 1;
+      }
+      if (done > known)
+        result.joins[size_t(op)].push_back(each[done - 1]);
+      each.erase(each.begin(), each.begin() + std::max(known, done));
+    }
+  }
+}
+
 OverlapResult Scheduler::run() {
   result.streams.resize(ops.size());
   result.withNext.resize(ops.size());
@@ -305,9 +343,14 @@ OverlapResult Scheduler::run() {
   for (const State &state : states)
     result.waited.push_back(state.waited);
   for (int64_t op : aside)
-    if (ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds)
+    if (leaders[op] < 0 &&
+        ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds)
       result.streams[op] = ops[op].stream;
+  for (int64_t op : aside)
+    if (leaders[op] >= 0)
+      result.streams[op] = result.streams[size_t(leaders[op])];
   postponeExposed();
+  findJoins();
   return std::move(result);
 }
 

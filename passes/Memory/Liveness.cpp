@@ -9,8 +9,9 @@
 //     one of them to the last run of one of them. It is in use in all of each
 //     segment that runs meanwhile; but in one that runs only once, and is the
 //     first or the last of them, from or up to the instruction that names it.
-//  3. What an instruction of another stream than 0 uses, it uses until one of
-//     stream 0 knows it done, in the same run; or always, if none does.
+//  3. What an instruction of another stream than 0 uses, it uses wherever
+//     stream 0 is until that one knows it done: in its own run, and in those
+//     behind it.
 //  4. Instructions that begin together use what any of them does from the first
 //     of them on.
 //  5. Pinned buffers, those of state, data and outputs, are always in use.
@@ -22,6 +23,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Memory/Liveness.h"
+#include "passes/Overlap/OverlapModel.h"
 #include "passes/Overlap/StreamModel.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -71,26 +73,26 @@ SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
   SmallVector<Segment> segments;
   llvm::StringMap<size_t> byName;
   llvm::DenseMap<Operation *, llvm::MapVector<size_t, Span>> uses;
-  llvm::DenseSet<Operation *> always;
-  std::vector<int64_t> joins;
-  if (hasStreams(program))
-    joins = getJoins(getStreamModel(program).program);
+  /// Where they are in use beyond the segments that name them.
+  llvm::DenseMap<Operation *, Span> beyond;
+  std::vector<OpRange> inFlight = getInFlight(getStreamModel(program).program);
   int64_t number = 0;
   for (auto op : program.getBody().front().getOps<exec::SegmentOp>()) {
+    Instructions instructions = getInstructions(op);
     Segment segment;
-    segment.numbers = {number, number};
+    int64_t begin = number, last = begin + int64_t(instructions.size()) - 1;
+    segment.numbers = {begin, std::max(begin, last)};
     int64_t bucket = number; ///< the first that begins with the one at hand
-    for (auto instruction :
-         op.getBody().front().getOps<exec::InstructionOpInterface>()) {
-      segment.numbers.last = number;
-      int64_t last = number;
-      if (exec::getOrder(instruction).getStream() != 0)
-        last = std::max(number, joins[size_t(number)] - 1);
+    for (exec::InstructionOpInterface instruction : instructions) {
+      Span flight{inFlight[size_t(number)].first,
+                  inFlight[size_t(number)].last};
+      Span own{std::max(begin, std::min(bucket, flight.first)),
+               std::min(flight.last, last)};
       for (Value operand : instruction->getOperands()) {
         exec::BufferOp buffer = exec::getBuffer(operand);
-        uses[buffer][segments.size()].include({bucket, last});
-        if (!joins.empty() && joins[size_t(number)] < 0)
-          always.insert(buffer);
+        uses[buffer][segments.size()].include(own);
+        if (flight.first < begin || flight.last > last)
+          beyond[buffer].include(flight);
       }
       ++number;
       if (!exec::getOrder(instruction).getWithNext())
@@ -109,11 +111,13 @@ SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
   program.walk([&](exec::BufferOp op) {
     auto it = uses.find(op);
     Span span{0, 0};
-    if (op.getPinned() || always.contains(op))
+    if (op.getPinned())
       span = {0, std::max<int64_t>(number - 1, 0)};
     else if (it != uses.end())
       span = it->second.size() == 1 ? it->second.front().second
                                     : getSpan(segments, it->second);
+    if (auto flight = beyond.find(op); flight != beyond.end())
+      span.include(flight->second);
     live.push_back({op, span.first, span.last});
   });
   return live;

@@ -79,9 +79,9 @@ class PlanMemory : public cleave::impl::PlanMemoryPassBase<PlanMemory> {
       categories.push_back(
           b.getNamedAttr("padding", b.getI64IntegerAttr(packing->peak - sum)));
     program->setAttr("peak", b.getDictionaryAttr(categories));
-    program.emitRemark() << "arena of " << packing->peak << " bytes, at least "
-                         << packing->lowerBound << ", packed by "
-                         << packing->order;
+    emitRemark(program.getLoc())
+        << "arena of " << packing->peak << " bytes, at least "
+        << packing->lowerBound << ", packed by " << packing->order;
     return success();
   }
 };

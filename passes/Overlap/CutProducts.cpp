@@ -440,8 +440,9 @@ CutProducts::cutAround(exec::InstructionOpInterface op) {
     best = std::move(cut);
   }
   if (!best) {
-    op->emitRemark("stays whole: no rows of it can be cut with those of a "
-                   "product");
+    emitRemark(op.getLoc(),
+               "stays whole: no rows of it can be cut with those of a "
+               "product");
     return {};
   }
   Cut whole;
@@ -456,7 +457,7 @@ CutProducts::cutAround(exec::InstructionOpInterface op) {
   };
   double saved = whole.seconds - best->seconds;
   if (saved < leastSaved * whole.communication) {
-    op->emitRemark("stays whole: ")
+    emitRemark(op.getLoc(), "stays whole: ")
         << describe(whole) << "; in " << best->parts << " parts "
         << describe(*best)
         << llvm::formatv(", and {0:F3} ms more of compute",
@@ -465,10 +466,10 @@ CutProducts::cutAround(exec::InstructionOpInterface op) {
     discard(*best);
     return {};
   }
-  op->emitRemark() << best->members << " instructions in " << best->parts
-                   << " parts: " << describe(*best) << "; whole "
-                   << describe(whole)
-                   << llvm::formatv("; saves {0:F3} ms", saved * 1e3).str();
+  emitRemark(op.getLoc())
+      << best->members << " instructions in " << best->parts
+      << " parts: " << describe(*best) << "; whole " << describe(whole)
+      << llvm::formatv("; saves {0:F3} ms", saved * 1e3).str();
   // The window's last instruction may be one that is replaced.
   Operation *next = window.list.back()->getNextNode();
   Block *block = op->getBlock();

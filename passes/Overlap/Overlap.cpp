@@ -30,6 +30,7 @@ private:
     if (!model)
       return;
     for (auto program : getOperation().getOps<exec::ProgramOp>()) {
+      numEvents = 0;
       numJoined += joinRuns(
           program, [&](auto instructions) { return getSeconds(instructions); });
       for (auto segment : program.getBody().front().getOps<exec::SegmentOp>())
@@ -62,22 +63,37 @@ private:
                << " from place " << i << " to " << place << ", in stream "
                << result.streams[size_t(i)];
       op->moveBefore(&block, block.end());
-      exec::setOrder(op, exec::OrderAttr::get(&getContext(),
-                                              result.streams[size_t(i)], 0, {},
-                                              result.withNext[size_t(i)]));
+      SmallVector<int64_t> waits;
+      for (int64_t other : result.joins[size_t(i)])
+        waits.push_back(record(instructions[size_t(other)]));
+      exec::setOrder(
+          op, exec::OrderAttr::get(&getContext(), result.streams[size_t(i)], 0,
+                                   waits, result.withNext[size_t(i)]));
     }
     int64_t together =
         result.order.empty() ? 0 : llvm::count(result.withNext, true);
     numTogether += together;
-    segment.emitRemark(
-        llvm::formatv("{0:F3} ms of communication beside {1:F3} ms of "
-                      "compute, {2:F3} ms of it waited for; {3} of {4} "
-                      "instructions in other streams, {5} of them begin "
-                      "together with the next",
-                      result.communication * 1e3, result.compute * 1e3,
-                      result.exposed * 1e3, aside, instructions.size(),
-                      together)
-            .str());
+    emitRemark(segment.getLoc(),
+               llvm::formatv("{0:F3} ms of communication beside {1:F3} ms of "
+                             "compute, {2:F3} ms of it waited for; {3} of {4} "
+                             "instructions in other streams, {5} of them begin "
+                             "together with the next",
+                             result.communication * 1e3, result.compute * 1e3,
+                             result.exposed * 1e3, aside, instructions.size(),
+                             together)
+                   .str());
+  }
+
+  /// The event of an instruction that is in its place.
+  int64_t record(exec::InstructionOpInterface op) {
+    exec::OrderAttr order = exec::getOrder(op);
+    if (order.getEvent() == 0) {
+      order =
+          exec::OrderAttr::get(&getContext(), order.getStream(), ++numEvents,
+                               order.getWaits(), order.getWithNext());
+      exec::setOrder(op, order);
+    }
+    return order.getEvent();
   }
 
   /// Messages of a channel keep their order in one stream: if it is not the
@@ -99,5 +115,6 @@ private:
   }
 
   std::shared_ptr<OverlapModel> model;
+  int64_t numEvents = 0; ///< of the program at hand
 };
 } // namespace

@@ -157,6 +157,8 @@ OverlapModel::getOps(ArrayRef<exec::InstructionOpInterface> instructions) {
           out += double(exec::getBytes(value));
       }
     each.grows = out > in;
+    each.mayFollow = shape.kind == TaskShape::Kind::Memory && !each.isFence &&
+                     each.stream == 0 && !each.grows;
   }
   return ops;
 }

@@ -82,11 +82,11 @@ private:
         numBytes += getLocalBytes(value.getDefiningOp()->getOperand(0));
       }
     }
-    op.emitRemark() << from.toString(mesh) << " -> " << to.toString(mesh)
-                    << " takes " << steps->size()
-                    << (steps->size() == 1 ? " step, " : " steps, ")
-                    << llvm::formatv("{0:F1} us on ", seconds * 1e6).str()
-                    << getNetworkName();
+    emitRemark(op.getLoc())
+        << from.toString(mesh) << " -> " << to.toString(mesh) << " takes "
+        << steps->size() << (steps->size() == 1 ? " step, " : " steps, ")
+        << llvm::formatv("{0:F1} us on ", seconds * 1e6).str()
+        << getNetworkName();
     op.replaceAllUsesWith(value);
     op.erase();
     return success();

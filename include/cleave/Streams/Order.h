@@ -67,10 +67,16 @@ std::optional<Race> findRace(const StreamProgram &program);
 /// byte.
 void addWaits(StreamProgram &program);
 
-/// Of each op of another stream than 0, the op of stream 0 behind it in its run
-/// that is the first to know it done, in each of its runs; -1 where there is
-/// none. Of ops of stream 0 they themselves.
-std::vector<int64_t> getJoins(const StreamProgram &program);
+/// Ops from `first` to `last`, both included.
+struct OpRange {
+  int64_t first = 0, last = 0;
+};
+
+/// Of each op where in the list stream 0 may be between its begin and its known
+/// end. An op of stream 0 is at its own place; one of another stream from there
+/// on up to the first op of stream 0 that knows it done, in whichever run that
+/// is.
+std::vector<OpRange> getInFlight(const StreamProgram &program);
 
 } // namespace cleave
 

@@ -19,8 +19,12 @@ struct OverlapOp {
   /// It needs more memory once it is done than before, as a gather does: it
   /// begins no earlier than it must. Others begin as early as they can.
   bool grows = false;
-  /// It keeps its place among all ops of the rank's own stream.
+  /// It keeps its place among all ops of the rank's own stream but those that
+  /// may follow communication.
   bool isFence = false;
+  /// Compute that may run in the stream of the communication whose result it
+  /// uses, behind it; see `overlap`.
+  bool mayFollow = false;
   /// Communication: ops of one kind may begin together. -1: with no other.
   int64_t kind = -1;
   /// Buffers, by any numbers.
@@ -36,6 +40,9 @@ struct OverlapResult {
   std::vector<bool> withNext;
   /// By op: seconds that the rank's own stream waits for it.
   std::vector<double> waited;
+  /// By op of the rank's own stream: ops of others that it is to know done,
+  /// though it does not depend on them.
+  std::vector<llvm::SmallVector<int64_t, 2>> joins;
   double seconds = 0;       ///< until all streams are done
   double compute = 0;       ///< seconds of the rank's own stream
   double communication = 0; ///< seconds of what may run in another
@@ -56,6 +63,10 @@ struct OverlapResult {
 ///   the rank's own; what does not grow, behind all that does not need it.
 /// - Compute keeps its order, but that what waits for communication lets other
 ///   compute go ahead that comes soon behind it.
+/// - What only adds up what communication brought in follows it in its stream,
+///   if nothing needs the sum for as long as that takes.
+/// - What nothing waits for is waited for all the same, some time after it is
+///   done, so that others may have its memory.
 OverlapResult overlap(llvm::ArrayRef<OverlapOp> ops);
 
 /// What each op must stay behind: by op, earlier ones that it depends on.

@@ -50,13 +50,23 @@ void expectValid(const std::vector<OverlapOp> &ops,
     places[size_t(result.order[i])] = i;
   for (size_t a = 0; a < ops.size(); ++a)
     for (size_t b = a + 1; b < ops.size(); ++b) {
-      bool isFenced = ops[a].stream == 0 && ops[b].stream == 0 &&
-                      (ops[a].isFence || ops[b].isFence);
+      auto isOwn = [](const OverlapOp &op) {
+        return op.stream == 0 && !op.mayFollow;
+      };
+      bool isFenced =
+          isOwn(ops[a]) && isOwn(ops[b]) && (ops[a].isFence || ops[b].isFence);
       if (meet(ops[a], ops[b]) || isFenced)
         EXPECT_LT(places[a], places[b]) << a << " and " << b;
     }
-  for (size_t i = 0; i < ops.size(); ++i)
-    EXPECT_TRUE(result.streams[i] == 0 || result.streams[i] == ops[i].stream);
+  for (size_t i = 0; i < ops.size(); ++i) {
+    EXPECT_TRUE(result.streams[i] == 0 || result.streams[i] == ops[i].stream ||
+                ops[i].mayFollow);
+    EXPECT_TRUE(result.joins[i].empty() || result.streams[i] == 0);
+    for (int64_t other : result.joins[i]) {
+      EXPECT_LT(places[size_t(other)], places[i]);
+      EXPECT_GT(result.streams[size_t(other)], 0);
+    }
+  }
 }
 
 /// Seconds of the order, each stream going on as soon as it can.
@@ -68,6 +78,8 @@ double play(const std::vector<OverlapOp> &ops, const OverlapResult &result) {
     for (size_t k = 0; k < i; ++k)
       if (meet(ops[size_t(result.order[k])], ops[op]))
         start = std::max(start, ends[size_t(result.order[k])]);
+    for (int64_t other : result.joins[op])
+      start = std::max(start, ends[size_t(other)]);
     ends[op] = free[size_t(result.streams[op])] = start + ops[op].seconds;
   }
   return *std::max_element(ends.begin(), ends.end());
@@ -135,6 +147,51 @@ TEST(Overlap, WhatAddsUpGradientsLetsLayersGoAhead) {
   EXPECT_LT(play(ops, result), 10 + 0.9 + 0.2);
 }
 
+std::vector<OverlapOp> makeScatters(int64_t layers, double seconds) {
+  std::vector<OverlapOp> ops;
+  for (int64_t i = 0; i < layers; ++i) {
+    ops.push_back(compute(1, {i}, {i + 1, 1000 + i}));
+    ops.push_back(move(seconds, 1000 + i, 2000 + i, /*grows=*/false));
+    ops.push_back(compute(0.01, {2000 + i}, {3000 + i}));
+    ops.back().mayFollow = true;
+  }
+  return ops;
+}
+
+/// They are added up in the stream that scatters them, so compute waits for
+/// none; but it knows of all but the last few, whose memory others may have.
+TEST(Overlap, SumsFollowWhatIsScattered) {
+  std::vector<OverlapOp> ops = makeScatters(10, 0.9);
+  OverlapResult result = overlap(ops);
+  expectValid(ops, result);
+  EXPECT_EQ(result.exposed, 0);
+  EXPECT_NEAR(play(ops, result), 10 + 0.9 + 0.01, 1e-9);
+  std::set<int64_t> known;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    EXPECT_EQ(result.streams[i], i % 3 == 0 ? 0 : 1) << i;
+    known.insert(result.joins[i].begin(), result.joins[i].end());
+  }
+  // The one after next begins 1 later than a layer's sum could be done.
+  for (int64_t i = 0; i < 7; ++i)
+    EXPECT_TRUE(known.count(3 * i + 2)) << i;
+}
+
+/// A sum that the next layer reads is waited for at once: it follows nothing.
+TEST(Overlap, WhatIsNeededSoonFollowsNothing) {
+  std::vector<OverlapOp> ops;
+  for (int64_t i = 0; i < 5; ++i) {
+    ops.push_back(compute(1, {3 * i}, {3 * i + 1}));
+    ops.push_back(move(1, 3 * i + 1, 3 * i + 2, /*grows=*/false));
+    ops.push_back(compute(0.1, {3 * i + 2}, {3 * i + 3}));
+    ops.back().mayFollow = true;
+  }
+  ops.push_back(compute(1, {15}, {16}));
+  OverlapResult result = overlap(ops);
+  expectValid(ops, result);
+  for (size_t i = 0; i < ops.size(); ++i)
+    EXPECT_EQ(result.streams[i], 0) << i;
+}
+
 TEST(Overlap, WithNothingBesideItNothingIsAside) {
   std::vector<OverlapOp> ops;
   for (int64_t i = 0; i < 5; ++i) {
@@ -192,6 +249,7 @@ TEST(Overlap, RandomOrdersKeepTheirAccesses) {
       op.stream = pick(0, 2) ? 0 : pick(1, 7);
       op.grows = pick(0, 1);
       op.isFence = op.stream == 0 && pick(0, 9) == 0;
+      op.mayFollow = op.stream == 0 && !op.isFence && pick(0, 1);
       for (int64_t k = pick(0, 2); k > 0; --k)
         op.reads.push_back(pick(0, buffers - 1));
       for (int64_t k = pick(0, 2); k > 0; --k)
@@ -287,6 +345,19 @@ TEST(Buckets, GradientsWaitForTheLastOfThem) {
   EXPECT_LT(result.communication, 8);
 }
 
+/// What follows a bucket's gradients does not stand in its way.
+TEST(Buckets, SumsStayBehindTheBucket) {
+  std::vector<OverlapOp> ops = makeScatters(8, 1);
+  for (OverlapOp &op : ops)
+    op.kind = op.stream > 0 ? 0 : -1;
+  OverlapResult result = overlapInBuckets(ops, Startup{ops, 0.95});
+  expectValid(ops, result);
+  expectBuckets(ops, result);
+  EXPECT_GT(countTogether(result), 2);
+  for (size_t i = 0; i < ops.size(); ++i)
+    EXPECT_EQ(result.streams[i], i % 3 == 0 ? 0 : 1) << i;
+}
+
 TEST(Buckets, RandomOrdersKeepTheirAccesses) {
   int64_t together = 0;
   for (uint64_t seed = 0; seed < 1000; ++seed) {
@@ -309,6 +380,7 @@ TEST(Buckets, RandomOrdersKeepTheirAccesses) {
         continue;
       }
       op.isFence = pick(0, 9) == 0;
+      op.mayFollow = !op.isFence && pick(0, 1);
       for (int64_t k = pick(0, 2); k > 0; --k)
         op.reads.push_back(pick(0, buffers - 1));
       for (int64_t k = pick(0, 2); k > 0; --k)

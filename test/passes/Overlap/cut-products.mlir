@@ -28,6 +28,7 @@ exec.program @scatter threads 1 {
   %y = exec.buffer "y" 67108864 : !exec.buffer
   %z = exec.buffer "z" 33554432 : !exec.buffer
   %s = exec.buffer "s" 33554432 pinned : !exec.buffer
+  %t = exec.buffer "t" 33554432 pinned : !exec.buffer
   %work = exec.buffer "workspace" 65536 : !exec.buffer
   exec.segment @all {
     // CHECK-DAG: %[[X0:.*]] = exec.view %[[X:.*]] 33554432 : !exec.buffer
@@ -47,6 +48,7 @@ exec.program @scatter threads 1 {
     exec.gemm(%x, %w) -> (%y) using(%work) {accumulate = #exec<accumulate never>, has_bias = false, k = 4096 : i64, m = 8192 : i64, n = 4096 : i64, trans_a = false, trans_b = false, type_a = bf16, type_b = bf16, type_c = bf16}
     exec.reduce_scatter(%y) -> (%z) {axes = ["tp"], inner = 8388608 : i64, outer = 2 : i64, reduction = #exec<reduction sum>, type = bf16}
     exec.copy(%z) -> (%s)
+    exec.copy(%s) -> (%t)
   }
   exec.run @all 0 first
 }
@@ -126,6 +128,7 @@ exec.program @chain threads 1 {
   %a = exec.buffer "a" 67108864 : !exec.buffer
   %b = exec.buffer "b" 67108864 pinned : !exec.buffer
   %s = exec.buffer "s" 33554432 pinned : !exec.buffer
+  %t = exec.buffer "t" 33554432 pinned : !exec.buffer
   exec.segment @all {
     // CHECK: exec.copy(%{{.*}}) -> (%[[G:.*]])
     // CHECK-NEXT: exec.gemm
@@ -166,11 +169,13 @@ exec.program @small threads 1 {
   %y = exec.buffer "y" 8192 : !exec.buffer
   %z = exec.buffer "z" 4096 : !exec.buffer
   %s = exec.buffer "s" 4096 pinned : !exec.buffer
+  %t = exec.buffer "t" 4096 pinned : !exec.buffer
   exec.segment @all {
     // CHECK-NOT: exec.view
     exec.gemm(%x, %w) -> (%y) {accumulate = #exec<accumulate never>, has_bias = false, k = 64 : i64, m = 64 : i64, n = 64 : i64, trans_a = false, trans_b = false, type_a = bf16, type_b = bf16, type_c = bf16}
     exec.reduce_scatter(%y) -> (%z) {axes = ["tp"], inner = 1024 : i64, outer = 2 : i64, reduction = #exec<reduction sum>, type = bf16}
     exec.copy(%z) -> (%s)
+    exec.copy(%s) -> (%t)
   }
   exec.run @all 0 first
 }
@@ -190,11 +195,13 @@ exec.program @one_sample threads 1 {
   %y = exec.buffer "y" 67108864 : !exec.buffer
   %z = exec.buffer "z" 33554432 : !exec.buffer
   %s = exec.buffer "s" 33554432 pinned : !exec.buffer
+  %t = exec.buffer "t" 33554432 pinned : !exec.buffer
   exec.segment @all {
     // CHECK-NOT: exec.view
     exec.gemm(%x, %w) -> (%y) {accumulate = #exec<accumulate never>, has_bias = false, k = 4096 : i64, m = 8192 : i64, n = 4096 : i64, trans_a = false, trans_b = false, type_a = bf16, type_b = bf16, type_c = bf16}
     exec.reduce_scatter(%y) -> (%z) {axes = ["tp"], inner = 16777216 : i64, outer = 1 : i64, reduction = #exec<reduction sum>, type = bf16}
     exec.copy(%z) -> (%s)
+    exec.copy(%s) -> (%t)
   }
   exec.run @all 0 first
 }

@@ -37,7 +37,7 @@ exec.program @gather threads 1 {
 
 // -----
 
-// What adds up a scattered gradient lets the next product go ahead.
+// What adds up a scattered gradient does so in the stream that scattered it.
 // CHECK-LABEL: exec.program @scatter
 module {
 dist.mesh @mesh [#dist.axis<"dp" = 2>]
@@ -49,10 +49,11 @@ exec.program @scatter threads 1 {
   %z = exec.buffer "z" 4194304 : !exec.buffer
   exec.segment @all {
     // CHECK: exec.gemm{{.*}}<0, event = 1>
-    // CHECK: exec.reduce_scatter{{.*}}<1, event = 2, waits = [1]>
+    // CHECK: exec.reduce_scatter{{.*}}<1, event = 0, waits = [1]>
+    // CHECK: exec.copy{{.*}}<1, event = 0>
     // CHECK: exec.gemm
     // CHECK-NOT: exec.order
-    // CHECK: exec.copy{{.*}}<0, event = 0, waits = [2]>
+    // CHECK: exec.run
     exec.gemm(%x, %x) -> (%g) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
       trans_a = false, trans_b = false, type_a = f32, type_b = f32,
       type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
@@ -77,12 +78,15 @@ exec.program @alone threads 1 {
   %x = exec.buffer "x" 4096 pinned : !exec.buffer
   %y = exec.buffer "y" 4096 : !exec.buffer
   %z = exec.buffer "z" 4096 : !exec.buffer
+  %u = exec.buffer "u" 4096 : !exec.buffer
   exec.segment @all {
     // CHECK: exec.all_reduce
     // CHECK-NOT: exec.order
+    // CHECK: exec.run
     exec.all_reduce(%x) -> (%y) {elements = 1024 : i64, type = f32,
       reduction = #exec<reduction sum>, axes = ["tp"]}
     exec.copy(%y) -> (%z)
+    exec.copy(%z) -> (%u)
   }
   exec.run @all 0 first
 }
