@@ -178,8 +178,9 @@ void Scheduler::findLatest() {
     double slot = ops[op].seconds * std::min(share, mostSlotsAhead);
     if (deadline == never)
       deadline = result.compute;
-    states[op].latest = std::max(std::min(deadline, next[stream]) - slot,
-                                 deadline - mostSlotsAhead * slot);
+    states[op].latest = std::min(
+        next[stream], std::max(std::min(deadline, next[stream]) - slot,
+                               deadline - mostSlotsAhead * slot));
     next[stream] = states[op].latest;
   }
 }
