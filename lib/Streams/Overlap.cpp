@@ -18,8 +18,9 @@ constexpr double never = std::numeric_limits<double>::infinity();
 /// A prefetch begins at most as many of its slots ahead of its use: beyond that
 /// the stream is never idle, and memory is held for nothing.
 constexpr double mostSlotsAhead = 3;
-/// Communication of which less is hidden stays where it is: another thread, or
-/// another queue of the device, is not free either.
+/// Communication of which less is hidden stays where it is, unless all that its
+/// stream does is late: another thread, or another queue of the device, is not
+/// free either.
 constexpr double leastHidden = 0.1;
 
 class Scheduler {
@@ -42,6 +43,7 @@ private:
     double start = 0, finish = 0;
     double waited = 0;     ///< by the own stream for this
     bool isNeeded = false; ///< by something here; of what grows
+    bool isBehind = false; ///< its stream was busy when it could begin
   };
 
   bool isAside(int64_t op) const { return ops[op].stream > 0; }
@@ -178,9 +180,9 @@ void Scheduler::findLatest() {
     double slot = ops[op].seconds * std::min(share, mostSlotsAhead);
     if (deadline == never)
       deadline = result.compute;
-    states[op].latest = std::min(
-        next[stream], std::max(std::min(deadline, next[stream]) - slot,
-                               deadline - mostSlotsAhead * slot));
+    states[op].latest =
+        std::min(next[stream], std::max(std::min(deadline, next[stream]) - slot,
+                                        deadline - mostSlotsAhead * slot));
     next[stream] = states[op].latest;
   }
 }
@@ -195,7 +197,9 @@ double Scheduler::getReady(int64_t op) const {
 void Scheduler::issueAside(int64_t op) {
   State &state = states[op];
   double &streamFree = free[size_t(ops[op].stream)];
-  state.start = std::max({now, streamFree, getReady(op)});
+  double ready = std::max(now, getReady(op));
+  state.isBehind = streamFree > ready;
+  state.start = std::max(streamFree, ready);
   state.finish = streamFree = state.start + ops[op].seconds;
   state.isIssued = true;
   needed[size_t(ops[op].stream)] -= state.isNeeded;
@@ -345,7 +349,8 @@ OverlapResult Scheduler::run() {
     result.waited.push_back(state.waited);
   for (int64_t op : aside)
     if (leaders[op] < 0 &&
-        ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds)
+        (states[op].isBehind ||
+         ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds))
       result.streams[op] = ops[op].stream;
   for (int64_t op : aside)
     if (leaders[op] >= 0)

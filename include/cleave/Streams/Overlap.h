@@ -59,8 +59,9 @@ struct OverlapResult {
 ///   done then, and no more than a few times that.
 /// - What is needed first is communicated first; what grows and is needed by
 ///   nothing in the segment, behind all that is.
-/// - Communication that is hardly hidden is not worth a stream: it stands in
-///   the rank's own; what does not grow, behind all that does not need it.
+/// - Communication that is hardly hidden, though its stream is idle before it,
+///   is not worth a stream: it stands in the rank's own; what does not grow,
+///   behind all that does not need it.
 /// - Compute keeps its order, but that what waits for communication lets other
 ///   compute go ahead that comes soon behind it.
 /// - What only adds up what communication brought in follows it in its stream,
