@@ -207,20 +207,20 @@ TEST(Overlap, WithNothingBesideItNothingIsAside) {
     EXPECT_EQ(result.waited[i], ops[i].stream);
 }
 
-/// Gradients take far longer than what is computed beside them: those that the
-/// rank's own stream does in the end stand behind its compute, whose result
-/// another stage waits for.
+/// Reductions, each of what the last one brought in, take far longer than what
+/// is computed beside them. Those that the rank's own stream does in the end
+/// stand behind its compute, whose result another stage waits for.
 TEST(Overlap, WhatIsExposedHoldsNothingUp) {
   std::vector<OverlapOp> ops;
   for (int64_t i = 0; i < 30; ++i)
-    ops.push_back(move(1, 1000 + i, 2000 + i, /*grows=*/false));
+    ops.push_back(move(1, 1000 + i, 1001 + i, /*grows=*/false));
   for (int64_t i = 0; i < 4; ++i)
     ops.push_back(compute(1, {i}, {i + 1}));
   OverlapOp send = compute(0.1, {4}, {});
   send.stream = 2;
   ops.push_back(send);
   for (int64_t i = 0; i < 30; ++i)
-    ops.push_back(compute(0.01, {2000 + i}, {3000 + i}));
+    ops.push_back(compute(0.01, {1001 + i}, {3000 + i}));
   OverlapResult result = overlap(ops);
   expectValid(ops, result);
   EXPECT_GT(std::count(result.streams.begin(), result.streams.begin() + 30, 0),
@@ -232,6 +232,16 @@ TEST(Overlap, WhatIsExposedHoldsNothingUp) {
       break;
     EXPECT_TRUE(result.streams[size_t(op)] > 0 || op >= 30) << op;
   }
+}
+
+/// Of a stream that is late with all it does nothing is the own stream's: each
+/// is waited for from end to end, and the next is moved meanwhile.
+TEST(Overlap, WhatIsLateStaysInItsStream) {
+  std::vector<OverlapOp> ops = makeGathers(10, 2);
+  OverlapResult result = overlap(ops);
+  expectValid(ops, result);
+  for (size_t i = 2; i < ops.size(); i += 2)
+    EXPECT_EQ(result.streams[i], 1) << i;
 }
 
 TEST(Overlap, RandomOrdersKeepTheirAccesses) {
