@@ -69,3 +69,32 @@ TEST(Order, TurnsInFewPlacesAreGoneThroughAFewTimes) {
     EXPECT_FALSE(program.ops[1].waits.empty());
   }
 }
+
+/// Of a stretch of an own op, one of stream 1 and another own one, where in the
+/// list stream 0 may be while the second runs.
+TEST(Order, WhatNobodyWaitsForIsInFlightInLaterRuns) {
+  StreamProgram program;
+  program.ops = {makeOp(0, {}), makeOp(1, {}), makeOp(0, {}), makeOp(0, {})};
+  program.ops[1].event = 1;
+  for (int64_t m = 0; m < 2; ++m)
+    program.runs.push_back({0, 3, m});
+  program.runs.push_back({3, 4, 0});
+  program.updateRun = 2; // where all streams are waited for
+  auto get = [&] {
+    std::vector<OpRange> ranges = getInFlight(program);
+    for (int64_t own : {0, 2, 3}) {
+      EXPECT_EQ(ranges[size_t(own)].first, own);
+      EXPECT_EQ(ranges[size_t(own)].last, own);
+    }
+    return std::pair(ranges[1].first, ranges[1].last);
+  };
+  EXPECT_EQ(get(), std::pair(int64_t(0), int64_t(2)));
+  program.ops[2].waits = {1};
+  EXPECT_EQ(get(), std::pair(int64_t(1), int64_t(1)));
+  program.ops[2].waits = {};
+  program.ops[0].waits = {1};
+  EXPECT_EQ(get(), std::pair(int64_t(1), int64_t(2)));
+  program.ops[0].waits = {};
+  program.updateRun = 3; // behind all: what comes before is no barrier
+  EXPECT_EQ(get(), std::pair(int64_t(0), int64_t(3)));
+}

@@ -99,3 +99,32 @@ exec.program @pipeline threads 1 {
   exec.run @backward 2
 }
 // CHECK: } {arena_bytes = 256 : i64
+
+// -----
+
+// What another stream moves is in use until the rank's own stream knows it moved,
+// though that be in a later segment.
+// CHECK-LABEL: exec.program @in_flight
+exec.program @in_flight threads 1 {
+  // CHECK: exec.buffer "from" 64 at [[#FROM:]] :
+  %from = exec.buffer "from" 64 : !exec.buffer
+  // CHECK: exec.buffer "to" 64 at [[#TO:]] :
+  %to = exec.buffer "to" 64 : !exec.buffer
+  // CHECK-NOT: exec.buffer "meanwhile" 64 at [[#FROM]] :
+  // CHECK-NOT: exec.buffer "meanwhile" 64 at [[#TO]] :
+  // CHECK: exec.buffer "meanwhile" 64 at
+  %meanwhile = exec.buffer "meanwhile" 64 : !exec.buffer
+  %after = exec.buffer "after" 192 : !exec.buffer
+  exec.segment @first {
+    exec.fill() -> (%from)
+    exec.copy(%from) -> (%to) {exec.order = #exec.order<1, event = 1>}
+    exec.fill() -> (%meanwhile)
+  }
+  exec.segment @second {
+    exec.fill() -> (%meanwhile)
+    exec.fill() -> (%after) {exec.order = #exec.order<0, event = 0, waits = [1]>}
+  }
+  exec.run @first 0 first
+  exec.run @second 0 first
+}
+// CHECK: } {arena_bytes = 192 : i64
