@@ -6,9 +6,11 @@
 // end of another stream's task, a message, other stages in a collective, or a
 // link that several streams share.
 //
-// Who comes first to a shared link has it first. So it is given only when no
-// stream can go on without one: then whatever else will ask for it depends on
-// what is asked for now, and comes later than the earliest of these.
+// What moves over a shared link at the same time has equal shares of it, as
+// flows of a network have. So when each is done depends on which others come
+// meanwhile. It is decided only when no stream can go on without that: whatever
+// else will come depends on what is under way, and comes no earlier than the
+// first of these ends.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Simulate/SimulateTasks.h"
@@ -53,16 +55,42 @@ struct StreamState {
   size_t next = 0;           ///< of these
   std::vector<double> ends;  ///< of those that are done
   // Of the task that is next:
-  bool asked = false, granted = false, joined = false;
-  double grant = 0; ///< when its link is its own
+  bool asked = false, moved = false, joined = false;
+  double end = 0; ///< of what its link moved
+};
+
+/// What a rank moves at the same time.
+struct Link {
+  /// Seconds that a transfer would have had, were it there from the beginning.
+  double served = 0;
+  double now = 0; ///< up to which that is so
+  /// Streams, by what `served` is when their transfers end.
+  std::multimap<double, int32_t> transfers;
+  int64_t changes = 0; ///< of the transfers
+
+  void advance(double time) {
+    if (!transfers.empty())
+      served += (time - now) / double(transfers.size());
+    now = time;
+  }
+  /// When the first of them ends, if no other comes before.
+  double getFirstEnd() const {
+    return now + std::max(0., transfers.begin()->first - served) *
+                     double(transfers.size());
+  }
+};
+
+/// When a task begins, with what it needs of others, and when it ends.
+struct Execution {
+  double begin, end;
 };
 
 struct StageState {
   std::vector<Op> ops;
   std::vector<int32_t> waits; ///< events
   std::vector<StreamState> streams;
-  std::vector<Point> recorded;   ///< by event
-  std::vector<double> links;     ///< when they are free
+  std::vector<Point> recorded; ///< by event
+  std::vector<Link> links;
   std::vector<int64_t> meetings; ///< rounds that it was in, by meeting
   size_t run = 0;
   int64_t op = -1; ///< -1: before the run
@@ -97,10 +125,11 @@ public:
         isAwake[stage] = false;
         advance(stage);
       }
-      if (requests.empty())
+      if (events.empty())
         break;
-      grant(requests.top());
-      requests.pop();
+      Event event = events.top();
+      events.pop();
+      happen(event);
     }
     assert(llvm::all_of(stages,
                         [](const StageState &stage) { return stage.ended; }) &&
@@ -111,12 +140,17 @@ public:
   }
 
 private:
-  struct Request {
+  /// A transfer comes to a link, or the first of a link's ends, if it has not
+  /// changed since.
+  struct Event {
     double time;
     int64_t number;
-    size_t stage, stream;
+    size_t stage;
     int32_t link;
-    bool operator<(const Request &other) const {
+    int32_t stream; ///< that comes; -1: one ends
+    double seconds; ///< of what comes
+    int64_t changes;
+    bool operator<(const Event &other) const {
       return std::tie(time, number) > std::tie(other.time, other.number);
     }
   };
@@ -210,12 +244,25 @@ private:
     }
   }
 
-  void grant(const Request &request) {
-    StageState &stage = stages[request.stage];
-    StreamState &stream = stage.streams[request.stream];
-    stream.granted = true;
-    stream.grant = std::max(request.time, stage.links[size_t(request.link)]);
-    wake(request.stage);
+  void happen(const Event &event) {
+    Link &link = stages[event.stage].links[size_t(event.link)];
+    if (event.stream < 0 && event.changes != link.changes)
+      return;
+    link.advance(event.time);
+    if (event.stream >= 0) {
+      link.transfers.insert({link.served + event.seconds, event.stream});
+    } else {
+      auto first = link.transfers.begin();
+      StreamState &stream = stages[event.stage].streams[size_t(first->second)];
+      stream.moved = true;
+      stream.end = event.time;
+      link.transfers.erase(first);
+      wake(event.stage);
+    }
+    ++link.changes;
+    if (!link.transfers.empty())
+      events.push({link.getFirstEnd(), count++, event.stage, event.link, -1, 0,
+                   link.changes});
   }
 
   /// The next round of a meeting, once all stages are in it: when it begins.
@@ -240,38 +287,43 @@ private:
     return round.time;
   }
 
-  /// When a task that may begin at `ready` has what it needs of others.
-  std::optional<double> begin(size_t number, size_t streamNumber, const Op &op,
-                              double ready) {
+  /// When a task that may begin at `ready` is executed; nothing as long as what
+  /// it needs of others is not known.
+  std::optional<Execution> execute(size_t number, size_t streamNumber,
+                                   const Op &op, double ready) {
     StageState &stage = stages[number];
     StreamState &stream = stage.streams[streamNumber];
+    auto from = [&](double begin) {
+      return Execution{begin, begin + op.seconds};
+    };
     if (op.kind == Port::Recv) {
       size_t &next = received[size_t(op.port)];
       const std::vector<double> &sent = messages[size_t(op.port)];
       if (next == sent.size())
         return std::nullopt;
-      return std::max(ready, sent[next++]);
+      return from(std::max(ready, sent[next++]));
     }
-    if (op.kind == Port::Meeting)
-      return meet(number, op.port, stream, ready);
+    if (op.kind == Port::Meeting) {
+      std::optional<double> begin = meet(number, op.port, stream, ready);
+      return begin ? std::optional(from(*begin)) : std::nullopt;
+    }
     if (op.link < 0)
-      return ready;
-    if (!stream.granted) {
+      return from(ready);
+    if (!stream.moved) {
       if (!stream.asked)
-        requests.push({ready, count++, number, streamNumber, op.link});
+        events.push({ready, count++, number, op.link, int32_t(streamNumber),
+                     op.seconds, 0});
       stream.asked = true;
       return std::nullopt;
     }
-    stream.asked = stream.granted = false;
-    stage.links[size_t(op.link)] = stream.grant + op.seconds;
-    return stream.grant;
+    stream.asked = stream.moved = false;
+    return Execution{ready, stream.end};
   }
 
-  /// What a task leaves behind; its end.
-  double finish(size_t number, const Op &op, int64_t run, double ready,
-                double begin) {
+  /// What a task leaves behind.
+  void finish(size_t number, const Op &op, int64_t run, double ready,
+              double end) {
     StageState &stage = stages[number];
-    double end = begin + op.seconds;
     size_t task = size_t(&op - stage.ops.data());
     result.seconds[number][task] += end - ready;
     ++result.counts[number][task];
@@ -283,7 +335,6 @@ private:
       messages[size_t(op.port)].push_back(end);
       wake(size_t(program.stages[number].tasks[task].shape.peer));
     }
-    return end;
   }
 
   bool advanceStream(size_t number, size_t streamNumber) {
@@ -300,10 +351,11 @@ private:
         ready = std::max(ready, *end);
       }
       const Op &op = stage.ops[size_t(issued.op)];
-      std::optional<double> start = begin(number, streamNumber, op, ready);
-      if (!start)
+      std::optional<Execution> times = execute(number, streamNumber, op, ready);
+      if (!times)
         return moved;
-      stream.now = finish(number, op, issued.run, ready, *start);
+      finish(number, op, issued.run, ready, times->end);
+      stream.now = times->end;
       stream.ends.push_back(stream.now);
       moved = true;
     }
@@ -348,7 +400,7 @@ private:
         moved = true;
         continue;
       }
-      if (!execute(number, stage.ops[size_t(stage.op)]))
+      if (!comeTo(number, stage.ops[size_t(stage.op)]))
         return moved;
       moved = true;
       if (++stage.op == runs[stage.run].end) {
@@ -392,7 +444,7 @@ private:
   }
 
   /// Executes a task in the own stream or hands it over; false if it must wait.
-  bool execute(size_t number, const Op &op) {
+  bool comeTo(size_t number, const Op &op) {
     StageState &stage = stages[number];
     StreamState &own = stage.streams.front();
     llvm::ArrayRef<int32_t> waits =
@@ -421,15 +473,15 @@ private:
         return false;
       ready = std::max(ready, *end);
     }
-    std::optional<double> start = begin(number, 0, op, ready);
-    if (!start)
+    std::optional<Execution> times = execute(number, 0, op, ready);
+    if (!times)
       return false;
     StageTime &time = result.stages[number];
     waitUntil(own, ready, time.waiting);
-    bool isIdle = op.kind == Port::Recv || op.kind == Port::Meeting;
-    waitUntil(own, *start, isIdle ? time.idle : time.exposed);
-    double end = finish(number, op, int64_t(stage.run), ready, *start);
-    waitUntil(own, end, op.communicates ? time.exposed : time.compute);
+    // It begins later where it is for other stages to be there.
+    waitUntil(own, times->begin, time.idle);
+    waitUntil(own, times->end, op.communicates ? time.exposed : time.compute);
+    finish(number, op, int64_t(stage.run), ready, times->end);
     if (op.event > 0)
       stage.recorded[size_t(op.event)] = Point();
     return true;
@@ -441,7 +493,7 @@ private:
   std::vector<StageState> stages;
   std::vector<size_t> awake; ///< stages that may go on
   std::vector<char> isAwake;
-  std::priority_queue<Request> requests;
+  std::priority_queue<Event> events;
   std::map<std::tuple<int64_t, int64_t, int64_t>, int32_t> channels;
   std::vector<std::vector<double>> messages; ///< by channel: when they arrive
   std::vector<size_t> received;

@@ -3,6 +3,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "passes/Overlap/StreamModel.h"
 #include "llvm/ADT/StringMap.h"
+#include <map>
 
 using namespace mlir;
 using namespace cleave;
@@ -11,20 +12,16 @@ using namespace cleave;
 /// program longer.
 static constexpr double leastSaved = 0.01;
 
-/// Whether a segment does the same in a run of any micro-batch, first or not.
-/// Messages are matched by their micro-batch, which the other stage has too.
-static bool isOfNoMicroBatch(exec::SegmentOp segment) {
-  return llvm::all_of(
-      getInstructions(segment), [](exec::InstructionOpInterface op) {
-        if (isa<exec::SendOp, exec::RecvOp>(op))
-          return false;
-        bool hasPlaces = llvm::any_of(op->getOperands(), [](Value value) {
-          auto view = value.getDefiningOp<exec::ViewOp>();
-          return view && view.getPlaces() > 0;
-        });
-        return !hasPlaces &&
-               op.getAccumulation() != exec::Accumulate::AfterFirst;
-      });
+/// Whether an instruction does the same in a run of any micro-batch, first or
+/// not. Messages are matched by their micro-batch, which the other stage has
+/// too.
+static bool isOfNoMicroBatch(exec::InstructionOpInterface op) {
+  return !isa<exec::SendOp, exec::RecvOp>(*op) &&
+         op.getAccumulation() != exec::Accumulate::AfterFirst &&
+         llvm::none_of(op->getOperands(), [](Value value) {
+           auto view = value.getDefiningOp<exec::ViewOp>();
+           return view && view.getPlaces() > 0;
+         });
 }
 
 static auto getSegments(exec::ProgramOp program) {
@@ -34,8 +31,8 @@ static auto getSegments(exec::ProgramOp program) {
 namespace {
 class Joiner {
 public:
-  Joiner(exec::ProgramOp program, InstructionTimer getSeconds)
-      : program(program), getSeconds(getSeconds) {
+  Joiner(exec::ProgramOp program, OverlapModel &model)
+      : program(program), model(model) {
     Block &body = program.getBody().front();
     for (exec::SegmentOp segment : getSegments(program))
       segments[segment.getSymName()] = segment;
@@ -46,13 +43,23 @@ public:
   }
 
   int64_t run() {
-    int64_t joined = joinAll();
+    int64_t joined = 0;
+    for (size_t i = 0; i < runs.size(); ++i)
+      joined += spread(i);
+    joined += joinAll();
     if (joined > 0)
       sortSegments();
     return joined;
   }
 
 private:
+  /// Instructions, by the run that they can stand behind.
+  using ByRun = std::map<size_t, Instructions>;
+
+  int64_t spread(size_t single);
+  ByRun findReady(size_t single);
+  bool isWorthwhile(size_t single, const ByRun &ready);
+
   int64_t joinAll() {
     int64_t joined = 0;
     for (size_t i = 0; i + 1 < runs.size();) {
@@ -72,6 +79,10 @@ private:
       getSegment(run)->moveBefore(*getSegments(program).begin());
   }
 
+  double getSeconds(ArrayRef<exec::InstructionOpInterface> instructions) {
+    return model.schedule(instructions, model.getOps(instructions)).seconds;
+  }
+
   /// Joins run i with the next one; the run that is left is i.
   bool tryJoin(size_t i) {
     exec::SegmentOp first = getSegment(runs[i]),
@@ -86,13 +97,14 @@ private:
     all.append(rest);
     if (apart - getSeconds(all) < leastSaved * apart)
       return false;
-    join(i, /*intoSecond=*/isSecondSingle);
+    join(i, /*intoFirst=*/isSecondSingle);
     return true;
   }
 
   /// Whether it is done once a step, whatever the micro-batch.
   bool isSingle(exec::SegmentOp segment) {
-    return counts[segment.getSymName()] == 1 && isOfNoMicroBatch(segment);
+    return counts[segment.getSymName()] == 1 &&
+           llvm::all_of(getInstructions(segment), isOfNoMicroBatch);
   }
 
   exec::SegmentOp getSegment(exec::RunOp run) {
@@ -108,46 +120,61 @@ private:
         op.moveBefore(first);
   }
 
-  void join(size_t i, bool intoSecond) {
-    hoistBuffers();
-    exec::RunOp kept = runs[i], gone = runs[i + 1];
-    exec::SegmentOp first = getSegment(kept), second = getSegment(gone);
-    exec::SegmentOp into = intoSecond ? second : first,
-                    from = intoSecond ? first : second;
-    exec::RunOp micro = intoSecond ? kept : gone;
+  /// The run, of the micro-batch that it keeps, takes in all that a run next to
+  /// it does, which says nothing of micro-batches.
+  void join(size_t i, bool intoFirst) {
+    exec::SegmentOp first = getSegment(runs[i]),
+                    second = getSegment(runs[i + 1]);
+    exec::SegmentOp single = intoFirst ? second : first;
     std::string name = (first.getSymName() + "_" + second.getSymName()).str();
-    Block &body = into.getBody().front();
-    Block::iterator place = intoSecond ? body.begin() : body.end();
-    if (--counts[from.getSymName()] == 0) {
-      Block &source = from.getBody().front();
-      body.getOperations().splice(place, source.getOperations());
-      segments.erase(from.getSymName());
-      from.erase();
+    exec::RunOp &micro = runs[i + !intoFirst];
+    Block &body = isolate(micro, name).getBody().front();
+    body.getOperations().splice(intoFirst ? body.end() : body.begin(),
+                                single.getBody().front().getOperations());
+    forget(single);
+    runs[i + intoFirst].erase();
+    runs[i] = micro;
+  }
+
+  /// The segment of the run, of which it is the only one from now on.
+  exec::SegmentOp isolate(exec::RunOp &run, StringRef name) {
+    hoistBuffers();
+    exec::SegmentOp segment = getSegment(run);
+    if (--counts[segment.getSymName()] == 0) {
+      counts.erase(segment.getSymName());
+      segments.erase(segment.getSymName());
+      segment.setSymName(name);
     } else {
-      clone(from, body, place);
+      OpBuilder b(segment->getBlock(), ++segment->getIterator());
+      auto copy = exec::SegmentOp::create(b, segment.getLoc(), name,
+                                          /*updates=*/false);
+      clone(segment, copy.getBody().emplaceBlock());
+      segment = copy;
     }
-    counts.erase(into.getSymName());
-    segments.erase(into.getSymName());
-    into.setSymName(name);
-    segments[name] = into;
+    segments[name] = segment;
     counts[name] = 1;
-    // The run of the single one says nothing of micro-batches.
-    OpBuilder b(kept);
-    exec::RunOp run = exec::RunOp::create(
-        b, kept.getLoc(), name, micro.getMicroBatch(), micro.getFirst());
-    kept.erase();
-    gone.erase();
-    runs[i] = run;
+    OpBuilder b(run);
+    exec::RunOp renamed = exec::RunOp::create(
+        b, run.getLoc(), name, run.getMicroBatch(), run.getFirst());
+    run.erase();
+    run = renamed;
+    return segment;
+  }
+
+  void forget(exec::SegmentOp segment) {
+    counts.erase(segment.getSymName());
+    segments.erase(segment.getSymName());
+    segment.erase();
   }
 
   /// Copies a segment's instructions, with buffers that only it uses.
-  void clone(exec::SegmentOp from, Block &to, Block::iterator place) {
+  void clone(exec::SegmentOp from, Block &to) {
     IRMapping map;
     from.walk([&](exec::InstructionOpInterface op) {
       for (Value value : op->getOperands())
         cloneBuffer(from, value, map);
     });
-    OpBuilder b(&to, place);
+    OpBuilder b(&to, to.end());
     for (Operation &op : from.getBody().front())
       b.clone(op, map);
   }
@@ -174,13 +201,111 @@ private:
   }
 
   exec::ProgramOp program;
-  InstructionTimer getSeconds;
+  OverlapModel &model;
   std::vector<exec::RunOp> runs;
   llvm::StringMap<exec::SegmentOp> segments;
   llvm::StringMap<int64_t> counts; ///< of runs
 };
 } // namespace
 
-int64_t cleave::joinRuns(exec::ProgramOp program, InstructionTimer getSeconds) {
-  return Joiner(program, getSeconds).run();
+/// Communication of a run that is done once, behind other runs: by the earliest
+/// run from whose end on all that it needs is there and nobody needs what it
+/// writes over. What can begin no earlier than in the run before is not in it.
+Joiner::ByRun Joiner::findReady(size_t single) {
+  llvm::StringMap<size_t> lastRuns; ///< by segment
+  for (size_t i = 0; i < single; ++i)
+    lastRuns[runs[i].getSegment()] = i;
+  struct Use {
+    size_t written = 0, any = 0; ///< the run that does so last
+  };
+  llvm::DenseMap<Operation *, Use> uses;
+  auto note = [&](exec::InstructionOpInterface op, size_t run) {
+    size_t inputs = op.getInputs().size();
+    for (auto [i, value] : llvm::enumerate(op->getOperands())) {
+      Use &use = uses[exec::getBuffer(value)];
+      use.any = std::max(use.any, run);
+      if (i >= inputs)
+        use.written = std::max(use.written, run);
+    }
+  };
+  for (auto &[name, run] : lastRuns)
+    for (exec::InstructionOpInterface op :
+         getInstructions(segments.lookup(name)))
+      note(op, run);
+
+  ByRun ready;
+  Instructions instructions = getInstructions(getSegment(runs[single]));
+  for (auto [op, model] : llvm::zip(instructions, model.getOps(instructions))) {
+    size_t run = 0, inputs = op.getInputs().size();
+    for (auto [i, value] : llvm::enumerate(op->getOperands())) {
+      Use use = uses.lookup(exec::getBuffer(value));
+      run = std::max(run, i < inputs ? use.written : use.any);
+    }
+    bool moves = model.stream > 0 && run + 1 < single && isOfNoMicroBatch(op);
+    if (moves)
+      ready[run].push_back(op);
+    note(op, moves ? run : single);
+  }
+  return ready;
+}
+
+/// Whether communication that begins behind those runs is done so much earlier
+/// than it would be behind the last one.
+bool Joiner::isWorthwhile(size_t single, const ByRun &ready) {
+  Instructions last = getInstructions(getSegment(runs[single - 1]));
+  Instructions all = getInstructions(getSegment(runs[single])), rest = all;
+  llvm::DenseSet<Operation *> moved;
+  for (auto &[run, instructions] : ready)
+    moved.insert_range(instructions);
+  llvm::erase_if(rest, [&](exec::InstructionOpInterface op) {
+    return moved.contains(op);
+  });
+  auto getBehind = [&](const Instructions &behind) {
+    Instructions both = last;
+    both.append(behind);
+    return getSeconds(both);
+  };
+  auto getSum = [&](const Instructions &instructions, bool isAside) {
+    double seconds = 0;
+    for (const OverlapOp &op : model.getOps(instructions))
+      seconds += (op.stream > 0) == isAside ? op.seconds : 0;
+    return seconds;
+  };
+  // Streams go on through the runs between, whose compute takes its time, and
+  // then do the rest.
+  double now = 0, free = 0;
+  for (size_t i = ready.begin()->first + 1; i < single; ++i) {
+    if (auto begun = ready.find(i - 1); begun != ready.end())
+      free = std::max(free, now) + getSum(begun->second, /*isAside=*/true);
+    if (i + 1 < single)
+      now += getSum(getInstructions(getSegment(runs[i])), /*isAside=*/false);
+  }
+  double whole = getBehind(all);
+  double parted =
+      std::max(getBehind(rest), free - now + getSum(rest, /*isAside=*/true));
+  return whole - parted >= leastSaved * whole;
+}
+
+/// Communication of a run that is done once, as the reduction of gradients is,
+/// begins behind the earliest run that it can, as that of the micro-batch that
+/// is the last in one part of a pipeline's stage.
+int64_t Joiner::spread(size_t single) {
+  exec::SegmentOp segment = getSegment(runs[single]);
+  if (single < 2 || segment.getUpdates() || counts[segment.getSymName()] != 1)
+    return 0;
+  ByRun ready = findReady(single);
+  if (ready.empty() || !isWorthwhile(single, ready))
+    return 0;
+  for (auto &[run, instructions] : ready) {
+    std::string name =
+        (runs[run].getSegment() + "_" + segment.getSymName()).str();
+    Block &body = isolate(runs[run], name).getBody().front();
+    for (exec::InstructionOpInterface op : instructions)
+      op->moveBefore(&body, body.end());
+  }
+  return int64_t(ready.size());
+}
+
+int64_t cleave::joinRuns(exec::ProgramOp program, OverlapModel &model) {
+  return Joiner(program, model).run();
 }

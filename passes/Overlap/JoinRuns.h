@@ -6,10 +6,6 @@
 
 namespace cleave {
 
-/// What instructions take, communication beside compute where it can be.
-using InstructionTimer =
-    llvm::function_ref<double(llvm::ArrayRef<exec::InstructionOpInterface>)>;
-
 /// Lets what is done once a step run in one segment with the micro-batch next
 /// to it, where communication of one can hide behind compute of the other:
 /// gathers before the first micro-batch, reductions after the last. Such a
@@ -20,8 +16,15 @@ using InstructionTimer =
 ///   runs   before, m 0, m 1, m 2, after
 ///   become before_m 0, m 1, m_after 2
 ///
-/// Returns how many runs were joined with another.
-int64_t joinRuns(exec::ProgramOp program, InstructionTimer getSeconds);
+/// Where a stage of a pipeline has several parts, each of them is done with its
+/// micro-batches at another time: the reductions of its gradients begin behind
+/// the last of those, if that saves time.
+///
+///   runs   b1 0, b0 0, b1 1, b0 1, after
+///   become b1 0, b0 0, b1_after 1, b0_after 1
+///
+/// Returns how many runs were joined with another, or with a part of one.
+int64_t joinRuns(exec::ProgramOp program, OverlapModel &model);
 
 } // namespace cleave
 

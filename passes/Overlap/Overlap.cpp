@@ -31,16 +31,11 @@ private:
       return;
     for (auto program : getOperation().getOps<exec::ProgramOp>()) {
       numEvents = 0;
-      numJoined += joinRuns(
-          program, [&](auto instructions) { return getSeconds(instructions); });
+      numJoined += joinRuns(program, *model);
       for (auto segment : program.getBody().front().getOps<exec::SegmentOp>())
         order(segment);
       alignChannels(program);
     }
-  }
-
-  double getSeconds(ArrayRef<exec::InstructionOpInterface> instructions) {
-    return model->schedule(instructions, model->getOps(instructions)).seconds;
   }
 
   void order(exec::SegmentOp segment) {

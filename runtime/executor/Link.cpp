@@ -109,11 +109,46 @@ double cleave::runtime::getLinkSeconds(
   return seconds;
 }
 
-LinkClock::Time LinkClock::reserve(size_t axis, double seconds) {
+LinkClock::Clock::time_point LinkClock::Link::getFirstEnd() const {
+  std::chrono::duration<double> left((*ends.begin() - served) *
+                                     double(ends.size()));
+  return now + std::chrono::ceil<Clock::duration>(left);
+}
+
+void LinkClock::Link::advance(Clock::time_point time) {
+  while (!ends.empty()) {
+    Clock::time_point end = getFirstEnd();
+    if (end > time) {
+      std::chrono::duration<double> passed = time - now;
+      served += passed.count() / double(ends.size());
+      break;
+    }
+    now = end;
+    served = *ends.begin();
+    ends.erase(ends.begin());
+  }
+  now = time;
+}
+
+LinkClock::Transfer LinkClock::begin(size_t axis, double seconds) {
   std::lock_guard<std::mutex> lock(mutex);
-  Time &end = free[axis];
-  end = std::max(end, std::chrono::steady_clock::now()) +
-        std::chrono::duration_cast<Time::duration>(
-            std::chrono::duration<double>(seconds));
-  return end;
+  Link &link = links[axis];
+  link.advance(Clock::now());
+  Transfer transfer{axis, link.served + seconds};
+  link.ends.insert(transfer.end);
+  changed.notify_all();
+  return transfer;
+}
+
+void LinkClock::wait(const Transfer &transfer) {
+  std::unique_lock<std::mutex> lock(mutex);
+  Link &link = links[transfer.axis];
+  for (;;) {
+    link.advance(Clock::now());
+    if (link.served >= transfer.end)
+      return;
+    // Others that end first give it a larger share, and those that come a
+    // smaller one.
+    changed.wait_until(lock, link.getFirstEnd());
+  }
 }

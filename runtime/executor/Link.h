@@ -12,8 +12,10 @@
 #include "runtime/base/Status.h"
 #include "runtime/program/Program.h"
 #include <chrono>
+#include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,19 +36,40 @@ Status parseLink(std::string_view text, EmulatedLink &link);
 /// What parseLink reads.
 std::string toString(const EmulatedLink &link);
 
-/// When a rank's emulated links are free again: what moves along an axis moves
-/// one after the other, whichever streams it is of.
+/// What a rank moves over its emulated links. What moves along an axis at the
+/// same time, of whichever streams it is, has equal shares of the link, as
+/// flows of a network have.
 class LinkClock {
 public:
-  using Time = std::chrono::steady_clock::time_point;
+  struct Transfer {
+    size_t axis;
+    double end; ///< what Link::served is then
+  };
 
-  /// The link of `axis` is the caller's for so many seconds, as soon as it is
-  /// free; when that is over.
-  Time reserve(size_t axis, double seconds);
+  /// Something comes to the link of `axis` that takes so many seconds by
+  /// itself.
+  Transfer begin(size_t axis, double seconds);
+  /// Returns when it has been moved.
+  void wait(const Transfer &transfer);
 
 private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Link {
+    /// Seconds that a transfer would have had, were it there from the
+    /// beginning.
+    double served = 0;
+    Clock::time_point now; ///< up to which that is so
+    std::multiset<double> ends;
+
+    /// When the first of those that are under way ends, if no other comes.
+    Clock::time_point getFirstEnd() const;
+    void advance(Clock::time_point time);
+  };
+
   std::mutex mutex;
-  std::map<size_t, Time> free; ///< by axis
+  std::condition_variable changed; ///< some link's transfers
+  std::map<size_t, Link> links;    ///< by axis
 };
 
 /// Success where the program has the axes that the links name, each once.

@@ -67,11 +67,11 @@ Status Stream::execute(const BoundInstruction &bound,
     return dispatch(bound);
   // A message is there once the link has moved it; of a collective the time
   // that it takes here is a part of the link's.
-  LinkClock::Time end = links.reserve(bound.linkAxis, bound.linkSeconds);
+  LinkClock::Transfer transfer = links.begin(bound.linkAxis, bound.linkSeconds);
   if (isMessage(bound.opcode))
-    std::this_thread::sleep_until(end);
+    links.wait(transfer);
   CLEAVE_RETURN_IF_ERROR(dispatch(bound));
-  std::this_thread::sleep_until(end);
+  links.wait(transfer);
   return {};
 }
 

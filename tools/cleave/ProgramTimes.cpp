@@ -163,7 +163,7 @@ void tool::ProgramFlags::add(CLI::App &app,
   constexpr const char *group = "Of an executable in place of a model";
   own = {app.add_option("--emulate-link", links,
                         "what is moved along an axis takes at least as long as "
-                        "over this link, one transfer at a time, as under "
+                        "over this link, which transfers share, as under "
                         "train --emulate-link")
              ->type_name("AXIS=BYTES_PER_S,LATENCY")
              ->allow_extra_args(false)

@@ -39,9 +39,10 @@ struct TaskSimulation {
 /// own stream, number 0, goes through the runs in order, executes what is its
 /// own and hands the rest to their streams: so a task of another stream begins
 /// once that one came to it, its own stream is free, and the events that it
-/// waits for are recorded. A message is there once it is sent. Messages between
-/// the same stages of one channel are received in the order in which they are
-/// sent; collectives between stages begin when all stages are there.
+/// waits for are recorded. What shares a link with others is slower by as many
+/// as there are at each time. A message is there once it is sent. Messages
+/// between the same stages of one channel are received in the order in which
+/// they are sent; collectives between stages begin when all stages are there.
 ///
 /// The program must be one that the loader accepts: there, nobody waits for
 /// ever.

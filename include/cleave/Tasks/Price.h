@@ -47,7 +47,7 @@ public:
   /// Whether ranks of more than one node are in it.
   bool leavesNode(const TaskShape &shape) const;
   /// The outermost level of the network between its ranks: what moves over one
-  /// level moves one after the other. None of what does not communicate, and
+  /// level at the same time shares it. None of what does not communicate, and
   /// of what waits for others to send.
   std::optional<int64_t> getLevel(const TaskShape &shape) const;
 
@@ -68,8 +68,9 @@ using PerTask = std::vector<std::vector<T>>;
 /// What a simulation is told of tasks.
 struct TaskTimes {
   PerTask<double> seconds;
-  /// What a task has for itself while it runs: of tasks of a rank with the same
-  /// number one runs after the other, whatever their streams. -1: nothing.
+  /// What a task shares with others, whatever their streams: tasks of a rank
+  /// with the same number that run at the same time have equal shares. -1:
+  /// nothing.
   PerTask<int64_t> links;
   /// Seconds in which all ranks agree that the update may begin.
   double agreement = 0;

@@ -125,3 +125,52 @@ exec.program @tied threads 1 {
   exec.run @after 0 first
 }
 }
+
+// -----
+
+// A stage of two parts, each of which is done with its micro-batches at another
+// time: the gradients of the first begin to be reduced before the second has its
+// last one. What is received behind all stays there.
+module {
+dist.mesh @mesh [#dist.axis<"pp" = 2>, #dist.axis<"dp" = 2>] stages "pp"
+// CHECK-LABEL: exec.program @parts
+exec.program @parts threads 1 {
+  %x = exec.buffer "activations" 4194304 pinned : !exec.buffer
+  %y = exec.buffer "activations" 65536 pinned : !exec.buffer
+  %sum1 = exec.buffer "gradients" 67108864 : !exec.buffer
+  %sum0 = exec.buffer "gradients" 4194304 : !exec.buffer
+  %part1 = exec.buffer "gradients" 33554432 pinned : !exec.buffer
+  %part0 = exec.buffer "gradients" 2097152 pinned : !exec.buffer
+  %other = exec.buffer "gradients" 4194304 : !exec.buffer
+  // CHECK: exec.segment @backward_1 {
+  // CHECK-NEXT: exec.gemm(%{{.*}}) -> (%[[SUM1:.*]])
+  // CHECK: exec.segment @backward_1_after {
+  // CHECK-NEXT: exec.gemm(%{{.*}}) -> (%[[SUM1]])
+  // CHECK-NEXT: exec.reduce_scatter(%[[SUM1]]){{.*}}#exec.order<
+  exec.segment @backward_1 {
+    exec.gemm(%y, %y) -> (%sum1) {has_bias = false, k = 4 : i64, m = 4096 : i64, accumulate = #exec<accumulate after_first>, n = 4096 : i64, trans_a = true, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
+  }
+  // CHECK: exec.segment @backward_0 {
+  exec.segment @backward_0 {
+    exec.gemm(%x, %x) -> (%sum0) {has_bias = false, k = 4 : i64, m = 1024 : i64, accumulate = #exec<accumulate after_first>, n = 1024 : i64, trans_a = true, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
+  }
+  // CHECK: exec.segment @after {
+  // CHECK-NEXT: exec.reduce_scatter
+  // CHECK-NEXT: exec.recv
+  exec.segment @after {
+    exec.reduce_scatter(%sum0) -> (%part0) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, reduction = #exec<reduction sum>, type = f32}
+    exec.reduce_scatter(%sum1) -> (%part1) {axes = ["dp"], inner = 8388608 : i64, outer = 1 : i64, reduction = #exec<reduction sum>, type = f32}
+    exec.recv() -> (%other) {channel = 3 : i64, stage = 1 : i64}
+  }
+  // CHECK: exec.run @backward_1 0 first
+  // CHECK-NEXT: exec.run @backward_1_after 1
+  // CHECK-NEXT: exec.run @backward_0 0 first
+  // CHECK-NEXT: exec.run @backward_0 1
+  // CHECK-NEXT: exec.run @after 0 first
+  exec.run @backward_1 0 first
+  exec.run @backward_1 1
+  exec.run @backward_0 0 first
+  exec.run @backward_0 1
+  exec.run @after 0 first
+}
+}
