@@ -27,6 +27,7 @@ enum class Port : uint8_t { None, Send, Recv, Meeting };
 /// A task, with what the walk asks for in reach.
 struct Op {
   double seconds;
+  double slowdown;              ///< of compute beside it
   uint32_t firstWait, endWaits; ///< in StageState::waits
   int32_t stream, event;
   int32_t link; ///< -1: none that other streams use
@@ -94,13 +95,17 @@ struct StageState {
   std::vector<int64_t> meetings; ///< rounds that it was in, by meeting
   size_t run = 0;
   int64_t op = -1; ///< -1: before the run
+  /// Seconds that compute loses to what was handed over to other streams, and
+  /// has not lost yet.
+  double slowdown = 0;
   bool agreed = false, ended = false;
 };
 
 class Simulator {
 public:
   Simulator(const TaskProgram &program, const TaskTimes &times, bool keepSpans)
-      : program(program), keepSpans(keepSpans), agreement(times.agreement) {
+      : program(program), keepSpans(keepSpans), agreement(times.agreement),
+        mostSlowdown(times.mostSlowdown) {
     size_t count = program.stages.size();
     result.stages.resize(count);
     stages.resize(count);
@@ -184,6 +189,7 @@ private:
       const Task &task = tasks.tasks[i];
       Op op = {};
       op.seconds = times.seconds[number][i];
+      op.slowdown = times.slowdowns.empty() ? 0 : times.slowdowns[number][i];
       op.stream = int32_t(task.stream);
       op.event = int32_t(task.event);
       op.firstWait = uint32_t(stage.waits.size());
@@ -384,9 +390,13 @@ private:
     return time;
   }
 
-  void waitUntil(StreamState &own, double time, double &sum) {
-    sum += std::max(0., time - own.now);
-    own.now = std::max(own.now, time);
+  /// While the own stream waits, other streams slow nothing down.
+  void waitUntil(StageState &stage, double time, double &sum) {
+    StreamState &own = stage.streams.front();
+    double waited = std::max(0., time - own.now);
+    sum += waited;
+    own.now += waited;
+    stage.slowdown = std::max(0., stage.slowdown - mostSlowdown * waited);
   }
 
   bool advanceOwn(size_t number) {
@@ -425,9 +435,9 @@ private:
       std::optional<double> start = meet(number, agreementMeeting, own, *join);
       if (!start)
         return false;
-      waitUntil(own, *join, time.waiting);
-      waitUntil(own, *start, time.idle);
-      waitUntil(own, *start + agreement, time.exposed);
+      waitUntil(stage, *join, time.waiting);
+      waitUntil(stage, *start, time.idle);
+      waitUntil(stage, *start + agreement, time.exposed);
       llvm::fill(stage.recorded, Point());
       stage.agreed = true;
     }
@@ -438,7 +448,7 @@ private:
     std::optional<double> join = getJoin(stage);
     if (!join)
       return false;
-    waitUntil(own, *join, time.waiting);
+    waitUntil(stage, *join, time.waiting);
     stage.ended = true;
     return true;
   }
@@ -456,6 +466,7 @@ private:
       issued.op = int32_t(&op - stage.ops.data());
       issued.run = int32_t(stage.run);
       issued.time = own.now;
+      stage.slowdown += op.slowdown;
       for (int32_t event : waits) {
         Point point = stage.recorded[size_t(event)];
         if (point.stream != 0 && point.stream != op.stream)
@@ -477,10 +488,19 @@ private:
     if (!times)
       return false;
     StageTime &time = result.stages[number];
-    waitUntil(own, ready, time.waiting);
+    waitUntil(stage, ready, time.waiting);
     // It begins later where it is for other stages to be there.
-    waitUntil(own, times->begin, time.idle);
-    waitUntil(own, times->end, op.communicates ? time.exposed : time.compute);
+    waitUntil(stage, times->begin, time.idle);
+    if (op.communicates) {
+      waitUntil(stage, times->end, time.exposed);
+    } else {
+      double slowdown = std::min(stage.slowdown, mostSlowdown * op.seconds);
+      stage.slowdown -= slowdown;
+      time.compute += op.seconds;
+      time.waiting += slowdown;
+      times->end += slowdown;
+      own.now = times->end;
+    }
     finish(number, op, int64_t(stage.run), ready, times->end);
     if (op.event > 0)
       stage.recorded[size_t(op.event)] = Point();
@@ -489,7 +509,7 @@ private:
 
   const TaskProgram &program;
   bool keepSpans;
-  double agreement;
+  double agreement, mostSlowdown;
   std::vector<StageState> stages;
   std::vector<size_t> awake; ///< stages that may go on
   std::vector<char> isAwake;

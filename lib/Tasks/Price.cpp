@@ -65,6 +65,12 @@ double TaskPricer::getSeconds(const Task &task) const {
   return getSeconds(task.shape) + (isJoint ? rates.rankSkew : 0);
 }
 
+double TaskPricer::getSlowdown(const Task &task, double seconds) const {
+  if (task.stream == 0)
+    return 0;
+  return task.shape.communicates() ? rates.overlapSlowdown * seconds : seconds;
+}
+
 AxisList TaskPricer::getCrossedAxes(const TaskShape &shape) const {
   switch (shape.kind) {
   case TaskShape::Kind::Collective:
@@ -108,6 +114,7 @@ TaskTimes cleave::priceTasks(const TaskProgram &program,
   TaskTimes times;
   for (const StageTasks &stage : program.stages) {
     std::vector<double> &seconds = times.seconds.emplace_back();
+    std::vector<double> &slowdowns = times.slowdowns.emplace_back();
     std::vector<int64_t> &links = times.links.emplace_back();
     // What begins together is priced as one, and each has a share by its bytes.
     stage.forEachBucket([&](size_t begin, size_t end) {
@@ -119,6 +126,7 @@ TaskTimes cleave::priceTasks(const TaskProgram &program,
         const TaskShape &shape = stage.tasks[i].shape;
         seconds.push_back(
             end - begin == 1 ? all : all * shape.bytes / whole.shape.bytes);
+        slowdowns.push_back(pricer.getSlowdown(stage.tasks[i], seconds.back()));
         links.push_back(pricer.getLevel(shape).value_or(-1));
       }
     });
@@ -129,5 +137,6 @@ TaskTimes cleave::priceTasks(const TaskProgram &program,
   for (Axis axis = 0; axis < program.mesh.getNumAxes(); ++axis)
     agreement.axes.push_back(axis);
   times.agreement = pricer.getSeconds(agreement);
+  times.mostSlowdown = pricer.getRates().overlapSlowdown;
   return times;
 }

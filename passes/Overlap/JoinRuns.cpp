@@ -1,5 +1,7 @@
 //===- JoinRuns.cpp - Two successive runs as one --------------------------===//
 #include "passes/Overlap/JoinRuns.h"
+#include "dialects/dist/Placements.h"
+#include "dialects/dist/Stages.h"
 #include "mlir/IR/IRMapping.h"
 #include "passes/Overlap/StreamModel.h"
 #include "llvm/ADT/StringMap.h"
@@ -57,6 +59,8 @@ private:
   using ByRun = std::map<size_t, Instructions>;
 
   int64_t spread(size_t single);
+  int64_t countStagesBehind(exec::SegmentOp segment);
+  size_t align(size_t run, size_t single);
   ByRun findReady(size_t single);
   bool isWorthwhile(size_t single, const ByRun &ready);
 
@@ -77,6 +81,18 @@ private:
   void sortSegments() {
     for (exec::RunOp run : llvm::reverse(runs))
       getSegment(run)->moveBefore(*getSegments(program).begin());
+  }
+
+  /// Of compute, or of communication that may run beside it.
+  double getSum(exec::SegmentOp segment, bool isAside) {
+    return getSum(getInstructions(segment), isAside);
+  }
+  double getSum(ArrayRef<exec::InstructionOpInterface> instructions,
+                bool isAside) {
+    double seconds = 0;
+    for (const OverlapOp &op : model.getOps(instructions))
+      seconds += (op.stream > 0) == isAside ? op.seconds : 0;
+    return seconds;
   }
 
   double getSeconds(ArrayRef<exec::InstructionOpInterface> instructions) {
@@ -137,8 +153,11 @@ private:
   }
 
   /// The segment of the run, of which it is the only one from now on.
-  exec::SegmentOp isolate(exec::RunOp &run, StringRef name) {
+  exec::SegmentOp isolate(exec::RunOp &run, StringRef wanted) {
     hoistBuffers();
+    std::string name = wanted.str();
+    for (int64_t i = 2; segments.contains(name); ++i)
+      name = (wanted + "_" + Twine(i)).str();
     exec::SegmentOp segment = getSegment(run);
     if (--counts[segment.getSymName()] == 0) {
       counts.erase(segment.getSymName());
@@ -208,6 +227,36 @@ private:
 };
 } // namespace
 
+/// How many stages are still to do what a segment did last, by whom it sends
+/// to; 0 where that is not the stage next to this one.
+int64_t Joiner::countStagesBehind(exec::SegmentOp segment) {
+  dist::MeshOp mesh = dist::lookupMesh(program->getParentOfType<ModuleOp>());
+  int64_t stages = mesh.getNumStages(), stage = 0;
+  while (stage < stages && dist::getStageName(stage) != program.getSymName())
+    ++stage;
+  int64_t count = 0;
+  segment.walk([&](exec::SendOp send) {
+    if (int64_t(send.getStage()) == stage - 1)
+      count = stage;
+    else if (int64_t(send.getStage()) == stage + 1)
+      count = stages - 1 - stage;
+  });
+  return count;
+}
+
+/// The run from whose end on all stages are done with what a run did, if each
+/// took as long as this one: stages that are slowed down by communication at
+/// the same time wait for each other once, and not each for the one before
+/// (Megatron-Core's align_grad_reduce).
+size_t Joiner::align(size_t run, size_t single) {
+  exec::SegmentOp segment = getSegment(runs[run]);
+  double left =
+      double(countStagesBehind(segment)) * getSum(segment, /*isAside=*/false);
+  while (left > 0 && run + 1 < single)
+    left -= getSum(getSegment(runs[++run]), /*isAside=*/false);
+  return run;
+}
+
 /// Communication of a run that is done once, behind other runs: by the earliest
 /// run from whose end on all that it needs is there and nobody needs what it
 /// writes over. What can begin no earlier than in the run before is not in it.
@@ -234,6 +283,7 @@ Joiner::ByRun Joiner::findReady(size_t single) {
       note(op, run);
 
   ByRun ready;
+  std::map<size_t, size_t> aligned;
   Instructions instructions = getInstructions(getSegment(runs[single]));
   for (auto [op, model] : llvm::zip(instructions, model.getOps(instructions))) {
     size_t run = 0, inputs = op.getInputs().size();
@@ -241,7 +291,14 @@ Joiner::ByRun Joiner::findReady(size_t single) {
       Use use = uses.lookup(exec::getBuffer(value));
       run = std::max(run, i < inputs ? use.written : use.any);
     }
-    bool moves = model.stream > 0 && run + 1 < single && isOfNoMicroBatch(op);
+    bool moves = model.stream > 0 && isOfNoMicroBatch(op);
+    if (moves) {
+      auto [it, isNew] = aligned.try_emplace(run);
+      if (isNew)
+        it->second = align(run, single);
+      run = it->second;
+      moves = run + 1 < single;
+    }
     if (moves)
       ready[run].push_back(op);
     note(op, moves ? run : single);
@@ -265,12 +322,6 @@ bool Joiner::isWorthwhile(size_t single, const ByRun &ready) {
     both.append(behind);
     return getSeconds(both);
   };
-  auto getSum = [&](const Instructions &instructions, bool isAside) {
-    double seconds = 0;
-    for (const OverlapOp &op : model.getOps(instructions))
-      seconds += (op.stream > 0) == isAside ? op.seconds : 0;
-    return seconds;
-  };
   // Streams go on through the runs between, whose compute takes its time, and
   // then do the rest.
   double now = 0, free = 0;
@@ -278,7 +329,7 @@ bool Joiner::isWorthwhile(size_t single, const ByRun &ready) {
     if (auto begun = ready.find(i - 1); begun != ready.end())
       free = std::max(free, now) + getSum(begun->second, /*isAside=*/true);
     if (i + 1 < single)
-      now += getSum(getInstructions(getSegment(runs[i])), /*isAside=*/false);
+      now += getSum(getSegment(runs[i]), /*isAside=*/false);
   }
   double whole = getBehind(all);
   double parted =

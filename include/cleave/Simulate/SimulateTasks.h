@@ -19,8 +19,9 @@ struct TaskSpan {
 struct StageTime {
   double compute = 0;
   double exposed = 0; ///< collectives and messages of its own stream
-  double waiting = 0; ///< for what other streams of the rank communicate
-  double idle = 0;    ///< for other stages
+  /// For what other streams of the rank communicate, and what these slow down.
+  double waiting = 0;
+  double idle = 0; ///< for other stages
   /// Of all streams: what tasks that communicate take by themselves.
   double communication = 0;
 
@@ -40,9 +41,11 @@ struct TaskSimulation {
 /// own and hands the rest to their streams: so a task of another stream begins
 /// once that one came to it, its own stream is free, and the events that it
 /// waits for are recorded. What shares a link with others is slower by as many
-/// as there are at each time. A message is there once it is sent. Messages
-/// between the same stages of one channel are received in the order in which
-/// they are sent; collectives between stages begin when all stages are there.
+/// as there are at each time; compute loses the slowdown of what was handed
+/// over before, as fast as it can, unless its stream waits meanwhile. A
+/// message is there once it is sent. Messages between the same stages of one
+/// channel are received in the order in which they are sent; collectives
+/// between stages begin when all stages are there.
 ///
 /// The program must be one that the loader accepts: there, nobody waits for
 /// ever.

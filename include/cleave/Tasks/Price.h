@@ -11,14 +11,15 @@ namespace cleave {
 /// What the software that runs a program makes of a device's rates and of the
 /// network's; as they are measured alone, if nothing is said.
 struct TaskRates {
-  std::string attention; ///< its kernel, of the device's; empty: the first
-  double matrixRate = 1; ///< as in Profile
-  double rankSkew = 0;   ///< likewise
+  std::string attention;      ///< its kernel, of the device's; empty: the first
+  double matrixRate = 1;      ///< as in Profile
+  double rankSkew = 0;        ///< likewise
+  double overlapSlowdown = 0; ///< likewise
 
   TaskRates() = default;
   explicit TaskRates(const Profile &profile)
       : attention(profile.attention), matrixRate(profile.matrixRate),
-        rankSkew(profile.rankSkew) {}
+        rankSkew(profile.rankSkew), overlapSlowdown(profile.overlapSlowdown) {}
 };
 
 /// Seconds of tasks, by the planner's own figures (lib/Cost): products and
@@ -38,6 +39,12 @@ public:
   /// The same where it stands in a step: a collective that nothing runs beside
   /// waits for the last of its ranks.
   double getSeconds(const Task &task) const;
+  /// Of a task that takes so many seconds, what its rank's own stream loses
+  /// that computes meanwhile: of the device's units to move data, and of its
+  /// memory or cores all that another stream's kernel takes.
+  double getSlowdown(const Task &task, double seconds) const;
+
+  const TaskRates &getRates() const { return rates; }
 
   /// Along which the ranks differ that the task is between; none of what does
   /// not communicate.
@@ -68,6 +75,11 @@ using PerTask = std::vector<std::vector<T>>;
 /// What a simulation is told of tasks.
 struct TaskTimes {
   PerTask<double> seconds;
+  /// Of tasks of other streams than the rank's own, seconds that what computes
+  /// beside them takes longer.
+  PerTask<double> slowdowns;
+  /// What a second of compute takes longer at most.
+  double mostSlowdown = 0;
   /// What a task shares with others, whatever their streams: tasks of a rank
   /// with the same number that run at the same time have equal shares. -1:
   /// nothing.

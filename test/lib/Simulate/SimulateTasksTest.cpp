@@ -104,6 +104,31 @@ TEST(SimulateTasks, transfersShareALink) {
   EXPECT_DOUBLE_EQ(simulate(example.program, example.times).step, 5);
 }
 
+/// Communication takes 4 of what computes beside it, which loses at most half
+/// of each second of its own; nothing of what it waits meanwhile.
+TEST(SimulateTasks, communicationSlowsDownWhatComputesBesideIt) {
+  Example example;
+  Task late = compute();
+  late.waits = {1};
+  Task gather = communicate(Kind::Collective, 1);
+  gather.event = 1;
+  example.addStage({{gather, 10}, {compute(), 4}, {late, 6}});
+  example.times.slowdowns = {{4, 0, 0}};
+  example.times.mostSlowdown = 0.5;
+  TaskSimulation result = simulate(example.program, example.times, true);
+  EXPECT_DOUBLE_EQ(result.seconds[0][1], 4 + 2);
+  // The 4 seconds in which it waits are those of the other 2.
+  EXPECT_DOUBLE_EQ(result.seconds[0][2], 6);
+  EXPECT_DOUBLE_EQ(result.stages[0].compute, 10);
+  EXPECT_DOUBLE_EQ(result.stages[0].waiting, 2 + 4);
+  EXPECT_DOUBLE_EQ(result.step, 16);
+  // What does not wait loses the rest later.
+  example.program.stages[0].tasks[2].waits.clear();
+  result = simulate(example.program, example.times, true);
+  EXPECT_DOUBLE_EQ(result.seconds[0][2], 6 + 2);
+  EXPECT_DOUBLE_EQ(result.step, 14);
+}
+
 TEST(SimulateTasks, whatComesFirstToALinkHasItToItself) {
   Example example;
   Task first = compute();
