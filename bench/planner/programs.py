@@ -68,13 +68,9 @@ def main():
         with open(path("kernels.mlir"), "w") as file:
             file.write(run(cleave, *compile, "--dump-after-stage", "kernels",
                            "--dump-locations"))
-        streams = f"mode=always cluster={CLUSTER[1]}"
-        run(cleave + "-opt", path("kernels.mlir"),
-            f"--cleave-cut-products={streams}", f"--cleave-overlap={streams}",
-            "--cleave-add-waits", "--mlir-print-debuginfo", "-o",
-            path("overlap.mlir"))
-        run(cleave, "assemble", path("overlap.mlir"), "--after-stage",
-            "overlap", "-q", "-o", path("train"))
+        run(cleave, "assemble", path("kernels.mlir"), "--after-stage",
+            "kernels", *CLUSTER, "--overlap", "always", "--cpu", CPUS["cpu"],
+            "-q", "-o", path("train"))
         simulated = json.loads(run(cleave, "estimate", path("train"), *CLUSTER,
                                    "--json"))
         stages = simulated["stages"]

@@ -68,7 +68,12 @@ double TaskPricer::getSeconds(const Task &task) const {
 double TaskPricer::getSlowdown(const Task &task, double seconds) const {
   if (task.stream == 0)
     return 0;
-  return task.shape.communicates() ? rates.overlapSlowdown * seconds : seconds;
+  return task.shape.communicates() ? getCommunicationShare() * seconds
+                                   : seconds;
+}
+
+double TaskPricer::getCommunicationShare() const {
+  return device && device->cores > 0 ? 1 : rates.overlapSlowdown;
 }
 
 AxisList TaskPricer::getCrossedAxes(const TaskShape &shape) const {
@@ -137,6 +142,6 @@ TaskTimes cleave::priceTasks(const TaskProgram &program,
   for (Axis axis = 0; axis < program.mesh.getNumAxes(); ++axis)
     agreement.axes.push_back(axis);
   times.agreement = pricer.getSeconds(agreement);
-  times.mostSlowdown = pricer.getRates().overlapSlowdown;
+  times.mostSlowdown = pricer.getCommunicationShare();
   return times;
 }

@@ -16,6 +16,8 @@ MODELS = {"gpt2": 512, "gpt2-xl": 1024, "llama-3.2-1b": 2048,
           "llama-3.1-8b": 4096, "mistral-7b-v0.1": 4096, "gemma-2b": 2048,
           "qwen3-0.6b": 2048, "olmo-2-1124-7b": 2048, "llama-2-13b": 2048}
 
+CPU = "x86-64-v3"
+
 
 def run(*command):
     return subprocess.run(command, stdout=subprocess.PIPE,
@@ -26,12 +28,16 @@ class Refused(Exception):
     pass
 
 
-def run_json(*command):
+def run_checked(*command):
     """What a command prints; 3 is the exit code of what does not fit."""
     done = run(*command)
     if done.returncode not in (0, 3):
         raise Refused(done.stderr.strip().split("\n")[-1])
-    return json.loads(done.stdout)
+    return done.stdout
+
+
+def run_json(*command):
+    return json.loads(run_checked(*command))
 
 
 class Drawn:
@@ -60,13 +66,23 @@ class Drawn:
         with open(cpus, "w", encoding="utf-8") as file:
             json.dump({"version": 1, "nodes": max(ranks // 8, 1),
                        "devices_per_node": min(ranks, 8),
-                       "threads_per_device": 1, "cpu": "x86-64-v3"}, file)
+                       "threads_per_device": 1, "cpu": CPU}, file)
         executable = os.path.join(folder, "train")
-        overlaps = profile != "cleave-cpu"
-        self.compiled = run_json(
-            cleave, "compile", path, *self.flags, "--cluster", cpus,
-            "--overlap", "always" if overlaps else "never", "--json", "-o",
-            executable)
+        compile = [cleave, "compile", path, *self.flags, "--cluster", cpus,
+                   "-q", "-o", executable]
+        if profile == "cleave-cpu":
+            run_checked(*compile, "--overlap", "never")
+        else:
+            # Its streams are for the GPUs on which it is priced.
+            kernels = os.path.join(folder, "kernels.mlir")
+            with open(kernels, "w", encoding="utf-8") as file:
+                file.write(run_checked(*compile, "--dump-after-stage",
+                                       "kernels", "--dump-locations"))
+            run_checked(cleave, "assemble", kernels, "--after-stage",
+                        "kernels", "--cluster", f"h100-sxm:{ranks}",
+                        "--overlap", "always", "--cpu", CPU, "-q", "-o",
+                        executable)
+        self.compiled = run_json(cleave, "inspect", executable, "--json")
         self.simulated = run_json(cleave, "estimate", executable, *gpus)
 
     def get_memory(self):

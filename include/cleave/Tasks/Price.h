@@ -39,12 +39,12 @@ public:
   /// The same where it stands in a step: a collective that nothing runs beside
   /// waits for the last of its ranks.
   double getSeconds(const Task &task) const;
-  /// Of a task that takes so many seconds, what its rank's own stream loses
-  /// that computes meanwhile: of the device's units to move data, and of its
-  /// memory or cores all that another stream's kernel takes.
+  /// Of a task of another stream that takes so many seconds, what its rank's
+  /// own loses that computes meanwhile: all that another kernel takes, and of
+  /// communication the share that it has of the device.
   double getSlowdown(const Task &task, double seconds) const;
-
-  const TaskRates &getRates() const { return rates; }
+  /// That share: some of a GPU's multiprocessors, or a core of a CPU.
+  double getCommunicationShare() const;
 
   /// Along which the ranks differ that the task is between; none of what does
   /// not communicate.

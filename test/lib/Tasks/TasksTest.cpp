@@ -223,6 +223,38 @@ TEST(Tasks, bucketsStartUpOnce) {
                    pricer.getSeconds(stage.tasks[2].shape));
 }
 
+/// Of what runs in other streams: a kernel takes all of the device, what moves
+/// data a share; on a CPU a core does.
+TEST(Tasks, otherStreamsSlowComputeDown) {
+  Profile profile;
+  profile.overlapSlowdown = 0.25;
+  Machine machine = getMachine();
+  TaskProgram program;
+  program.mesh = Mesh({{"pp", 2}, {"dp", 4}, {"tp", 2}});
+  StageTasks &stage = program.stages.emplace_back();
+  for (int64_t stream : {0, 1}) {
+    stage.tasks.emplace_back().shape = getShape(fb::CopyT(), {4096, 4096});
+    stage.tasks.emplace_back().shape =
+        getShape(fb::AllGatherT(), {4096, 4 * 4096}, {1});
+    for (Task &task : llvm::MutableArrayRef(stage.tasks).take_back(2))
+      task.stream = stream;
+  }
+  for (bool isCpu : {false, true}) {
+    machine.device.cores = isCpu ? 4 : 0;
+    TaskTimes times =
+        priceTasks(program, TaskPricer(program.mesh, Axis(0), machine,
+                                       machine.device, TaskRates(profile)));
+    double share = isCpu ? 1 : 0.25;
+    EXPECT_DOUBLE_EQ(times.mostSlowdown, share);
+    const std::vector<double> &slowdowns = times.slowdowns.front(),
+                              &seconds = times.seconds.front();
+    EXPECT_EQ(slowdowns[0], 0);
+    EXPECT_EQ(slowdowns[1], 0);
+    EXPECT_DOUBLE_EQ(slowdowns[2], seconds[2]);
+    EXPECT_DOUBLE_EQ(slowdowns[3], share * seconds[3]);
+  }
+}
+
 TEST(Tasks, messagesByTheirSize) {
   TaskPricer pricer = getPricer();
   TaskShape send = getShape(fb::SendT{{}, 1, 3}, {4096});
