@@ -104,8 +104,12 @@ private:
             return exec::getOrder(send).getStream() == first.getStream();
           }))
         continue;
-      for (exec::SendOp send : sends)
-        exec::setOrder(send, exec::OrderAttr::get(&getContext(), 0, 0, {}));
+      for (exec::SendOp send : sends) {
+        exec::OrderAttr order = exec::getOrder(send);
+        exec::setOrder(send,
+                       exec::OrderAttr::get(&getContext(), 0, order.getEvent(),
+                                            order.getWaits()));
+      }
     }
   }
 

@@ -162,3 +162,39 @@ exec.program @bucket threads 1 {
   exec.run @all 0 first
 }
 }
+
+// -----
+
+// In the first segment what is sent is written over at once, so it is sent in the
+// rank's own stream, and so it is in the other one, where it could be hidden and
+// is known to be done.
+// CHECK-LABEL: exec.program @stage_0
+module {
+dist.mesh @mesh [#dist.axis<"pp" = 2>] stages "pp"
+exec.program @stage_0 threads 1 {
+  %x = exec.buffer "x" 4194304 pinned : !exec.buffer
+  %y = exec.buffer "y" 4194304 : !exec.buffer
+  %z = exec.buffer "z" 4194304 : !exec.buffer
+  exec.segment @over {
+    // CHECK: exec.send({{.*}}channel = 0 : i64, stage = 1
+    exec.gemm(%x, %x) -> (%y) {m = 1024 : i64, n = 1024 : i64, k = 16 : i64,
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
+    exec.send(%y) -> () {stage = 1 : i64, channel = 0 : i64}
+    exec.fill() -> (%y)
+  }
+  exec.segment @apart {
+    // CHECK: exec.send{{.*}}<0, event = [[SENT:[0-9]+]]>
+    // CHECK: waits = {{\[}}[[SENT]]]
+    exec.send(%x) -> () {stage = 1 : i64, channel = 0 : i64}
+    exec.gemm(%x, %x) -> (%z) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
+    exec.gemm(%x, %x) -> (%z) {m = 1024 : i64, n = 1024 : i64, k = 1024 : i64,
+      trans_a = false, trans_b = false, type_a = f32, type_b = f32,
+      type_c = f32, accumulate = #exec<accumulate never>, has_bias = false}
+  }
+  exec.run @over 0 first
+  exec.run @apart 0 first
+}
+}
