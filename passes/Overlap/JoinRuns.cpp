@@ -83,10 +83,15 @@ private:
       getSegment(run)->moveBefore(*getSegments(program).begin());
   }
 
-  /// Of compute, or of communication that may run beside it.
-  double getSum(exec::SegmentOp segment, bool isAside) {
-    return getSum(getInstructions(segment), isAside);
+  /// Seconds of what a segment computes.
+  double getCompute(exec::SegmentOp segment) {
+    auto [it, isNew] = computes.try_emplace(segment);
+    if (isNew)
+      it->second = getSum(getInstructions(segment), /*isAside=*/false);
+    return it->second;
   }
+
+  /// Of compute, or of communication that may run beside it.
   double getSum(ArrayRef<exec::InstructionOpInterface> instructions,
                 bool isAside) {
     double seconds = 0;
@@ -224,6 +229,7 @@ private:
   std::vector<exec::RunOp> runs;
   llvm::StringMap<exec::SegmentOp> segments;
   llvm::StringMap<int64_t> counts; ///< of runs
+  llvm::DenseMap<Operation *, double> computes;
 };
 } // namespace
 
@@ -250,10 +256,9 @@ int64_t Joiner::countStagesBehind(exec::SegmentOp segment) {
 /// (Megatron-Core's align_grad_reduce).
 size_t Joiner::align(size_t run, size_t single) {
   exec::SegmentOp segment = getSegment(runs[run]);
-  double left =
-      double(countStagesBehind(segment)) * getSum(segment, /*isAside=*/false);
+  double left = double(countStagesBehind(segment)) * getCompute(segment);
   while (left > 0 && run + 1 < single)
-    left -= getSum(getSegment(runs[++run]), /*isAside=*/false);
+    left -= getCompute(getSegment(runs[++run]));
   return run;
 }
 
@@ -329,7 +334,7 @@ bool Joiner::isWorthwhile(size_t single, const ByRun &ready) {
     if (auto begun = ready.find(i - 1); begun != ready.end())
       free = std::max(free, now) + getSum(begun->second, /*isAside=*/true);
     if (i + 1 < single)
-      now += getSum(getSegment(runs[i]), /*isAside=*/false);
+      now += getCompute(getSegment(runs[i]));
   }
   double whole = getBehind(all);
   double parted =
