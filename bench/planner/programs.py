@@ -29,7 +29,7 @@ FLAGS = ["tp", "pp", "dp", "zero", "micro_batch", "virtual_stages",
 
 def run(*command):
     return subprocess.run(command, check=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, encoding="utf-8").stdout
+                          encoding="utf-8").stdout
 
 
 def get_flags(layout):
