@@ -16,11 +16,15 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../../test/tools"))
+os.environ.setdefault("CLEAVE_TOOLS", "")
+from agreement import CPU, assemble_for  # noqa: E402
+
 CONFIG = os.path.join(HERE, "../../test/data/configs/llama-3.1-405b.json")
 SHAPE = ["--seq-len", "8192", "--global-batch", "2048", "--dtype", "bf16"]
 CLUSTER = ["--cluster", "h100-sxm:16384"]
 CPUS = {"version": 1, "nodes": 2048, "devices_per_node": 8,
-        "threads_per_device": 1, "cpu": "x86-64-v3"}
+        "threads_per_device": 1, "cpu": CPU}
 # What compile calls the fields of a layout, as estimate's JSON has them.
 FLAGS = ["tp", "pp", "dp", "zero", "micro_batch", "virtual_stages",
          "first_blocks", "last_blocks", "recompute", "recompute_blocks",
@@ -58,19 +62,15 @@ def main():
             json.dump(CPUS, file)
         flags = get_flags(planned["layout"])
         begin = time.time()
-        compile = ["compile", CONFIG, *SHAPE, *flags, "--cluster",
+        compile = [cleave, "compile", CONFIG, *SHAPE, *flags, "--cluster",
                    path("cpus.json"), "-q", "-o", path("train")]
-        run(cleave, *compile, "--overlap", "always")
+        run(*compile, "--overlap", "always")
         print(f"compiled {' '.join(flags)} in {time.time() - begin:.1f} s, "
               f"{os.path.getsize(path('train')) / 1e6:.1f} MB")
         # Its streams are for the CPUs that it is compiled for: once more, with
         # those for the GPUs on which it is priced.
-        with open(path("kernels.mlir"), "w") as file:
-            file.write(run(cleave, *compile, "--dump-after-stage", "kernels",
-                           "--dump-locations"))
-        run(cleave, "assemble", path("kernels.mlir"), "--after-stage",
-            "kernels", *CLUSTER, "--overlap", "always", "--cpu", CPUS["cpu"],
-            "-q", "-o", path("train"))
+        assemble_for(run, compile, CLUSTER[1], path("kernels.mlir"),
+                     path("train"))
         simulated = json.loads(run(cleave, "estimate", path("train"), *CLUSTER,
                                    "--json"))
         stages = simulated["stages"]

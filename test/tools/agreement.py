@@ -40,6 +40,18 @@ def run_json(*command):
     return json.loads(run_checked(*command))
 
 
+def assemble_for(run, compile, cluster, kernels, executable):
+    """What `compile`, a command, makes for CPUs, with the streams of a cluster
+    of GPUs, on which it is priced. `run` gives what a command prints; `kernels`
+    is a file that is written on the way."""
+    with open(kernels, "w", encoding="utf-8") as file:
+        file.write(run(*compile, "--dump-after-stage", "kernels",
+                       "--dump-locations"))
+    run(compile[0], "assemble", kernels, "--after-stage", "kernels",
+        "--cluster", cluster, "--overlap", "always", "--cpu", CPU, "-q", "-o",
+        executable)
+
+
 class Drawn:
     """A layout that the planner prices and the compiler takes: what is planned,
     what is compiled and what is simulated. Refused if it is not legal."""
@@ -73,15 +85,8 @@ class Drawn:
         if profile == "cleave-cpu":
             run_checked(*compile, "--overlap", "never")
         else:
-            # Its streams are for the GPUs on which it is priced.
-            kernels = os.path.join(folder, "kernels.mlir")
-            with open(kernels, "w", encoding="utf-8") as file:
-                file.write(run_checked(*compile, "--dump-after-stage",
-                                       "kernels", "--dump-locations"))
-            run_checked(cleave, "assemble", kernels, "--after-stage",
-                        "kernels", "--cluster", f"h100-sxm:{ranks}",
-                        "--overlap", "always", "--cpu", CPU, "-q", "-o",
-                        executable)
+            assemble_for(run_checked, compile, f"h100-sxm:{ranks}",
+                         os.path.join(folder, "kernels.mlir"), executable)
         self.compiled = run_json(cleave, "inspect", executable, "--json")
         self.simulated = run_json(cleave, "estimate", executable, *gpus)
 
