@@ -46,7 +46,8 @@ TemporaryFile::TemporaryFile(TemporaryFile &&other) noexcept
 TemporaryFile::~TemporaryFile() {
   if (path.empty())
     return;
-  fs::remove(path);
+  // A file that stays behind is no reason to fail: what it was for is done.
+  std::ignore = fs::remove(path);
   llvm::sys::DontRemoveFileOnSignal(path);
 }
 
