@@ -32,8 +32,9 @@ constexpr int64_t numbersOfBuckets[] = {64, 32, 16, 8, 4, 2, 1};
 
 class Bucketer {
 public:
-  Bucketer(ArrayRef<OverlapOp> ops, BucketPricer price)
-      : ops(ops), price(price), leaders(findLeaders(ops)),
+  Bucketer(ArrayRef<OverlapOp> ops, BucketPricer price,
+           const OverlapMemory &memory)
+      : ops(ops), price(price), memory(memory), leaders(findLeaders(ops)),
         before(findDependences(ops)),
         firstAfter(ops.size(), int64_t(ops.size())) {
     for (size_t i = ops.size(); i-- > 0;)
@@ -64,6 +65,7 @@ private:
 
   ArrayRef<OverlapOp> ops;
   BucketPricer price;
+  const OverlapMemory &memory;
   std::vector<int64_t> leaders; ///< by op; -1: it does not follow
   std::vector<llvm::SmallVector<int64_t, 4>> before;
   /// By op, the first that depends on it, or on what follows it.
@@ -144,6 +146,7 @@ Bucketer::makeBuckets(const Limits &limits) const {
 
 OverlapOp Bucketer::merge(ArrayRef<int64_t> bucket) const {
   OverlapOp merged = ops[size_t(bucket.front())];
+  merged.members.assign(bucket.begin(), bucket.end());
   if (bucket.size() == 1)
     return merged;
   for (int64_t member : bucket.drop_front()) {
@@ -160,7 +163,7 @@ OverlapResult Bucketer::schedule(const Limits &limits) const {
   std::vector<OverlapOp> merged;
   for (const Members &bucket : buckets)
     merged.push_back(merge(bucket));
-  OverlapResult of = overlap(merged), result = of;
+  OverlapResult of = overlap(merged, memory), result = of;
   result.order.clear();
   result.streams.assign(ops.size(), 0);
   result.withNext.assign(ops.size(), false);
@@ -190,7 +193,8 @@ double Bucketer::getSavable(ArrayRef<int64_t> members) const {
 
 OverlapResult Bucketer::run() {
   Limits limits;
-  OverlapResult best = overlap(ops);
+  OverlapResult best = overlap(ops, memory);
+  const double mostBytes = std::max(best.bytes, memory.limit);
   double bestCost = getCost(best);
   for (const auto &[kind, members] : kinds) {
     // What cannot save enough need not be tried.
@@ -204,7 +208,8 @@ OverlapResult Bucketer::run() {
       Limits tried = limits;
       tried[kind] = all / double(number);
       OverlapResult result = schedule(tried);
-      if (getCost(result) >= (1 - leastSaved) * bestCost)
+      if (result.bytes > mostBytes ||
+          getCost(result) >= (1 - leastSaved) * bestCost)
         continue;
       bestCost = getCost(result);
       best = std::move(result);
@@ -216,6 +221,7 @@ OverlapResult Bucketer::run() {
 }
 
 OverlapResult cleave::overlapInBuckets(ArrayRef<OverlapOp> ops,
-                                       BucketPricer getSeconds) {
-  return Bucketer(ops, getSeconds).run();
+                                       BucketPricer getSeconds,
+                                       const OverlapMemory &memory) {
+  return Bucketer(ops, getSeconds, memory).run();
 }

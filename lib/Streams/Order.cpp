@@ -255,6 +255,13 @@ std::optional<Race> cleave::findRace(const StreamProgram &program) {
   return race;
 }
 
+/// Of the ops that begin together with one, the last.
+static int64_t getLastTogether(const StreamProgram &program, int64_t op) {
+  while (program.ops[op].withNext && op + 1 < int64_t(program.ops.size()))
+    ++op;
+  return op;
+}
+
 void cleave::addWaits(StreamProgram &program) {
   if (!program.hasStreams())
     return;
@@ -269,7 +276,7 @@ void cleave::addWaits(StreamProgram &program) {
     for (const Point &point : unknown)
       if (point.ordinal > 0 &&
           !walker.knows(op, program.ops[point.op].stream, point.ordinal))
-        walker.addWait(op, point.op);
+        walker.addWait(op, getLastTogether(program, point.op));
     walker.access(op, run);
     return true;
   });

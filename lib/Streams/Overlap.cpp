@@ -2,6 +2,7 @@
 #include "cleave/Streams/Overlap.h"
 #include "cleave/Streams/Order.h"
 #include "lib/Streams/Followers.h"
+#include "lib/Streams/MemoryInFlight.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -25,8 +26,9 @@ constexpr double leastHidden = 0.1;
 
 class Scheduler {
 public:
-  explicit Scheduler(ArrayRef<OverlapOp> given)
-      : ops(given), leaders(findLeaders(given)), states(given.size()) {
+  Scheduler(ArrayRef<OverlapOp> given, const OverlapMemory &memory)
+      : ops(given), leaders(findLeaders(given)), states(given.size()),
+        bounds(memory), memory(ops, memory), inUse(given.size()) {
     for (auto [op, leader] : llvm::zip(ops, leaders))
       if (leader >= 0)
         op.stream = ops[size_t(leader)].stream;
@@ -41,9 +43,11 @@ private:
     double latest = 0; ///< before which communication need not begin
     bool isIssued = false;
     double start = 0, finish = 0;
-    double waited = 0;     ///< by the own stream for this
-    bool isNeeded = false; ///< by something here; of what grows
-    bool isBehind = false; ///< its stream was busy when it could begin
+    double waited = 0;       ///< by the own stream for this
+    bool isNeeded = false;   ///< by something here; of what grows
+    bool isBehind = false;   ///< its stream was busy when it could begin
+    bool isReturned = false; ///< to the own stream, in the end
+    size_t place = 0;        ///< among what its stream was issued
   };
 
   bool isAside(int64_t op) const { return ops[op].stream > 0; }
@@ -61,8 +65,22 @@ private:
   void issueDue(double until);
   void issueOwn(int64_t op);
   int64_t chooseOwn() const;
+  /// The first op in the list that the own stream has not done; the number of
+  /// ops if it has done all.
+  int64_t getNextOwn() const {
+    return firstOwn < own.size() ? own[firstOwn] : int64_t(ops.size());
+  }
+  void noteInUse();
+  void addWaited(int64_t op, double from);
+  /// The own stream knows the first `count` ops of a stream done before `op`
+  /// begins, which depends on the last of them or does not.
+  void know(size_t stream, size_t count, int64_t op, bool depends);
+  void joinDone(int64_t op, double start);
+  double joinForMemory(int64_t op, double start);
+  void closeStreams();
   void postponeExposed();
-  void findJoins();
+  void setJoins();
+  double getMostInUse() const;
 
   std::vector<OverlapOp> ops;   ///< followers in the stream of their leader
   std::vector<int64_t> leaders; ///< by op; -1: it does not follow
@@ -74,6 +92,23 @@ private:
   double now = 0;
   std::array<double, maxStreams> free = {};
   std::array<int64_t, maxStreams> needed = {}; ///< ops that are not issued yet
+  /// By stream: its ops as they were issued, and how many are known done.
+  std::array<std::vector<int64_t>, maxStreams> issued;
+  std::array<size_t, maxStreams> known = {};
+  /// The op that the own stream was given last, and how many ops of each stream
+  /// it stands behind.
+  int64_t lastOwn = -1;
+  std::array<size_t, maxStreams> ahead = {};
+  struct Join {
+    int64_t op;    ///< of the own stream
+    size_t stream; ///< of which it knows `count` ops done
+    size_t count;
+    bool depends; ///< on the last of these
+  };
+  std::vector<Join> joins;
+  const OverlapMemory &bounds;
+  MemoryInFlight memory;
+  std::vector<double> inUse; ///< by op of the own stream
   OverlapResult result;
 };
 
@@ -204,47 +239,157 @@ void Scheduler::issueAside(int64_t op) {
   state.isIssued = true;
   needed[size_t(ops[op].stream)] -= state.isNeeded;
   result.order.push_back(op);
+  state.place = issued[size_t(ops[op].stream)].size();
+  issued[size_t(ops[op].stream)].push_back(op);
+  memory.begin(op);
+  noteInUse();
   if (leaders[op] < 0)
     result.communication += ops[op].seconds;
 }
 
 /// Issues the communication that can begin, and is due once compute is, were
-/// none to wait, at `until`. What nothing here needs does not stand in the way
-/// of what something does.
+/// none to wait, at `until`, and for which there is memory. What nothing here
+/// needs does not stand in the way of what something does.
 void Scheduler::issueDue(double until) {
+  int64_t next = getNextOwn();
+  std::array<bool, maxStreams> isFull = {};
   for (int64_t op : aside) {
     const State &state = states[op];
     if (state.isIssued || !isFree(op))
       continue;
-    bool isDue = state.latest <= until &&
-                 (state.isNeeded || needed[size_t(ops[op].stream)] == 0);
-    if (!ops[op].grows || isDue)
-      issueAside(op);
+    auto stream = size_t(ops[op].stream);
+    bool grows = ops[op].grows;
+    if (grows &&
+        (state.latest > until || (!state.isNeeded && needed[stream] > 0)))
+      continue;
+    // What stands before the next op has its memory in any case.
+    if (op > next && ((grows && isFull[stream]) || !memory.fits(op, next))) {
+      isFull[stream] = isFull[stream] || grows;
+      continue;
+    }
+    issueAside(op);
   }
+}
+
+/// What is in use where the own stream did its last op, or has something begin
+/// behind that.
+void Scheduler::noteInUse() {
+  if (lastOwn >= 0)
+    inUse[size_t(lastOwn)] =
+        std::max(inUse[size_t(lastOwn)], memory.getInUse());
+}
+
+/// The own stream waits for another one's op, as it has nothing else to do from
+/// some time on.
+void Scheduler::addWaited(int64_t op, double from) {
+  if (states[op].finish <= from)
+    return;
+  int64_t what = leaders[op] < 0 ? op : leaders[op];
+  states[what].waited += std::min(states[op].finish - from, ops[what].seconds);
+}
+
+void Scheduler::know(size_t stream, size_t count, int64_t op, bool depends) {
+  if (count <= known[stream])
+    return;
+  for (size_t i = known[stream]; i != count; ++i)
+    memory.end(issued[stream][i]);
+  known[stream] = count;
+  joins.push_back({op, stream, count, depends});
+}
+
+/// What has been done for as long as the longest communication takes, since
+/// times are but predicted.
+void Scheduler::joinDone(int64_t op, double start) {
+  for (size_t stream = 1; stream != maxStreams; ++stream) {
+    size_t count = known[stream];
+    while (count != issued[stream].size() &&
+           states[issued[stream][count]].finish + longest <= start)
+      ++count;
+    know(stream, count, op, /*depends=*/false);
+  }
+}
+
+/// Waits for what the op has too little memory with, the first that is done
+/// first. Returns when it can begin.
+double Scheduler::joinForMemory(int64_t op, double start) {
+  while (memory.isFull(getNextOwn())) {
+    int64_t first = -1;
+    for (size_t stream = 1; stream != maxStreams; ++stream)
+      for (size_t i = known[stream]; i < ahead[stream]; ++i)
+        if (int64_t other = issued[stream][i]; memory.mayFree(other)) {
+          if (first < 0 || states[other].finish < states[first].finish)
+            first = other;
+          break;
+        }
+    if (first < 0)
+      break;
+    addWaited(first, start);
+    start = std::max(start, states[first].finish);
+    know(size_t(ops[first].stream), states[first].place + 1, op,
+         /*depends=*/false);
+  }
+  return start;
+}
+
+/// The own stream's last op waits for all that others do. What would begin
+/// behind it there, that stream does itself.
+void Scheduler::closeStreams() {
+  if (lastOwn >= 0) {
+    State &last = states[lastOwn];
+    double start = last.start;
+    for (size_t stream = 1; stream != maxStreams; ++stream) {
+      for (size_t i = known[stream]; i < ahead[stream]; ++i) {
+        addWaited(issued[stream][i], last.start);
+        start = std::max(start, states[issued[stream][i]].finish);
+      }
+      know(stream, ahead[stream], lastOwn, /*depends=*/false);
+    }
+    result.exposed += start - last.start;
+    last.finish = now += start - last.start;
+    last.start = start;
+  }
+  auto behind = llvm::find(result.order, lastOwn);
+  for (auto it = behind == result.order.end() ? result.order.begin() : behind;
+       it != result.order.end(); ++it) {
+    if (!isAside(*it))
+      continue;
+    states[*it].isReturned = true;
+    now += ops[*it].seconds;
+    result.exposed += leaders[*it] < 0 ? ops[*it].seconds : 0;
+  }
+  free.fill(0);
 }
 
 void Scheduler::issueOwn(int64_t op) {
   State &state = states[op];
-  double ready = std::max(getReady(op), now);
-  if (ready > now) {
-    for (int64_t other : state.before)
-      if (isAside(other) && states[other].finish > now) {
-        int64_t what = leaders[other] < 0 ? other : leaders[other];
-        states[what].waited +=
-            std::min(states[other].finish - now, ops[what].seconds);
-      }
-    result.exposed += ready - now;
-  }
-  state.start = ready;
-  state.finish = now = ready + ops[op].seconds;
   state.isIssued = true;
-  result.order.push_back(op);
   while (firstOwn < own.size() && states[own[firstOwn]].isIssued)
     ++firstOwn;
+  for (int64_t other : state.before)
+    if (isAside(other))
+      addWaited(other, now);
+  memory.reach(op);
+  memory.begin(op);
+  lastOwn = op;
+  for (size_t stream = 1; stream != maxStreams; ++stream)
+    ahead[stream] = issued[stream].size();
+  for (int64_t other : state.before)
+    if (isAside(other))
+      know(size_t(ops[other].stream), states[other].place + 1, op,
+           /*depends=*/true);
+  double ready = std::max(getReady(op), now);
+  joinDone(op, ready);
+  ready = joinForMemory(op, ready);
+  noteInUse();
+  memory.end(op);
+  result.exposed += ready - now;
+  state.start = ready;
+  state.finish = now = ready + ops[op].seconds;
+  result.order.push_back(op);
 }
 
-/// The first op that need not wait, among those that may go ahead of others; if
-/// there is none, the first.
+/// The first op that need not wait, among those that may go ahead of others and
+/// have memory there; if there is none, the first.
 int64_t Scheduler::chooseOwn() const {
   int64_t first = own[firstOwn];
   double wait = getReady(first) - now;
@@ -259,7 +404,7 @@ int64_t Scheduler::chooseOwn() const {
       continue;
     if (skipped > wait || state.begin > furthest)
       break;
-    if (isFree(own[i]) && getReady(own[i]) <= now)
+    if (isFree(own[i]) && getReady(own[i]) <= now && memory.fits(own[i], first))
       return own[i];
     skipped += ops[own[i]].seconds;
   }
@@ -267,8 +412,8 @@ int64_t Scheduler::chooseOwn() const {
 }
 
 /// What is reduced and not worth a stream: behind all that does not need it,
-/// since it is waited for where it stands. What only sends is waited for by
-/// others, and stays.
+/// since it is waited for where it stands; or before what has no memory with
+/// what it would free. What only sends is waited for by others, and stays.
 void Scheduler::postponeExposed() {
   std::vector<bool> isPostponed(ops.size());
   for (int64_t op : aside)
@@ -285,42 +430,79 @@ void Scheduler::postponeExposed() {
     isPostponed[size_t(op)] = false;
     result.order.push_back(op);
   };
+  auto emitHeld = [&] {
+    for (int64_t op : held)
+      if (isPostponed[size_t(op)])
+        emit(emit, op);
+    held.clear();
+  };
+  double bytes = 0;
   for (int64_t op : order) {
-    if (isPostponed[size_t(op)])
+    if (isPostponed[size_t(op)]) {
       held.push_back(op);
-    else
-      emit(emit, op);
+      bytes += memory.getFreed(op);
+      continue;
+    }
+    if (!held.empty() && inUse[size_t(op)] + bytes > memory.getLimit()) {
+      emitHeld();
+      bytes = 0;
+    }
+    emit(emit, op);
   }
-  for (int64_t op : held)
-    if (isPostponed[size_t(op)])
-      emit(emit, op);
+  emitHeld();
 }
 
-/// Where the rank's own stream knows what others did: at the first op that
-/// depends on it, or begins when it has been done for as long as the longest
-/// communication takes, since times are but predicted.
-void Scheduler::findJoins() {
+/// Of what the own stream is to know done, what is in another stream after all:
+/// so is what stood before something there that it depends on.
+void Scheduler::setJoins() {
   result.joins.resize(ops.size());
-  std::array<llvm::SmallVector<int64_t>, maxStreams> open;
+  auto isOwn = [&](int64_t op) { return result.streams[size_t(op)] == 0; };
+  /// By stream and number of ops that it was issued, the last that stays there.
+  std::array<std::vector<int64_t>, maxStreams> last;
+  for (size_t stream = 1; stream != maxStreams; ++stream) {
+    last[stream] = {-1};
+    for (int64_t op : issued[stream])
+      last[stream].push_back(isOwn(op) ? last[stream].back() : op);
+  }
+  for (const Join &join : joins)
+    if (int64_t other = last[join.stream][join.count];
+        other >= 0 &&
+        !(join.depends && other == issued[join.stream][join.count - 1]))
+      result.joins[size_t(join.op)].push_back(other);
+}
+
+/// Of the order that was found; the own stream knows what it depends on or
+/// joins, and what stands before that in its stream.
+double Scheduler::getMostInUse() const {
+  MemoryInFlight walk(ops, bounds);
+  std::array<std::vector<int64_t>, maxStreams> inFlight;
+  std::vector<size_t> places(ops.size());
+  std::array<size_t, maxStreams> numKnown = {};
+  double most = 0;
   for (int64_t op : result.order) {
     int64_t stream = result.streams[size_t(op)];
     if (stream > 0) {
-      open[size_t(stream)].push_back(op);
-      continue;
+      inFlight[size_t(stream)].push_back(op);
+      places[size_t(op)] = inFlight[size_t(stream)].size();
+    } else {
+      walk.reach(op);
     }
-    for (llvm::SmallVector<int64_t> &each : open) {
-      size_t known = 0, done = 0;
-      for (auto [i, other] : llvm::enumerate(each)) {
-        if (llvm::is_contained(states[size_t(op)].before, other))
-          known = i + 1;
-        if (states[size_t(other)].finish + longest <= states[size_t(op)].start)
-          done = i + 1;
-      }
-      if (done > known)
-        result.joins[size_t(op)].push_back(each[done - 1]);
-      each.erase(each.begin(), each.begin() + std::max(known, done));
+    walk.begin(op);
+    auto learn = [&](int64_t other) {
+      auto from = size_t(result.streams[size_t(other)]);
+      for (size_t &known = numKnown[from];
+           from > 0 && known < places[size_t(other)]; ++known)
+        walk.end(inFlight[from][known]);
+    };
+    if (stream == 0) {
+      llvm::for_each(states[size_t(op)].before, learn);
+      llvm::for_each(result.joins[size_t(op)], learn);
     }
+    most = std::max(most, walk.getInUse());
+    if (stream == 0)
+      walk.end(op);
   }
+  return most;
 }
 
 OverlapResult Scheduler::run() {
@@ -344,22 +526,26 @@ OverlapResult Scheduler::run() {
     issueOwn(chooseOwn());
   }
   issueDue(never);
+  if (bounds.closes)
+    closeStreams();
   result.seconds = std::max(now, *std::max_element(free.begin(), free.end()));
   for (const State &state : states)
     result.waited.push_back(state.waited);
   for (int64_t op : aside)
-    if (leaders[op] < 0 &&
+    if (leaders[op] < 0 && !states[op].isReturned &&
         (states[op].isBehind ||
          ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds))
       result.streams[op] = ops[op].stream;
   for (int64_t op : aside)
-    if (leaders[op] >= 0)
+    if (leaders[op] >= 0 && !states[op].isReturned)
       result.streams[op] = result.streams[size_t(leaders[op])];
   postponeExposed();
-  findJoins();
+  setJoins();
+  result.bytes = getMostInUse();
   return std::move(result);
 }
 
-OverlapResult cleave::overlap(ArrayRef<OverlapOp> ops) {
-  return Scheduler(ops).run();
+OverlapResult cleave::overlap(ArrayRef<OverlapOp> ops,
+                              const OverlapMemory &memory) {
+  return Scheduler(ops, memory).run();
 }

@@ -1,8 +1,8 @@
 //===- PlanMemory.cpp - Offsets in one static arena -----------------------===//
 #include "cleave/Memory/Pack.h"
 #include "passes/Log.h"
-#include "passes/Memory/Liveness.h"
 #include "passes/Memory/Passes.h"
+#include "passes/Overlap/Liveness.h"
 #include <map>
 
 #define DEBUG_TYPE "cleave-plan-memory"

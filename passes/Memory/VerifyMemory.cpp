@@ -1,6 +1,6 @@
 //===- VerifyMemory.cpp - The contract of the arena -----------------------===//
-#include "passes/Memory/Liveness.h"
 #include "passes/Memory/Passes.h"
+#include "passes/Overlap/Liveness.h"
 #include <map>
 
 namespace cleave {

@@ -15,6 +15,10 @@ Instructions cleave::getInstructions(exec::SegmentOp segment) {
       segment.getBody().front().getOps<exec::InstructionOpInterface>());
 }
 
+/// Of the memory that there is, what an arena's buffers may have in use at
+/// once: packed, they need a little more.
+static constexpr double packedShare = 0.95;
+
 /// What a rank computes on, where the cluster says so.
 static llvm::Expected<std::optional<Device>> findDevice(StringRef cluster) {
   if (cluster.empty())
@@ -49,12 +53,15 @@ OverlapModel::create(ModuleOp module, StringRef mode, StringRef cluster) {
   llvm::Expected<Network> network = getNetwork(cluster, mesh.getNumRanks());
   if (!network)
     return meshOp.emitError(llvm::toString(network.takeError()));
+  double room = std::numeric_limits<double>::infinity();
+  if (*device)
+    room = packedShare * ((*device)->memory - (*device)->reserve);
   std::optional<Axis> stages;
   if (meshOp.getStageAxis())
     stages = mesh.getAxisIndex(*meshOp.getStageAxis());
   TaskPricer pricer(mesh, stages, std::move(*network), std::move(*device));
   return std::shared_ptr<OverlapModel>(new OverlapModel(
-      std::move(mesh), std::move(pricer), mode == "auto" && isCpu));
+      std::move(mesh), std::move(pricer), mode == "auto" && isCpu, room));
 }
 
 TaskShape OverlapModel::getShape(exec::InstructionOpInterface op) const {
@@ -165,7 +172,8 @@ OverlapModel::getOps(ArrayRef<exec::InstructionOpInterface> instructions) {
 
 OverlapResult
 OverlapModel::schedule(ArrayRef<exec::InstructionOpInterface> instructions,
-                       ArrayRef<OverlapOp> ops) const {
+                       ArrayRef<OverlapOp> ops,
+                       const OverlapMemory &memory) const {
   std::vector<TaskShape> shapes;
   for (exec::InstructionOpInterface op : instructions)
     shapes.push_back(getShape(op));
@@ -175,5 +183,5 @@ OverlapModel::schedule(ArrayRef<exec::InstructionOpInterface> instructions,
       whole.bytes += shapes[size_t(each)].bytes;
     return pricer.getSeconds(whole);
   };
-  return overlapInBuckets(ops, getSeconds);
+  return overlapInBuckets(ops, getSeconds, memory);
 }

@@ -35,12 +35,16 @@ public:
   /// together in buckets. `ops`: what getOps makes of them.
   OverlapResult
   schedule(llvm::ArrayRef<exec::InstructionOpInterface> instructions,
-           llvm::ArrayRef<OverlapOp> ops) const;
+           llvm::ArrayRef<OverlapOp> ops,
+           const OverlapMemory &memory = {}) const;
+  /// Bytes that may be in use in a rank's arena, by its device's memory;
+  /// infinite where nothing is said of that.
+  double getRoom() const { return room; }
 
 private:
-  OverlapModel(Mesh mesh, TaskPricer pricer, bool onlyBetweenNodes)
+  OverlapModel(Mesh mesh, TaskPricer pricer, bool onlyBetweenNodes, double room)
       : mesh(std::move(mesh)), pricer(std::move(pricer)),
-        onlyBetweenNodes(onlyBetweenNodes) {}
+        onlyBetweenNodes(onlyBetweenNodes), room(room) {}
 
   bool mayRunAside(const TaskShape &shape) const;
   int64_t getStream(exec::InstructionOpInterface op);
@@ -50,6 +54,7 @@ private:
   TaskPricer pricer;
   /// Whether what stays inside a node is moved by what computes there.
   bool onlyBetweenNodes;
+  double room;
   llvm::MapVector<mlir::ArrayAttr, int64_t> streams;
   /// Of instructions that may begin together, by name and group.
   llvm::MapVector<std::pair<mlir::OperationName, mlir::ArrayAttr>, int64_t>

@@ -63,6 +63,11 @@ def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
     (`with_next`). Else only order and streams change; who waits for whom is
     `cleave-add-waits`' to say.
 
+    What is in flight keeps its buffers until it is known done. Where all of that
+    would not fit into the memory of a device of the cluster (into what the program
+    needs in one stream, where that is more), nothing is in flight from one run to
+    the next, gathers begin later, and what is done first is waited for.
+
     What compute and communication take is priced on the cluster. Collectives
     between pipeline stages stay where they are. A remark for each segment says
     what it communicates, and how much of that is still waited for.

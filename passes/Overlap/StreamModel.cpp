@@ -80,6 +80,7 @@ StreamModel cleave::getStreamModel(exec::ProgramOp program) {
       exec::OrderAttr order = exec::getOrder(instruction);
       op.stream = order.getStream();
       op.event = order.getEvent();
+      op.withNext = order.getWithNext();
       op.waits.assign(order.getWaits().begin(), order.getWaits().end());
       for (Value input : instruction.getInputs())
         op.accesses.push_back(getAccess(input, /*writes=*/false));

@@ -36,6 +36,8 @@ struct StreamOp {
   /// done.
   llvm::SmallVector<int64_t, 2> waits;
   llvm::SmallVector<ByteAccess, 4> accesses;
+  /// It begins together with the op behind it, and is done when that is.
+  bool withNext = false;
 };
 
 /// One execution of ops [begin, end).
@@ -64,7 +66,7 @@ std::optional<Race> findRace(const StreamProgram &program);
 
 /// Makes ops wait for each other where they would race, and not where they know
 /// of each other already. An op waits for no more than one of each stream at a
-/// byte.
+/// byte; of ops that begin together for the last, so that it knows all of them.
 void addWaits(StreamProgram &program);
 
 /// Ops from `first` to `last`, both included.

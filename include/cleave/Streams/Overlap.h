@@ -6,6 +6,7 @@
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace cleave {
@@ -29,6 +30,25 @@ struct OverlapOp {
   int64_t kind = -1;
   /// Buffers, by any numbers.
   llvm::SmallVector<int64_t, 4> reads, writes;
+  /// In place of a bucket: the ops in it. None: it stands for itself.
+  llvm::SmallVector<int64_t, 1> members;
+};
+
+/// What memory there is, and what a segment's ops need of it, in bytes.
+struct OverlapMemory {
+  double limit = std::numeric_limits<double>::infinity();
+  /// By op, bytes in use while it runs if all run one after the other as they
+  /// are listed. This and `buffers` only matter where there is a limit.
+  std::vector<double> live;
+  /// Of these, buffers that only this segment uses: each is in use from the
+  /// begin of its first user to the end of its last.
+  struct Buffer {
+    double bytes = 0;
+    llvm::SmallVector<int64_t, 4> users; ///< ops, at least one
+  };
+  std::vector<Buffer> buffers;
+  /// Whether nothing is to be in flight behind the segment's last op.
+  bool closes = false;
 };
 
 struct OverlapResult {
@@ -43,6 +63,9 @@ struct OverlapResult {
   /// By op of the rank's own stream: ops of others that it is to know done,
   /// though it does not depend on them.
   std::vector<llvm::SmallVector<int64_t, 2>> joins;
+  /// Most bytes in use, a buffer's from its first op in the new order on until
+  /// the rank's own stream knows all of its ops done. 0 without a limit.
+  double bytes = 0;
   double seconds = 0;       ///< until all streams are done
   double compute = 0;       ///< seconds of the rank's own stream
   double communication = 0; ///< seconds of what may run in another
@@ -68,7 +91,10 @@ struct OverlapResult {
 ///   if nothing needs the sum for as long as that takes.
 /// - What nothing waits for is waited for all the same, some time after it is
 ///   done, so that others may have its memory.
-OverlapResult overlap(llvm::ArrayRef<OverlapOp> ops);
+/// - Where memory ends, gathers begin later, and what is done first is waited
+///   for. This goes by estimates: `bytes` of the result says what is needed.
+OverlapResult overlap(llvm::ArrayRef<OverlapOp> ops,
+                      const OverlapMemory &memory = {});
 
 /// What each op must stay behind: by op, earlier ones that it depends on.
 std::vector<llvm::SmallVector<int64_t, 4>>
@@ -85,9 +111,11 @@ using BucketPricer = llvm::function_ref<double(llvm::ArrayRef<int64_t>)>;
 ///   one of them. Buckets have up to `mostInBucket` ops.
 /// - How large those of a kind are is tried: so that there are about as many of
 ///   them as some powers of two. The fewest seconds win, with a tenth of those
-///   that are hidden; of equal ones the smaller buckets.
+///   that are hidden, among what needs no more memory than no buckets do or the
+///   limit allows; of equal ones the smaller buckets.
 OverlapResult overlapInBuckets(llvm::ArrayRef<OverlapOp> ops,
-                               BucketPricer getSeconds);
+                               BucketPricer getSeconds,
+                               const OverlapMemory &memory = {});
 constexpr size_t mostInBucket = 64;
 
 } // namespace cleave

@@ -22,10 +22,11 @@
 // 25 reads, from 10 to 25.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/Memory/Liveness.h"
+#include "passes/Overlap/Liveness.h"
 #include "passes/Overlap/OverlapModel.h"
 #include "passes/Overlap/StreamModel.h"
 #include "llvm/ADT/MapVector.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace cleave;
@@ -69,13 +70,15 @@ static Span getSpan(ArrayRef<Segment> segments,
   return span;
 }
 
-SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
+/// `streams`: the program's instructions, and for what they wait.
+static SmallVector<LiveBuffer> computeLiveness(exec::ProgramOp program,
+                                               const StreamProgram &streams) {
   SmallVector<Segment> segments;
   llvm::StringMap<size_t> byName;
   llvm::DenseMap<Operation *, llvm::MapVector<size_t, Span>> uses;
   /// Where they are in use beyond the segments that name them.
   llvm::DenseMap<Operation *, Span> beyond;
-  std::vector<OpRange> inFlight = getInFlight(getStreamModel(program).program);
+  std::vector<OpRange> inFlight = getInFlight(streams);
   int64_t number = 0;
   for (auto op : program.getBody().front().getOps<exec::SegmentOp>()) {
     Instructions instructions = getInstructions(op);
@@ -121,4 +124,85 @@ SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
     live.push_back({op, span.first, span.last});
   });
   return live;
+}
+
+SmallVector<LiveBuffer> cleave::computeLiveness(exec::ProgramOp program) {
+  return ::computeLiveness(program, getStreamModel(program).program);
+}
+
+namespace {
+/// The instructions of a program, all numbered, by segment.
+struct Numbers {
+  explicit Numbers(exec::ProgramOp program) {
+    for (auto segment : program.getBody().front().getOps<exec::SegmentOp>()) {
+      begins.push_back(int64_t(instructions.size()));
+      llvm::append_range(instructions, getInstructions(segment));
+    }
+    begins.push_back(int64_t(instructions.size()));
+  }
+  size_t getNumSegments() const { return begins.size() - 1; }
+  size_t getSegment(int64_t number) const {
+    return size_t(llvm::upper_bound(begins, number) - begins.begin()) - 1;
+  }
+
+  Instructions instructions;
+  std::vector<int64_t> begins; ///< of the segments, and the end
+};
+} // namespace
+
+/// By instruction, bytes in use.
+static std::vector<double> addUp(ArrayRef<LiveBuffer> live, size_t count) {
+  std::vector<double> bytes(count + 1);
+  for (LiveBuffer each : live) {
+    bytes[size_t(each.first)] += double(each.op.getBytes());
+    bytes[std::min(size_t(each.last) + 1, count)] -= double(each.op.getBytes());
+  }
+  std::partial_sum(bytes.begin(), bytes.end(), bytes.begin());
+  bytes.pop_back();
+  return bytes;
+}
+
+std::vector<OverlapMemory> cleave::getMemory(exec::ProgramOp program) {
+  Numbers numbers(program);
+  /// By buffer, the instructions that use it, of all segments.
+  llvm::DenseMap<Operation *, SmallVector<int64_t, 4>> users;
+  for (auto [number, op] : llvm::enumerate(numbers.instructions))
+    for (Value operand : op->getOperands()) {
+      auto &each = users[exec::getBuffer(operand)];
+      if (each.empty() || each.back() != int64_t(number))
+        each.push_back(int64_t(number));
+    }
+  SmallVector<LiveBuffer> live = computeLiveness(program);
+  std::vector<double> bytes = addUp(live, numbers.instructions.size());
+  std::vector<OverlapMemory> parts(numbers.getNumSegments());
+  for (auto [i, part] : llvm::enumerate(parts))
+    part.live.assign(bytes.begin() + numbers.begins[i],
+                     bytes.begin() + numbers.begins[i + 1]);
+  for (LiveBuffer each : live) {
+    const SmallVector<int64_t, 4> &uses = users[each.op];
+    if (uses.empty() || each.op.getPinned())
+      continue;
+    size_t part = numbers.getSegment(uses.front());
+    if (part != numbers.getSegment(uses.back()))
+      continue;
+    OverlapMemory::Buffer &buffer = parts[part].buffers.emplace_back();
+    buffer.bytes = double(each.op.getBytes());
+    for (int64_t use : uses)
+      buffer.users.push_back(use - numbers.begins[part]);
+  }
+  return parts;
+}
+
+std::vector<double> cleave::getMostInUse(exec::ProgramOp program) {
+  Numbers numbers(program);
+  StreamProgram streams = getStreamModel(program).program;
+  addWaits(streams);
+  std::vector<double> bytes =
+      addUp(::computeLiveness(program, streams), numbers.instructions.size());
+  std::vector<double> most(numbers.getNumSegments());
+  for (auto [number, each] : llvm::enumerate(bytes)) {
+    double &highest = most[numbers.getSegment(int64_t(number))];
+    highest = std::max(highest, each);
+  }
+  return most;
 }

@@ -1,7 +1,8 @@
 //===- Liveness.h - When each buffer of a program is in use ---------------===//
-#ifndef CLEAVE_PASSES_MEMORY_LIVENESS_H
-#define CLEAVE_PASSES_MEMORY_LIVENESS_H
+#ifndef CLEAVE_PASSES_OVERLAP_LIVENESS_H
+#define CLEAVE_PASSES_OVERLAP_LIVENESS_H
 
+#include "cleave/Streams/Overlap.h"
 #include "dialects/exec/Exec.h"
 
 namespace cleave {
@@ -17,6 +18,14 @@ struct LiveBuffer {
 /// often it runs. Buffers that nothing uses live at one instruction.
 llvm::SmallVector<LiveBuffer> computeLiveness(exec::ProgramOp program);
 
+/// By segment, bytes in use and buffers of its own; no limit. The program has
+/// no streams yet.
+std::vector<OverlapMemory> getMemory(exec::ProgramOp program);
+
+/// By segment, most bytes in use once instructions wait for each other where
+/// they must, as `cleave-add-waits` lets them.
+std::vector<double> getMostInUse(exec::ProgramOp program);
+
 } // namespace cleave
 
-#endif // CLEAVE_PASSES_MEMORY_LIVENESS_H
+#endif // CLEAVE_PASSES_OVERLAP_LIVENESS_H

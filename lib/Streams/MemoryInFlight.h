@@ -1,0 +1,86 @@
+//===- MemoryInFlight.h - What is in use while streams run ----------------===//
+//
+// Goes through a segment with its scheduler, and keeps count of the bytes that
+// are in use: of a buffer from the begin of the first op that uses it until all
+// that do are known done.
+//
+// What will be in use is estimated from what would be if ops ran one after the
+// other as they are listed. Beyond that there are
+//
+// - early bytes, of what has begun, though its place in the list is yet to
+// come,
+// - late bytes, of what is not known done, though its place is past.
+//
+// Of a bucket each op has its own place.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_LIB_STREAMS_MEMORYINFLIGHT_H
+#define CLEAVE_LIB_STREAMS_MEMORYINFLIGHT_H
+
+#include "cleave/Streams/Overlap.h"
+#include <cmath>
+
+namespace cleave {
+
+/// Without a limit nothing is counted: 0 bytes are in use, and all fits.
+class MemoryInFlight {
+public:
+  /// Both outlive this.
+  MemoryInFlight(llvm::ArrayRef<OverlapOp> ops, const OverlapMemory &memory);
+
+  void begin(int64_t op);
+  /// The op is known done.
+  void end(int64_t op);
+  /// The op is the next to begin in the rank's own stream.
+  void reach(int64_t op);
+
+  /// Bytes in use where the own stream is.
+  double getInUse() const;
+  double getLimit() const { return memory.limit; }
+  /// Whether there is too little for the op that the own stream is at, and what
+  /// is to begin before `next`, its next one or the number of ops.
+  bool isFull(int64_t next) const;
+
+  /// Whether an op may begin ahead of `next`, the own stream's next one: until
+  /// that reaches the op's place there is memory for both.
+  bool fits(int64_t op, int64_t next) const;
+  /// Whether an op that has begun has buffers that nothing is yet to begin
+  /// with.
+  bool mayFree(int64_t op) const;
+  /// Bytes of buffers that the op is the last one in the list to use.
+  double getFreed(int64_t op) const;
+
+private:
+  /// A buffer of the memory's, by the scheduler's ops.
+  struct State {
+    int64_t toBegin = 0, toEnd = 0; ///< ops that use it
+    int64_t last = 0;               ///< place of the last of these
+    bool isInUse = false, isLate = false;
+  };
+
+  bool isLimited() const { return std::isfinite(memory.limit); }
+  llvm::ArrayRef<int64_t> getMembers(int64_t op) const;
+  int64_t getPlace(int64_t op) const { return getMembers(op).front(); }
+  double getBytes(int64_t buffer) const {
+    return memory.buffers[size_t(buffer)].bytes;
+  }
+  void noteLate(int64_t buffer);
+
+  llvm::ArrayRef<OverlapOp> ops;
+  const OverlapMemory &memory;
+  std::vector<int64_t> numbers; ///< of ops, to stand for themselves
+  std::vector<llvm::SmallVector<int64_t, 4>> buffers; ///< by op
+  std::vector<State> states;                          ///< by buffer
+  std::vector<int64_t> owners;                        ///< by place, its op
+  std::vector<bool> hasBegun;                         ///< by op
+  /// By place, bytes in use that are of no buffer here; bytes that are in use
+  /// from there on, and which buffers are up to there.
+  std::vector<double> base, taken;
+  std::vector<llvm::SmallVector<int64_t, 2>> freed;
+  int64_t at = 0; ///< the own stream's place
+  double inUse = 0, early = 0, late = 0;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_LIB_STREAMS_MEMORYINFLIGHT_H
