@@ -55,6 +55,7 @@ void MemoryInFlight::begin(int64_t op) {
   if (!isLimited())
     return;
   hasBegun[size_t(op)] = true;
+  highest.clear();
   for (int64_t buffer : buffers[size_t(op)]) {
     State &state = states[size_t(buffer)];
     --state.toBegin;
@@ -93,6 +94,7 @@ void MemoryInFlight::end(int64_t op) {
 void MemoryInFlight::reach(int64_t op) {
   if (!isLimited())
     return;
+  highest.clear();
   for (; at < getPlace(op); ++at) {
     for (int64_t buffer : freed[size_t(at)])
       if (states[size_t(buffer)].isInUse)
@@ -118,20 +120,33 @@ bool MemoryInFlight::isFull(int64_t next) const {
   return bytes > memory.limit;
 }
 
+/// Of the places from `from` up to `end`, which it does not include.
+double MemoryInFlight::getHighest(int64_t from, int64_t end) const {
+  if (highest.empty() || highestFrom != from) {
+    highest.clear();
+    highestFrom = from;
+    standing = 0;
+  }
+  for (auto place = size_t(from) + highest.size(); place < size_t(end);
+       ++place) {
+    if (int64_t(place) > at && hasBegun[size_t(owners[place])])
+      standing += taken[place];
+    double bytes = memory.live[place] - standing;
+    highest.push_back(highest.empty() ? bytes
+                                      : std::max(highest.back(), bytes));
+  }
+  return highest[size_t(end - from) - 1];
+}
+
 bool MemoryInFlight::fits(int64_t op, int64_t next) const {
   if (!isLimited())
     return true;
-  double more = early + late;
+  double more = 0;
   for (int64_t place : getMembers(op))
     more += taken[size_t(place)];
-  for (int64_t place = at + 1, end = getPlace(op); place < end; ++place) {
-    if (hasBegun[size_t(owners[size_t(place)])])
-      more -= taken[size_t(place)];
-    if (place >= getPlace(next) &&
-        memory.live[size_t(place)] + more > memory.limit)
-      return false;
-  }
-  return true;
+  int64_t from = std::min(at + 1, getPlace(next));
+  return more == 0 || getPlace(op) <= from ||
+         getHighest(from, getPlace(op)) + early + late + more <= memory.limit;
 }
 
 bool MemoryInFlight::mayFree(int64_t op) const {

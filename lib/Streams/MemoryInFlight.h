@@ -7,9 +7,8 @@
 // What will be in use is estimated from what would be if ops ran one after the
 // other as they are listed. Beyond that there are
 //
-// - early bytes, of what has begun, though its place in the list is yet to
-// come,
-// - late bytes, of what is not known done, though its place is past.
+// - early bytes, of ops that have begun before their place in the list;
+// - late bytes, of ops that are not known done behind it.
 //
 // Of a bucket each op has its own place.
 //
@@ -64,6 +63,7 @@ private:
   double getBytes(int64_t buffer) const {
     return memory.buffers[size_t(buffer)].bytes;
   }
+  double getHighest(int64_t from, int64_t end) const;
   void noteLate(int64_t buffer);
 
   llvm::ArrayRef<OverlapOp> ops;
@@ -77,8 +77,13 @@ private:
   /// from there on, and which buffers are up to there.
   std::vector<double> base, taken;
   std::vector<llvm::SmallVector<int64_t, 2>> freed;
-  int64_t at = 0; ///< the own stream's place
+  int64_t at = 0; ///< the furthest place that the own stream was at
   double inUse = 0, early = 0, late = 0;
+  /// Of places from one on, until something begins: most bytes that are in use
+  /// up to each, were nothing early that stands before it, nor late.
+  mutable std::vector<double> highest;
+  mutable int64_t highestFrom = 0;
+  mutable double standing = 0;
 };
 
 } // namespace cleave

@@ -464,11 +464,13 @@ void Scheduler::setJoins() {
     for (int64_t op : issued[stream])
       last[stream].push_back(isOwn(op) ? last[stream].back() : op);
   }
-  for (const Join &join : joins)
-    if (int64_t other = last[join.stream][join.count];
-        other >= 0 &&
+  for (const Join &join : joins) {
+    int64_t other = last[join.stream][join.count];
+    auto &own = result.joins[size_t(join.op)];
+    if (other >= 0 && !llvm::is_contained(own, other) &&
         !(join.depends && other == issued[join.stream][join.count - 1]))
-      result.joins[size_t(join.op)].push_back(other);
+      own.push_back(other);
+  }
 }
 
 /// Of the order that was found; the own stream knows what it depends on or

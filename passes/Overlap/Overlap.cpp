@@ -37,7 +37,8 @@ private:
     if (!model)
       return;
     for (auto program : getOperation().getOps<exec::ProgramOp>()) {
-      numJoined += joinRuns(program, *model);
+      double allowed = std::max(model->getRoom(), getMost(getMemory(program)));
+      join(program, allowed);
       std::vector<Part> parts;
       for (auto [segment, memory] :
            llvm::zip(program.getBody().front().getOps<exec::SegmentOp>(),
@@ -47,11 +48,32 @@ private:
         part.instructions = getInstructions(segment);
         part.ops = model->getOps(part.instructions);
         part.memory = std::move(memory);
+        part.memory.limit = allowed;
       }
-      order(program, parts);
+      order(program, parts, allowed);
       for (Part &part : parts)
-        report(part);
+        report(part, allowed);
     }
+  }
+
+  static double getMost(ArrayRef<OverlapMemory> parts) {
+    double most = 0;
+    for (const OverlapMemory &part : parts)
+      for (double bytes : part.live)
+        most = std::max(most, bytes);
+    return most;
+  }
+
+  /// Joins runs, but where what is gathered earlier would then take more memory
+  /// than there is.
+  void join(exec::ProgramOp program, double allowed) {
+    OwningOpRef<exec::ProgramOp> before = program.clone();
+    int64_t joined = joinRuns(program, *model);
+    if (joined > 0 && getMost(getMemory(program)) > allowed) {
+      program->getRegion(0).takeBody((*before)->getRegion(0));
+      joined = 0;
+    }
+    numJoined += joined;
   }
 
   static bool isAside(int64_t stream) { return stream > 0; }
@@ -63,11 +85,20 @@ private:
     std::vector<OverlapOp> ops;
     OverlapMemory memory;
     OverlapResult result;
+    /// Most bytes in use, in all runs.
+    double needed = 0;
+    /// Whether nothing in other streams fits.
+    bool isGivenUp = false;
 
-    bool hasAside() const { return llvm::any_of(result.streams, isAside); }
+    bool mayHaveAside() const {
+      return !isGivenUp && llvm::any_of(ops, [](const OverlapOp &op) {
+        return isAside(op.stream);
+      });
+    }
     /// One instruction after the other, in one stream.
     void leaveAsListed() {
       size_t count = instructions.size();
+      result.exposed = result.communication;
       result.order.resize(count);
       std::iota(result.order.begin(), result.order.end(), 0);
       result.streams.assign(count, 0);
@@ -77,72 +108,77 @@ private:
   };
 
   /// Orders the program's segments so that what streams have in flight fits
-  /// into what the device has; where that is too little anyhow, into what the
-  /// program needs without them. What a segment needs is known once all have an
-  /// order, since what is in flight at its end is so in the runs behind it.
-  /// Where it is too much, nothing may be in flight behind the segment; then
-  /// the next try has as much less to use; in the end nothing is in flight.
-  void order(exec::ProgramOp program, std::vector<Part> &parts) {
-    double allowed = model->getRoom();
-    for (const Part &part : parts)
-      for (double bytes : part.memory.live)
-        allowed = std::max(allowed, bytes);
-    for (Part &part : parts)
-      part.memory.limit = allowed;
+  /// into what there is. What a segment needs is known once all have an order,
+  /// since what is in flight at its end is so in the runs behind it. Where it
+  /// is too much, the next try needs less (`needLess`); after some tries what
+  /// still does not fit has nothing in other streams, and then nothing does.
+  void order(exec::ProgramOp program, std::vector<Part> &parts,
+             double allowed) {
     for (int i = 0; i != triesToFit; ++i) {
-      schedule(parts);
       apply(program, parts);
       if (fits(program, parts, allowed))
         return;
+      needLess(parts, allowed);
     }
-    for (Part &part : parts) {
-      part.result = {};
-      part.leaveAsListed();
-    }
+    for (Part &part : parts)
+      part.isGivenUp = part.needed > allowed;
     apply(program, parts);
-    emitRemark(program.getLoc(), "no memory for anything in other streams");
+    if (fits(program, parts, allowed))
+      return;
+    for (Part &part : parts)
+      part.isGivenUp = true;
+    apply(program, parts);
   }
 
-  void schedule(std::vector<Part> &parts) {
-    for (Part &part : parts) {
-      if (llvm::any_of(part.ops,
-                       [](const OverlapOp &op) { return isAside(op.stream); }))
-        part.result = model->schedule(part.instructions, part.ops, part.memory);
-      // With nothing beside it, every order takes as long.
-      if (!part.hasAside())
-        part.leaveAsListed();
-    }
-  }
-
-  /// Whether no segment has more in use. If one does, the next try needs less.
   bool fits(exec::ProgramOp program, std::vector<Part> &parts, double allowed) {
     if (!std::isfinite(allowed))
       return true;
-    bool doesFit = true;
     for (auto [part, bytes] : llvm::zip(parts, getMostInUse(program))) {
+      part.needed = bytes;
       LDBG() << part.segment.getSymName() << " needs " << bytes << " bytes of "
              << allowed;
-      if (bytes <= allowed)
-        continue;
-      doesFit = false;
-      if (part.memory.closes)
-        part.memory.limit -= bytes - allowed;
     }
-    if (!doesFit)
-      for (Part &part : parts)
-        part.memory.closes = true;
-    return doesFit;
+    return llvm::all_of(
+        parts, [&](const Part &part) { return part.needed <= allowed; });
   }
 
-  /// Puts instructions into their order and streams.
-  void apply(exec::ProgramOp program, MutableArrayRef<Part> parts) {
+  /// A segment that itself needs too much has as much less to use. Where it is
+  /// too much only with what others have in flight, nothing may be in flight
+  /// any more behind the end of any.
+  static void needLess(std::vector<Part> &parts, double allowed) {
+    bool closes = false;
+    for (Part &part : parts) {
+      double excess = part.needed - allowed;
+      if (excess <= 0)
+        continue;
+      double own = part.result.bytes - allowed;
+      if (own <= 0 && !part.memory.closes)
+        closes = true;
+      else
+        part.memory.limit -= own > 0 ? own : excess;
+    }
+    for (Part &part : parts)
+      part.memory.closes |= closes;
+  }
+
+  /// Finds an order for each segment, and puts instructions into it.
+  void apply(exec::ProgramOp program, std::vector<Part> &parts) {
     numEvents = 0;
     for (Part &part : parts) {
+      if (part.mayHaveAside())
+        part.result = model->schedule(part.instructions, part.ops, part.memory);
+      // With nothing beside it, every order takes as long.
+      if (part.isGivenUp || !llvm::any_of(part.result.streams, isAside))
+        part.leaveAsListed();
       Block &block = part.segment.getBody().front();
       const OverlapResult &result = part.result;
-      for (int64_t i : result.order) {
-        exec::InstructionOpInterface op = part.instructions[size_t(i)];
-        op->moveBefore(&block, block.end());
+      Instructions ordered;
+      for (int64_t i : result.order)
+        ordered.push_back(part.instructions[size_t(i)]);
+      if (ordered != getInstructions(part.segment))
+        for (exec::InstructionOpInterface op : ordered)
+          op->moveBefore(&block, block.end());
+      for (auto [op, i] : llvm::zip(ordered, result.order)) {
         SmallVector<int64_t> waits;
         for (int64_t other : result.joins[size_t(i)])
           waits.push_back(record(part.instructions[size_t(other)]));
@@ -154,7 +190,7 @@ private:
     alignChannels(program);
   }
 
-  void report(Part &part) {
+  void report(Part &part, double allowed) {
     const OverlapResult &result = part.result;
     int64_t aside = llvm::count_if(result.streams, isAside);
     int64_t together = llvm::count(result.withNext, true);
@@ -166,17 +202,22 @@ private:
                << part.instructions[size_t(i)]->getName() << " from place " << i
                << " to " << place << ", in stream "
                << result.streams[size_t(i)];
-    if (result.communication > 0)
-      emitRemark(
-          part.segment.getLoc(),
-          llvm::formatv("{0:F3} ms of communication beside {1:F3} ms of "
-                        "compute, {2:F3} ms of it waited for; {3} of {4} "
-                        "instructions in other streams, {5} of them begin "
-                        "together with the next",
-                        result.communication * 1e3, result.compute * 1e3,
-                        result.exposed * 1e3, aside, part.instructions.size(),
-                        together)
-              .str());
+    if (result.communication == 0)
+      return;
+    std::string memory;
+    if (part.isGivenUp)
+      memory = "; with more it needs too much memory";
+    else if (part.memory.closes || part.memory.limit < allowed)
+      memory = "; more would need too much memory";
+    emitRemark(part.segment.getLoc(),
+               llvm::formatv("{0:F3} ms of communication beside {1:F3} ms of "
+                             "compute, {2:F3} ms of it waited for; {3} of {4} "
+                             "instructions in other streams, {5} of them begin "
+                             "together with the next{6}",
+                             result.communication * 1e3, result.compute * 1e3,
+                             result.exposed * 1e3, aside,
+                             part.instructions.size(), together, memory)
+                   .str());
   }
 
   /// The event of an instruction that is in its place.

@@ -63,10 +63,14 @@ def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
     (`with_next`). Else only order and streams change; who waits for whom is
     `cleave-add-waits`' to say.
 
-    What is in flight keeps its buffers until it is known done. Where all of that
-    would not fit into the memory of a device of the cluster (into what the program
-    needs in one stream, where that is more), nothing is in flight from one run to
-    the next, gathers begin later, and what is done first is waited for.
+    What is in flight keeps its buffers until it is known done. In the arena there
+    is room for 95 % of the memory that a device of the cluster does not reserve, or
+    for what the program needs in one stream, where that is more. Gathers begin no
+    earlier than there is memory for them, and what is done first is waited for
+    where it ends. If the program then needs more all the same, for what is in
+    flight from one run to the next, nothing is; then a segment that needs too much
+    has less to use; at last it stays in one stream. Its remark says so. Of a
+    cluster without devices there is no limit.
 
     What compute and communication take is priced on the cluster. Collectives
     between pipeline stages stay where they are. A remark for each segment says

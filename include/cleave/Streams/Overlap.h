@@ -30,7 +30,9 @@ struct OverlapOp {
   int64_t kind = -1;
   /// Buffers, by any numbers.
   llvm::SmallVector<int64_t, 4> reads, writes;
-  /// In place of a bucket: the ops in it. None: it stands for itself.
+  /// Of a bucket, its ops by their numbers in the list of all, which
+  /// OverlapMemory counts by. None: it is no bucket, and has the number that is
+  /// its place.
   llvm::SmallVector<int64_t, 1> members;
 };
 
@@ -40,8 +42,8 @@ struct OverlapMemory {
   /// By op, bytes in use while it runs if all run one after the other as they
   /// are listed. This and `buffers` only matter where there is a limit.
   std::vector<double> live;
-  /// Of these, buffers that only this segment uses: each is in use from the
-  /// begin of its first user to the end of its last.
+  /// Of what is live, buffers that only this segment uses: each is in use from
+  /// the begin of its first user to the end of its last.
   struct Buffer {
     double bytes = 0;
     llvm::SmallVector<int64_t, 4> users; ///< ops, at least one
@@ -63,8 +65,9 @@ struct OverlapResult {
   /// By op of the rank's own stream: ops of others that it is to know done,
   /// though it does not depend on them.
   std::vector<llvm::SmallVector<int64_t, 2>> joins;
-  /// Most bytes in use, a buffer's from its first op in the new order on until
-  /// the rank's own stream knows all of its ops done. 0 without a limit.
+  /// Most bytes in use: those of the segment's own buffers from the first op in
+  /// the new order on until the rank's own stream knows all ops done that use
+  /// them, and other live ones as they are listed. 0 without a limit.
   double bytes = 0;
   double seconds = 0;       ///< until all streams are done
   double compute = 0;       ///< seconds of the rank's own stream
@@ -92,7 +95,7 @@ struct OverlapResult {
 /// - What nothing waits for is waited for all the same, some time after it is
 ///   done, so that others may have its memory.
 /// - Where memory ends, gathers begin later, and what is done first is waited
-///   for. This goes by estimates: `bytes` of the result says what is needed.
+///   for. This goes by estimates; `bytes` of the result is what came of it.
 OverlapResult overlap(llvm::ArrayRef<OverlapOp> ops,
                       const OverlapMemory &memory = {});
 
