@@ -43,11 +43,13 @@ private:
     double latest = 0; ///< before which communication need not begin
     bool isIssued = false;
     double start = 0, finish = 0;
-    double waited = 0;       ///< by the own stream for this
-    bool isNeeded = false;   ///< by something here; of what grows
-    bool isBehind = false;   ///< its stream was busy when it could begin
-    bool isReturned = false; ///< to the own stream, in the end
-    size_t place = 0;        ///< among what its stream was issued
+    double waited = 0;          ///< by the own stream for this
+    bool isNeeded = false;      ///< by something here; of what grows
+    bool isBehind = false;      ///< its stream was busy when it could begin
+    bool isReturned = false;    ///< to the own stream, in the end
+    size_t place = 0;           ///< among what its stream was issued
+    int64_t ownBefore = 0;      ///< ops that the own stream was given before it
+    int64_t ownUntilKnown = -1; ///< and before the first one that depends on it
   };
 
   bool isAside(int64_t op) const { return ops[op].stream > 0; }
@@ -71,6 +73,7 @@ private:
     return firstOwn < own.size() ? own[firstOwn] : int64_t(ops.size());
   }
   void noteInUse();
+  void noteKnown(int64_t op);
   void addWaited(int64_t op, double from);
   /// The own stream knows the first `count` ops of a stream done before `op`
   /// begins, which depends on the last of them or does not.
@@ -95,9 +98,9 @@ private:
   /// By stream: its ops as they were issued, and how many are known done.
   std::array<std::vector<int64_t>, maxStreams> issued;
   std::array<size_t, maxStreams> known = {};
-  /// The op that the own stream was given last, and how many ops of each stream
-  /// it stands behind.
-  int64_t lastOwn = -1;
+  /// The op that the own stream was given last, how many it was given, and how
+  /// many ops of each stream that one stands behind.
+  int64_t lastOwn = -1, numOwn = 0;
   std::array<size_t, maxStreams> ahead = {};
   struct Join {
     int64_t op;    ///< of the own stream
@@ -241,6 +244,7 @@ void Scheduler::issueAside(int64_t op) {
   result.order.push_back(op);
   state.place = issued[size_t(ops[op].stream)].size();
   issued[size_t(ops[op].stream)].push_back(op);
+  state.ownBefore = numOwn;
   memory.begin(op);
   noteInUse();
   if (leaders[op] < 0)
@@ -360,6 +364,16 @@ void Scheduler::closeStreams() {
   free.fill(0);
 }
 
+/// The next op of the own stream depends on what this op does, itself or
+/// through what other streams do.
+void Scheduler::noteKnown(int64_t op) {
+  for (int64_t other : states[op].before)
+    if (isAside(other) && states[other].ownUntilKnown < 0) {
+      states[other].ownUntilKnown = numOwn;
+      noteKnown(other);
+    }
+}
+
 void Scheduler::issueOwn(int64_t op) {
   State &state = states[op];
   state.isIssued = true;
@@ -371,6 +385,8 @@ void Scheduler::issueOwn(int64_t op) {
   memory.reach(op);
   memory.begin(op);
   lastOwn = op;
+  noteKnown(op);
+  ++numOwn;
   for (size_t stream = 1; stream != maxStreams; ++stream)
     ahead[stream] = issued[stream].size();
   for (int64_t other : state.before)
@@ -536,6 +552,7 @@ OverlapResult Scheduler::run() {
   for (int64_t op : aside)
     if (leaders[op] < 0 && !states[op].isReturned &&
         (states[op].isBehind ||
+         (ops[op].grows && states[op].ownBefore != states[op].ownUntilKnown) ||
          ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds))
       result.streams[op] = ops[op].stream;
   for (int64_t op : aside)

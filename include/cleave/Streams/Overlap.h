@@ -87,7 +87,8 @@ struct OverlapResult {
 ///   nothing in the segment, behind all that is.
 /// - Communication that is hardly hidden, though its stream is idle before it,
 ///   is not worth a stream: it stands in the rank's own; what does not grow,
-///   behind all that does not need it.
+///   behind all that does not need it; what grows only if nothing there stands
+///   between its begin and its use.
 /// - Compute keeps its order, but that what waits for communication lets other
 ///   compute go ahead that comes soon behind it.
 /// - What only adds up what communication brought in follows it in its stream,

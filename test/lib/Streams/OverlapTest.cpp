@@ -250,6 +250,22 @@ TEST(Overlap, WhatIsLateStaysInItsStream) {
     EXPECT_EQ(result.streams[i], 1) << i;
 }
 
+TEST(Overlap, GathersThatAreExposedDoNotHoldUpCompute) {
+  // A product, a gather of a part of it that takes long, and two products, of
+  // which the second needs what is gathered.
+  std::vector<OverlapOp> ops = {compute(1, {}, {1}),
+                                move(10, 1, 2, /*grows=*/true),
+                                compute(1, {}, {3}), compute(1, {2}, {4})};
+  OverlapResult result = overlap(ops);
+  expectValid(ops, result);
+  EXPECT_EQ(result.streams[1], 1);
+  EXPECT_EQ(result.seconds, 12);
+  EXPECT_EQ(play(ops, result), 12);
+  // With nothing before its use, a stream is worth nothing.
+  ops.erase(ops.begin() + 2);
+  EXPECT_EQ(overlap(ops).streams[1], 0);
+}
+
 TEST(Overlap, RandomOrdersKeepTheirAccesses) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
