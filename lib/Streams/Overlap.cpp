@@ -39,8 +39,10 @@ public:
 private:
   struct State {
     llvm::SmallVector<int64_t, 4> before, after; ///< ops that it depends on
-    double begin = 0;  ///< of compute, were none to wait
-    double latest = 0; ///< before which communication need not begin
+    double begin = 0;    ///< of compute, were none to wait
+    double release = 0;  ///< when communication could then begin
+    double deadline = 0; ///< and when what it does is needed
+    double latest = 0;   ///< before which communication need not begin
     bool isIssued = false;
     double start = 0, finish = 0;
     double waited = 0;          ///< by the own stream for this
@@ -55,7 +57,9 @@ private:
   bool isAside(int64_t op) const { return ops[op].stream > 0; }
   void findDependences();
   void sortByDeadline();
+  void findReleases();
   void findLatest();
+  void keepClear(size_t i);
   double getDeadline(int64_t op) const;
   bool isFree(int64_t op) const {
     return llvm::all_of(states[op].before,
@@ -179,23 +183,53 @@ double Scheduler::getDeadline(int64_t op) const {
 /// Of communication, what is needed first comes first: whatever else a stream
 /// did before that would be waited for. What nothing here needs comes last.
 void Scheduler::sortByDeadline() {
-  std::vector<double> deadlines(ops.size(), never);
-  for (int64_t op : llvm::reverse(aside))
-    for (int64_t user : states[size_t(op)].after)
-      deadlines[size_t(op)] = std::min(
-          deadlines[size_t(op)],
-          isAside(user) ? deadlines[size_t(user)] - ops[size_t(user)].seconds
-                        : states[size_t(user)].begin);
+  for (int64_t op : llvm::reverse(aside)) {
+    double &deadline = states[op].deadline = never;
+    for (int64_t user : states[op].after)
+      deadline = std::min(deadline, isAside(user) ? states[user].deadline -
+                                                        ops[user].seconds
+                                                  : states[user].begin);
+  }
   for (int64_t op : aside)
-    if (ops[size_t(op)].grows && deadlines[size_t(op)] < never) {
-      states[size_t(op)].isNeeded = true;
-      ++needed[size_t(ops[size_t(op)].stream)];
+    if (ops[op].grows && states[op].deadline < never) {
+      states[op].isNeeded = true;
+      ++needed[size_t(ops[op].stream)];
     }
   // What depends on an op is needed no earlier: it stays behind it.
   llvm::sort(aside, [&](int64_t a, int64_t b) {
-    return std::pair(deadlines[size_t(a)], a) <
-           std::pair(deadlines[size_t(b)], b);
+    return std::pair(states[a].deadline, a) < std::pair(states[b].deadline, b);
   });
+}
+
+/// When communication can begin, were no compute to wait and streams idle.
+void Scheduler::findReleases() {
+  for (size_t i = 0; i < ops.size(); ++i)
+    for (int64_t other : states[i].before) {
+      double from =
+          isAside(other) ? states[other].release : states[other].begin;
+      states[i].release =
+          std::max(states[i].release, from + ops[other].seconds);
+    }
+}
+
+/// Lets what grows, number `i` of `aside`, begin so early that it is done when
+/// something that is needed sooner can begin, where it would be in the way of
+/// that.
+void Scheduler::keepClear(size_t i) {
+  int64_t op = aside[i];
+  State &state = states[op];
+  double seconds = ops[op].seconds;
+  double earliest = state.deadline - mostSlotsAhead * seconds;
+  for (size_t k = i; k-- > 0;) {
+    const State &other = states[aside[k]];
+    if (other.deadline + 2 * longest < state.latest)
+      break;
+    if (ops[aside[k]].stream == ops[op].stream &&
+        std::max(0., state.latest) < other.release &&
+        other.release < state.latest + seconds)
+      state.latest =
+          std::max(std::min(state.latest, earliest), other.release - seconds);
+  }
 }
 
 /// From the last to the first, so that a stream can do them one after the
@@ -536,7 +570,11 @@ OverlapResult Scheduler::run() {
   }
   findDependences();
   sortByDeadline();
+  findReleases();
   findLatest();
+  for (size_t i = aside.size(); i-- > 0;)
+    if (ops[aside[i]].grows && states[aside[i]].isNeeded)
+      keepClear(i);
   while (firstOwn < own.size()) {
     int64_t next = own[firstOwn];
     // What its first op needs is then issued: it comes earlier in the list.

@@ -84,7 +84,8 @@ struct OverlapResult {
 ///   long before its first use that it and what its stream does meanwhile are
 ///   done then, and no more than a few times that.
 /// - What is needed first is communicated first; what grows and is needed by
-///   nothing in the segment, behind all that is.
+///   nothing in the segment, behind all that is. What grows is out of the way
+///   when something that is needed sooner can begin.
 /// - Communication that is hardly hidden, though its stream is idle before it,
 ///   is not worth a stream: it stands in the rank's own; what does not grow,
 ///   behind all that does not need it; what grows only if nothing there stands

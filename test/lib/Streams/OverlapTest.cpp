@@ -266,6 +266,22 @@ TEST(Overlap, GathersThatAreExposedDoNotHoldUpCompute) {
   EXPECT_EQ(overlap(ops).streams[1], 0);
 }
 
+TEST(Overlap, GathersAreDoneBeforeOnesThatAreNeededSooner) {
+  // What is computed for 5.1 s and gathered in 1 s is needed at once; another
+  // gather of 2.05 s, 2 s later. It could begin at 5.05 s, and would be in the
+  // way of the first.
+  std::vector<OverlapOp> ops = {compute(5, {}, {1}),
+                                compute(0.1, {1}, {2}),
+                                move(1, 2, 3, /*grows=*/true),
+                                compute(2, {3}, {4}),
+                                move(2.05, 5, 6, /*grows=*/true),
+                                compute(1, {4, 6}, {7})};
+  OverlapResult result = overlap(ops);
+  expectValid(ops, result);
+  EXPECT_NEAR(result.exposed, 1, 1e-9);
+  EXPECT_NEAR(result.seconds, 9.1, 1e-9);
+}
+
 TEST(Overlap, RandomOrdersKeepTheirAccesses) {
   for (uint64_t seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
