@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "KernelSum.h"
+#include "ProductParts.h"
 #include "cleave/Cost/CostModel.h"
 #include <algorithm>
 #include <cmath>
@@ -54,6 +55,9 @@ static double getScattered(Group group, Group near, Time time) {
 /// One block under one cut: each part adds its kernels, what they keep for the
 /// backward pass and what selective recomputation repeats of them.
 class CostModel::BlockPricer {
+  /// Of an exchange's time, that parts have to save.
+  static constexpr double leastSaved = 0.1;
+
 public:
   BlockPricer(const CostModel &costs, const Cut &cut) : costs(costs), cut(cut) {
     if (block.latentRank > 0)
@@ -298,7 +302,9 @@ private:
       // what norms read and the gradients of what they give. Where tp reduces
       // the latter, nothing else is done with them in one kernel; with norms
       // after them, products read what the sum leaves, which is not read again.
-      kernels.backwardWeight += getStreamTime(device, 4 * stream * traffic);
+      // Behind what tp reduces they run where that does.
+      if (!profile.cutsProducts || cut.tp == 1)
+        kernels.backwardWeight += getStreamTime(device, 4 * stream * traffic);
       if (block.normsAfter)
         kernels.forward -= getStreamTime(device, 2 * stream * traffic);
       else if (cut.tp > 1)
@@ -331,6 +337,8 @@ private:
     if (!profile.sequenceFirst && cut.sequenceParallel && cut.microBatch > 1)
       region += 2 * getStreamTime(device, 2 * full);
     cost.tensorForward = cost.tensorBackward = 2 * region;
+    if (profile.cutsProducts && cut.tp > 1 && !block.isSparse())
+      addParts();
     // A product that is repeated leaves its result to be reduced again.
     if (profile.prunesRepeats)
       cost.tensorBackward +=
@@ -338,6 +346,7 @@ private:
                        (block.normsAfter && isRecomputed(recomputeDown)));
     // A norm of all channels has queries and keys gathered, and on the way back
     // their gradients as well.
+    double gathered = 0;
     if (block.headNorm == Block::HeadNorm::Whole)
       for (int64_t count : {block.heads, block.kvHeads}) {
         double bytes = tokens * double(count * block.headDim) * activationBytes;
@@ -345,6 +354,7 @@ private:
             costs.getJointTime(CollectiveKind::AllGather, tensor, bytes);
         cost.tensorForward += time;
         cost.tensorBackward += 2 * time;
+        gathered += time;
         // The weights of such norms are split as what they scale.
         if (profile.hasArena()) {
           double weight = costs.getJointTime(CollectiveKind::AllGather, tensor,
@@ -354,9 +364,132 @@ private:
           cost.tensorBackward += weight;
         }
       }
-    if (profile.gathersAgain && cut.sequenceParallel &&
-        cut.recompute != Recompute::Full)
+    if (profile.cutsProducts && gathered > 0) {
+      // Keys are gathered beside the norm of queries; on the way back, beside
+      // norms and products, and what is gathered again beside others.
+      double norms = getStreamTime(device, getNormedBytes() * traffic);
+      cost.hiddenForward += std::min(gathered, normPasses.forward * norms / 2);
+      cost.hiddenBackward +=
+          gathered + std::min(gathered, normPasses.backward * norms +
+                                            getSeconds({{keysAndValues}, h},
+                                                       Pass::Input, 1));
+    }
+    if (gathersAgain())
       cost.tensorBackward += 2 * getTime(CollectiveKind::AllGather);
+  }
+
+  bool gathersAgain() const {
+    return profile.gathersAgain && cut.sequenceParallel &&
+           cut.recompute != Recompute::Full;
+  }
+
+  /// Weights that read one input.
+  struct Products {
+    llvm::SmallVector<double, 3> outs;
+    double in;
+  };
+  enum class Pass { Forward, Input, Weight };
+
+  /// Seconds of their products in so many parts of the rows.
+  double getSeconds(const Products &products, Pass pass, int64_t parts) const {
+    double seconds = 0, rows = tokens / double(parts);
+    auto add = [&](double out) {
+      double m = pass == Pass::Weight ? out : rows;
+      double n = pass == Pass::Forward ? out : products.in;
+      double k = pass == Pass::Forward  ? products.in
+                 : pass == Pass::Weight ? rows
+                                        : out;
+      seconds += double(parts) *
+                 getMatmulTime(device, costs.work.dtype, m, n, k) /
+                 profile.matrixRate;
+    };
+    if (profile.fusedProjections)
+      add(std::accumulate(products.outs.begin(), products.outs.end(), 0.));
+    else
+      llvm::for_each(products.outs, add);
+    return seconds;
+  }
+
+  /// The collectives between two groups of products, in the number of parts
+  /// that takes the least time, were ranks in step. Parts of what is split
+  /// along the sequence are of samples.
+  struct Exchange {
+    double communication = 0, exposed = 0;
+    double longer = 0; ///< that products in parts are than whole ones
+  };
+  template <typename GetParts>
+  Exchange cutExchange(llvm::ArrayRef<CollectiveKind> kinds,
+                       GetParts &&getParts) const {
+    Exchange best;
+    double least = 0, whole = 0;
+    for (int64_t count : {1, 2, 4, 8}) {
+      double rows = cut.sequenceParallel ? double(cut.microBatch) : tokens;
+      if (std::fmod(rows, double(count)) != 0)
+        continue;
+      ProductParts parts = getParts(count);
+      parts.count = count;
+      double skew = double(count * int64_t(kinds.size())) * profile.rankSkew;
+      for (CollectiveKind kind : kinds)
+        parts.communication +=
+            double(count) *
+            costs.getJointTime(kind, {cut.tp, 1},
+                               tokens * h * activationBytes / double(count));
+      double products = parts.before + parts.after;
+      if (count == 1)
+        whole = products;
+      Exchange found{parts.communication, parts.getExposed(), products - whole};
+      parts.communication -= skew;
+      double time = parts.getExposed() + found.longer;
+      if (count > 1 && time > least - leastSaved * parts.communication)
+        continue;
+      least = time;
+      best = found;
+    }
+    return best;
+  }
+
+  /// What is hidden of the exchanges of a block, each way two: attention's
+  /// output with the MLP's input, and the MLP's output with the next block's.
+  void addParts() {
+    using enum CollectiveKind;
+    Products inputs{{queries, keysAndValues / 2, keysAndValues / 2}, h};
+    Products output{{h}, mixed};
+    double width = divide(block.ffn, cut.tp);
+    Products up{llvm::SmallVector<double, 3>(size_t(matrices), width), h};
+    Products down{{h}, width};
+    llvm::SmallVector<CollectiveKind, 2> region = {AllReduce};
+    if (cut.sequenceParallel)
+      region = {ReduceScatter, AllGather};
+    double again = gathersAgain()
+                       ? costs.getJointTime(AllGather, {cut.tp, 1},
+                                            tokens * h * activationBytes)
+                       : 0;
+    auto forward = [&](const Products &before, const Products &after) {
+      return cutExchange(region, [&](int64_t count) {
+        return ProductParts{.before = getSeconds(before, Pass::Forward, count),
+                            .after = getSeconds(after, Pass::Forward, count)};
+      });
+    };
+    // On the way back, the gradients of the weights that read the stream are
+    // computed meanwhile.
+    auto backward = [&](const Products &before, const Products &after) {
+      return cutExchange(region, [&](int64_t count) {
+        return ProductParts{.before = getSeconds(before, Pass::Input, count),
+                            .after = getSeconds(after, Pass::Input, count),
+                            .beside = getSeconds(before, Pass::Weight, 1),
+                            .isBroken = cut.sequenceParallel};
+      });
+    };
+    Exchange inner = forward(output, up), outer = forward(down, inputs);
+    Exchange innerBack = backward(up, output);
+    Exchange outerBack = backward(inputs, down);
+    cost.tensorForward = inner.communication + outer.communication;
+    cost.tensorBackward = innerBack.communication + outerBack.communication;
+    cost.hiddenForward = cost.tensorForward - inner.exposed - outer.exposed;
+    cost.hiddenBackward =
+        cost.tensorBackward + 2 * again - innerBack.exposed - outerBack.exposed;
+    cost.forward += inner.longer + outer.longer;
+    cost.backwardInput += innerBack.longer + outerBack.longer;
   }
 
   /// Over cp: keys and values, or heads.
@@ -459,6 +592,9 @@ private:
       cost.recompute = cost.forward - unneeded;
       cost.tensorBackward +=
           cost.tensorForward - (unneeded > 0 ? reduction : 0);
+      cost.hiddenBackward +=
+          std::min(cost.hiddenForward,
+                   cost.tensorForward - (unneeded > 0 ? reduction : 0));
       cost.contextBackward += cost.contextForward;
       cost.expertBackward += cost.expertForward;
       dropped = cost.activations - stream;

@@ -94,13 +94,17 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
   BlockCost cost = cut.block == &embedding ? computeEmbedding(cut)
                    : cut.block == &head    ? computeHead(cut)
                                            : computeBlock(cut);
-  double hidden = 1 - profile.tensorOverlap;
-  double forwardComm =
-      cost.tensorForward * hidden + cost.contextForward + cost.expertForward;
+  if (!profile.cutsProducts) {
+    cost.hiddenForward = cost.tensorForward * profile.tensorOverlap;
+    cost.hiddenBackward = cost.tensorBackward * profile.tensorOverlap;
+  }
+  double forwardTensor = cost.tensorForward - cost.hiddenForward;
+  double backwardTensor = cost.tensorBackward - cost.hiddenBackward;
+  double forwardComm = forwardTensor + cost.contextForward + cost.expertForward;
   double backwardComm =
-      cost.tensorBackward * hidden + cost.contextBackward + cost.expertBackward;
-  double slow = (cost.tensorForward + cost.tensorBackward) *
-                profile.tensorOverlap * profile.overlapSlowdown;
+      backwardTensor + cost.contextBackward + cost.expertBackward;
+  double slow =
+      (cost.hiddenForward + cost.hiddenBackward) * profile.overlapSlowdown;
   double backward =
       cost.recompute + cost.backwardInput + cost.backwardWeight + slow;
   // The device waits for the host where its kernels are too short.
@@ -113,7 +117,7 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
   stage.forward = cost.forward + forwardComm + hostForward;
   stage.backward = backward + backwardComm + hostBackward;
   stage.weight = cost.backwardWeight;
-  stage.tensor = (cost.tensorForward + cost.tensorBackward) * hidden;
+  stage.tensor = forwardTensor + backwardTensor;
   stage.context = cost.contextForward + cost.contextBackward;
   stage.expert = cost.expertForward + cost.expertBackward;
   stage.denseParameters = cost.denseParameters;

@@ -100,6 +100,7 @@ static llvm::Expected<Profile> readProfile(const json::Object &object,
       {"fused_projections", &profile.fusedProjections},
       {"sequence_first", &profile.sequenceFirst},
       {"gathers_again", &profile.gathersAgain},
+      {"cuts_products", &profile.cutsProducts},
       {"prunes_repeats", &profile.prunesRepeats},
       {"sends_parts", &profile.sendsParts},
       {"post_validates", &profile.postValidates}};

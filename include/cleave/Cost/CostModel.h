@@ -216,6 +216,7 @@ private:
     double forward = 0, backwardInput = 0, backwardWeight = 0;
     double recompute = 0;
     double tensorForward = 0, tensorBackward = 0;     ///< communication over tp
+    double hiddenForward = 0, hiddenBackward = 0;     ///< of it, by parts
     double contextForward = 0, contextBackward = 0;   ///< over cp
     double expertForward = 0, expertBackward = 0;     ///< over ep
     double denseParameters = 0, expertParameters = 0; ///< of this device

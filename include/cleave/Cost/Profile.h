@@ -59,6 +59,11 @@ struct Profile {
   double dataOverlap = 1;
   /// The same of tensor-parallel communication.
   double tensorOverlap = 0;
+  /// Whether products and the tensor-parallel collectives between them are done
+  /// in parts of their rows, where that pays, and weights' gradients computed
+  /// while what a block's gradients need moves: what that hides is counted for
+  /// each of them, in place of `tensorOverlap`. See lib/Cost/ProductParts.h.
+  bool cutsProducts = false;
   /// The same of the exchange of tokens between experts' ranks.
   double expertOverlap = 0;
   /// Share by which compute slows down while a collective runs beside it: the
