@@ -59,7 +59,8 @@ class CostModel::BlockPricer {
   static constexpr double leastSaved = 0.1;
 
 public:
-  BlockPricer(const CostModel &costs, const Cut &cut) : costs(costs), cut(cut) {
+  BlockPricer(const CostModel &costs, const Cut &cut, const TensorParts *parts)
+      : costs(costs), cut(cut), parts(parts) {
     if (block.latentRank > 0)
       keysAndValues =
           heads * (block.headDim - block.sharedKeyDim + block.valueDim);
@@ -337,8 +338,14 @@ private:
     if (!profile.sequenceFirst && cut.sequenceParallel && cut.microBatch > 1)
       region += 2 * getStreamTime(device, 2 * full);
     cost.tensorForward = cost.tensorBackward = 2 * region;
-    if (profile.cutsProducts && cut.tp > 1 && !block.isSparse())
-      addParts();
+    if (parts) {
+      cost.tensorForward = parts->forward.communication;
+      cost.tensorBackward = parts->backward.communication;
+      cost.hiddenForward = cost.tensorForward - parts->forward.exposed;
+      cost.hiddenBackward = cost.tensorBackward - parts->backward.exposed;
+      cost.forward += parts->forward.longer;
+      cost.backwardInput += parts->backward.longer;
+    }
     // A product that is repeated leaves its result to be reduced again.
     if (profile.prunesRepeats)
       cost.tensorBackward +=
@@ -364,7 +371,7 @@ private:
           cost.tensorBackward += weight;
         }
       }
-    if (profile.cutsProducts && gathered > 0) {
+    if (parts && gathered > 0) {
       // Keys are gathered beside the norm of queries; on the way back, beside
       // norms and products, and what is gathered again beside others.
       double norms = getStreamTime(device, getNormedBytes() * traffic);
@@ -374,13 +381,14 @@ private:
                                             getSeconds({{keysAndValues}, h},
                                                        Pass::Input, 1));
     }
-    if (gathersAgain())
-      cost.tensorBackward += 2 * getTime(CollectiveKind::AllGather);
-  }
-
-  bool gathersAgain() const {
-    return profile.gathersAgain && cut.sequenceParallel &&
-           cut.recompute != Recompute::Full;
+    if (profile.gathersAgain && cut.sequenceParallel &&
+        cut.recompute != Recompute::Full) {
+      double again = 2 * getTime(CollectiveKind::AllGather);
+      cost.tensorBackward += again;
+      // It can be at any time, beside all that is computed.
+      if (parts)
+        cost.hiddenBackward += again;
+    }
   }
 
   /// Weights that read one input.
@@ -413,10 +421,6 @@ private:
   /// The collectives between two groups of products, in the number of parts
   /// that takes the least time, were ranks in step. Parts of what is split
   /// along the sequence are of samples.
-  struct Exchange {
-    double communication = 0, exposed = 0;
-    double longer = 0; ///< that products in parts are than whole ones
-  };
   template <typename GetParts>
   Exchange cutExchange(llvm::ArrayRef<CollectiveKind> kinds,
                        GetParts &&getParts) const {
@@ -448,9 +452,15 @@ private:
     return best;
   }
 
-  /// What is hidden of the exchanges of a block, each way two: attention's
-  /// output with the MLP's input, and the MLP's output with the next block's.
-  void addParts() {
+  static Exchange add(const Exchange &a, const Exchange &b) {
+    return {a.communication + b.communication, a.exposed + b.exposed,
+            a.longer + b.longer};
+  }
+
+public:
+  /// The exchanges of a block, each way two: attention's output with the MLP's
+  /// input, and the MLP's output with the next block's. Whatever is repeated.
+  TensorParts cutExchanges() const {
     using enum CollectiveKind;
     Products inputs{{queries, keysAndValues / 2, keysAndValues / 2}, h};
     Products output{{h}, mixed};
@@ -460,10 +470,6 @@ private:
     llvm::SmallVector<CollectiveKind, 2> region = {AllReduce};
     if (cut.sequenceParallel)
       region = {ReduceScatter, AllGather};
-    double again = gathersAgain()
-                       ? costs.getJointTime(AllGather, {cut.tp, 1},
-                                            tokens * h * activationBytes)
-                       : 0;
     auto forward = [&](const Products &before, const Products &after) {
       return cutExchange(region, [&](int64_t count) {
         return ProductParts{.before = getSeconds(before, Pass::Forward, count),
@@ -483,15 +489,13 @@ private:
     Exchange inner = forward(output, up), outer = forward(down, inputs);
     Exchange innerBack = backward(up, output);
     Exchange outerBack = backward(inputs, down);
-    cost.tensorForward = inner.communication + outer.communication;
-    cost.tensorBackward = innerBack.communication + outerBack.communication;
-    cost.hiddenForward = cost.tensorForward - inner.exposed - outer.exposed;
-    cost.hiddenBackward =
-        cost.tensorBackward + 2 * again - innerBack.exposed - outerBack.exposed;
-    cost.forward += inner.longer + outer.longer;
-    cost.backwardInput += innerBack.longer + outerBack.longer;
+    TensorParts parts;
+    parts.forward = add(inner, outer);
+    parts.backward = add(innerBack, outerBack);
+    return parts;
   }
 
+private:
   /// Over cp: keys and values, or heads.
   void addContextExchange() {
     double token = tokens * activationBytes; // bytes of one channel
@@ -631,6 +635,7 @@ private:
 
   const CostModel &costs;
   const Cut &cut;
+  const TensorParts *parts;
   const Block &block = *cut.block;
   const Device &device = costs.machine.device;
   const Profile &profile = costs.profile;
@@ -666,6 +671,11 @@ private:
   double unneeded = 0, reduction = 0;
 };
 
-CostModel::BlockCost CostModel::computeBlock(const Cut &cut) const {
-  return BlockPricer(*this, cut).price();
+CostModel::BlockCost CostModel::computeBlock(const Cut &cut,
+                                             const TensorParts *parts) const {
+  return BlockPricer(*this, cut, parts).price();
+}
+
+CostModel::TensorParts CostModel::computeTensorParts(const Cut &cut) const {
+  return BlockPricer(*this, cut, nullptr).cutExchanges();
 }

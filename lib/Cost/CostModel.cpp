@@ -84,6 +84,18 @@ CostModel::Cut CostModel::getCut(const Block &block, const TrainLayout &layout,
           recompute == Recompute::Selective ? layout.recomputedModules : 0};
 }
 
+/// None: collectives over tp are done as wholes.
+const CostModel::TensorParts *CostModel::getTensorParts(Cut cut) {
+  if (!profile.cutsProducts || cut.tp == 1 || cut.block->isSparse())
+    return nullptr;
+  cut.recompute = Recompute::None;
+  cut.recomputedModules = 0;
+  auto [at, isNew] = tensorParts.try_emplace(cut);
+  if (isNew)
+    at->second = computeTensorParts(cut);
+  return &at->second;
+}
+
 const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
                                                     const TrainLayout &layout,
                                                     Recompute recompute) {
@@ -92,8 +104,9 @@ const CostModel::StageCost &CostModel::getBlockCost(const Block &block,
   if (!isNew)
     return at->second;
   BlockCost cost = cut.block == &embedding ? computeEmbedding(cut)
-                   : cut.block == &head    ? computeHead(cut)
-                                           : computeBlock(cut);
+                   : cut.block == &head
+                       ? computeHead(cut)
+                       : computeBlock(cut, getTensorParts(cut));
   if (!profile.cutsProducts) {
     cost.hiddenForward = cost.tensorForward * profile.tensorOverlap;
     cost.hiddenBackward = cost.tensorBackward * profile.tensorOverlap;

@@ -252,6 +252,15 @@ private:
   struct CutHash {
     size_t operator()(const Cut &cut) const;
   };
+  /// Collectives over tp between a block's products, in as many parts as take
+  /// the least time: seconds that they communicate, that of these nothing
+  /// hides, and that products in parts are longer than whole ones.
+  struct Exchange {
+    double communication = 0, exposed = 0, longer = 0;
+  };
+  struct TensorParts {
+    Exchange forward, backward;
+  };
   /// The same of what a device has of the model, communication that nothing
   /// hides and waiting for the host included.
   struct StageCost {
@@ -285,6 +294,7 @@ private:
                  double window) const;
   Cut getCut(const Block &block, const TrainLayout &layout,
              Recompute recompute) const;
+  const TensorParts *getTensorParts(Cut cut);
   const StageCost &getBlockCost(const Block &block, const TrainLayout &layout,
                                 Recompute recompute);
   /// Of each kind of block.
@@ -397,7 +407,8 @@ private:
   double getPartialMicroBatches(const TrainLayout &layout) const;
   PipelineShape getShape(const TrainLayout &layout) const;
   class BlockPricer;
-  BlockCost computeBlock(const Cut &cut) const;
+  BlockCost computeBlock(const Cut &cut, const TensorParts *parts) const;
+  TensorParts computeTensorParts(const Cut &cut) const;
   BlockCost computeEmbedding(const Cut &cut) const;
   BlockCost computeHead(const Cut &cut) const;
   /// Seconds of a collective that ranks out of step begin, and of an exchange
@@ -422,6 +433,8 @@ private:
   const Workload work;
   const Profile profile;
   std::unordered_map<Cut, StageCost, CutHash> cache;
+  /// Of cuts without recomputation.
+  std::unordered_map<Cut, TensorParts, CutHash> tensorParts;
   Block embedding, head;            ///< stand for the ends in a Cut
   std::vector<const Block *> kinds; ///< different blocks of the model
   std::vector<uint16_t> kindOf;     ///< each block's
