@@ -42,9 +42,10 @@ struct Profile {
   /// of an MLP of 3 ms (pytorch/torchtitan, pull request 437).
   bool sequenceFirst = true;
   /// Whether sequence parallelism gathers the inputs of products again for
-  /// their weights' gradients with nothing beside that. Megatron-Core has it
-  /// behind the product for the input's gradient (Korthikanti et al. 2022,
-  /// arXiv:2205.05198, section 4.2.2).
+  /// their weights' gradients, with nothing beside that unless products are in
+  /// parts (`cutsProducts`). Megatron-Core has it behind the product for the
+  /// input's gradient (Korthikanti et al. 2022, arXiv:2205.05198,
+  /// section 4.2.2).
   bool gathersAgain = false;
   /// Whether full recomputation leaves out what no gradient needs: a block's
   /// last product, and the exchange of its result. A function that PyTorch
