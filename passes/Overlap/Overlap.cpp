@@ -37,12 +37,12 @@ private:
     if (!model)
       return;
     for (auto program : getOperation().getOps<exec::ProgramOp>()) {
-      double allowed = std::max(model->getRoom(), getMost(getMemory(program)));
-      join(program, allowed);
+      std::vector<OverlapMemory> needed = getMemory(program);
+      double allowed = std::max(model->getRoom(), getMost(needed));
+      join(program, needed, allowed);
       std::vector<Part> parts;
-      for (auto [segment, memory] :
-           llvm::zip(program.getBody().front().getOps<exec::SegmentOp>(),
-                     getMemory(program))) {
+      for (auto [segment, memory] : llvm::zip(
+               program.getBody().front().getOps<exec::SegmentOp>(), needed)) {
         Part &part = parts.emplace_back();
         part.segment = segment;
         part.instructions = getInstructions(segment);
@@ -65,14 +65,20 @@ private:
   }
 
   /// Joins runs, but where what is gathered earlier would then take more memory
-  /// than there is.
-  void join(exec::ProgramOp program, double allowed) {
+  /// than there is. `needed`: what the program's segments need, before and
+  /// behind this.
+  void join(exec::ProgramOp program, std::vector<OverlapMemory> &needed,
+            double allowed) {
     OwningOpRef<exec::ProgramOp> before = program.clone();
     int64_t joined = joinRuns(program, *model);
-    if (joined > 0 && getMost(getMemory(program)) > allowed) {
+    if (joined == 0)
+      return;
+    std::vector<OverlapMemory> more = getMemory(program);
+    if (getMost(more) > allowed) {
       program->getRegion(0).takeBody((*before)->getRegion(0));
-      joined = 0;
+      return;
     }
+    needed = std::move(more);
     numJoined += joined;
   }
 
@@ -85,15 +91,17 @@ private:
     std::vector<OverlapOp> ops;
     OverlapMemory memory;
     OverlapResult result;
+    /// Whether the result is not of the memory and ops as they are.
+    bool isStale = true;
     /// Most bytes in use, in all runs.
     double needed = 0;
     /// Whether nothing in other streams fits.
     bool isGivenUp = false;
 
-    bool mayHaveAside() const {
-      return !isGivenUp && llvm::any_of(ops, [](const OverlapOp &op) {
-        return isAside(op.stream);
-      });
+    void giveUp() {
+      isGivenUp = true;
+      isStale = false;
+      leaveAsListed();
     }
     /// One instruction after the other, in one stream.
     void leaveAsListed() {
@@ -121,12 +129,13 @@ private:
       needLess(parts, allowed);
     }
     for (Part &part : parts)
-      part.isGivenUp = part.needed > allowed;
+      if (part.needed > allowed)
+        part.giveUp();
     apply(program, parts);
     if (fits(program, parts, allowed))
       return;
     for (Part &part : parts)
-      part.isGivenUp = true;
+      part.giveUp();
     apply(program, parts);
   }
 
@@ -152,24 +161,34 @@ private:
       if (excess <= 0)
         continue;
       double own = part.result.bytes - allowed;
-      if (own <= 0 && !part.memory.closes)
+      if (own <= 0 && !part.memory.closes) {
         closes = true;
-      else
+      } else {
         part.memory.limit -= own > 0 ? own : excess;
+        part.isStale = true;
+      }
     }
     for (Part &part : parts)
-      part.memory.closes |= closes;
+      if (closes && !part.memory.closes)
+        part.memory.closes = part.isStale = true;
+  }
+
+  void schedule(Part &part) {
+    part.isStale = false;
+    if (llvm::any_of(part.ops,
+                     [](const OverlapOp &op) { return isAside(op.stream); }))
+      part.result = model->schedule(part.instructions, part.ops, part.memory);
+    // With nothing beside it, every order takes as long.
+    if (!llvm::any_of(part.result.streams, isAside))
+      part.leaveAsListed();
   }
 
   /// Finds an order for each segment, and puts instructions into it.
   void apply(exec::ProgramOp program, std::vector<Part> &parts) {
     numEvents = 0;
     for (Part &part : parts) {
-      if (part.mayHaveAside())
-        part.result = model->schedule(part.instructions, part.ops, part.memory);
-      // With nothing beside it, every order takes as long.
-      if (part.isGivenUp || !llvm::any_of(part.result.streams, isAside))
-        part.leaveAsListed();
+      if (part.isStale)
+        schedule(part);
       Block &block = part.segment.getBody().front();
       const OverlapResult &result = part.result;
       Instructions ordered;
