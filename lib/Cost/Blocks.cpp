@@ -332,12 +332,6 @@ private:
     };
     reduction = getTime(cut.sequenceParallel ? CollectiveKind::ReduceScatter
                                              : CollectiveKind::AllReduce);
-    double region =
-        reduction +
-        (cut.sequenceParallel ? getTime(CollectiveKind::AllGather) : 0);
-    if (!profile.sequenceFirst && cut.sequenceParallel && cut.microBatch > 1)
-      region += 2 * getStreamTime(device, 2 * full);
-    cost.tensorForward = cost.tensorBackward = 2 * region;
     if (parts) {
       cost.tensorForward = parts->forward.communication;
       cost.tensorBackward = parts->backward.communication;
@@ -345,6 +339,13 @@ private:
       cost.hiddenBackward = cost.tensorBackward - parts->backward.exposed;
       cost.forward += parts->forward.longer;
       cost.backwardInput += parts->backward.longer;
+    } else {
+      double region =
+          reduction +
+          (cut.sequenceParallel ? getTime(CollectiveKind::AllGather) : 0);
+      if (!profile.sequenceFirst && cut.sequenceParallel && cut.microBatch > 1)
+        region += 2 * getStreamTime(device, 2 * full);
+      cost.tensorForward = cost.tensorBackward = 2 * region;
     }
     // A product that is repeated leaves its result to be reduced again.
     if (profile.prunesRepeats)
@@ -396,26 +397,19 @@ private:
     llvm::SmallVector<double, 3> outs;
     double in;
   };
-  enum class Pass { Forward, Input, Weight };
+  using Pass = KernelSum::Pass;
 
   /// Seconds of their products in so many parts of the rows.
   double getSeconds(const Products &products, Pass pass, int64_t parts) const {
     double seconds = 0, rows = tokens / double(parts);
     auto add = [&](double out) {
-      double m = pass == Pass::Weight ? out : rows;
-      double n = pass == Pass::Forward ? out : products.in;
-      double k = pass == Pass::Forward  ? products.in
-                 : pass == Pass::Weight ? rows
-                                        : out;
-      seconds += double(parts) *
-                 getMatmulTime(device, costs.work.dtype, m, n, k) /
-                 profile.matrixRate;
+      seconds += kernels.getProduct(pass, rows, out, products.in);
     };
     if (profile.fusedProjections)
       add(std::accumulate(products.outs.begin(), products.outs.end(), 0.));
     else
       llvm::for_each(products.outs, add);
-    return seconds;
+    return double(parts) * seconds;
   }
 
   /// The collectives between two groups of products, in the number of parts

@@ -12,6 +12,10 @@ namespace cleave {
 /// Adds up kernels; forward and backward of one op at a time. Each call returns
 /// the seconds of its forward kernels, for what recomputation repeats.
 struct KernelSum {
+  /// What products of an input and weights are for: their outputs, or
+  /// gradients.
+  enum class Pass { Forward, Input, Weight };
+
   const Device &device;
   DType dtype;
   double rate; ///< of matrix products, see Profile::matrixRate
@@ -34,6 +38,14 @@ struct KernelSum {
                                                getBytes(DType::BF16));
     return time;
   }
+  /// Seconds of one product of x [rows, in] and a weight, which are not added.
+  double getProduct(Pass pass, double rows, double out, double in) const {
+    double seconds =
+        pass == Pass::Forward ? getMatmulTime(device, dtype, rows, out, in)
+        : pass == Pass::Input ? getMatmulTime(device, dtype, rows, in, out)
+                              : getMatmulTime(device, dtype, out, in, rows);
+    return seconds / rate;
+  }
   /// Pointwise or row kernels that move these bytes.
   double addStream(double forwardBytes, double backwardBytes) {
     double time = launch + getStreamTime(device, forwardBytes);
@@ -48,11 +60,11 @@ struct KernelSum {
 
 private:
   double addProduct(double rows, double out, double in) {
-    double time = getMatmulTime(device, dtype, rows, out, in) / rate;
+    double time = getProduct(Pass::Forward, rows, out, in);
     forward += time;
     linear += time;
-    backwardInput += getMatmulTime(device, dtype, rows, in, out) / rate;
-    backwardWeight += getMatmulTime(device, dtype, out, in, rows) / rate;
+    backwardInput += getProduct(Pass::Input, rows, out, in);
+    backwardWeight += getProduct(Pass::Weight, rows, out, in);
     return time;
   }
   /// Below bf16, operands are quantized in two layouts, since products for

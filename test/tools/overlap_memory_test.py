@@ -79,7 +79,7 @@ class OverlapMemoryTest(ToolTest):
             "--cleave-verify-memory", "--cleave-verify-order")
         with_streams = [("#exec.order<1" in program) for program in
                         printed.split("// -----")]
-        return [int(bytes) for bytes in
+        return [int(bound) for bound in
                 re.findall(r"lower_bound = (\d+)", printed)], with_streams
 
     def test_streams_fit(self):
