@@ -23,24 +23,33 @@ import statistics
 import subprocess
 import tempfile
 
-LAYOUTS = [("ZeRO-3", ["--dp", "2", "--zero", "3", "--micro-batch", "2"], "dp"),
-           ("ZeRO-2", ["--dp", "2", "--zero", "2", "--micro-batch", "2"], "dp"),
-           ("ZeRO-1", ["--dp", "2", "--zero", "1", "--micro-batch", "4"], "dp"),
+# Name, flags, the axis of the link, samples of a step. Pipelines have many
+# micro-batches, as they do in practice: with few, filling and draining over such
+# a link is most of a step, whatever the schedule.
+LAYOUTS = [("ZeRO-3", ["--dp", "2", "--zero", "3", "--micro-batch", "2"], "dp",
+            8),
+           ("ZeRO-2", ["--dp", "2", "--zero", "2", "--micro-batch", "2"], "dp",
+            8),
+           ("ZeRO-1", ["--dp", "2", "--zero", "1", "--micro-batch", "4"], "dp",
+            8),
            ("ZeRO-1 of 2", ["--dp", "2", "--zero", "1", "--micro-batch", "2"],
-            "dp"),
-           ("tp=2", ["--tp", "2", "--micro-batch", "4"], "tp"),
+            "dp", 8),
+           ("tp=2", ["--tp", "2", "--micro-batch", "4"], "tp", 8),
            ("tp=2 sp", ["--tp", "2", "--sequence-parallel", "--micro-batch",
-                        "4"], "tp"),
-           ("pp=2 1f1b", ["--pp", "2", "--micro-batch", "1"], "pp"),
-           ("pp=2 zb-h2", ["--pp", "2", "--micro-batch", "1",
-                           "--pipeline-schedule", "zb-h2"], "pp")]
+                        "4"], "tp", 8)]
+LAYOUTS += [(f"pp=2 {schedule}", ["--pp", "2", "--micro-batch", "1",
+                                  "--pipeline-schedule", schedule], "pp", 32)
+            for schedule in ["1f1b", "zb-h2", "1f1b-eager"]]
 MODEL = {"model_type": "llama", "vocab_size": 512, "num_hidden_layers": 8,
          "hidden_size": 512, "num_attention_heads": 8,
          "num_key_value_heads": 8, "intermediate_size": 1536,
          "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
          "tie_word_embeddings": False}
-BATCH, SEQ = 8, 128
-SHAPE = ["--seq-len", str(SEQ), "--global-batch", str(BATCH)]
+SEQ = 128
+
+
+def get_shape(batch):
+    return ["--seq-len", str(SEQ), "--global-batch", str(batch)]
 
 
 class Bench:
@@ -66,7 +75,7 @@ class Bench:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def compile(self, layout, bandwidth):
+    def compile(self, layout, batch, bandwidth):
         link = {"base": "shared-memory", "name": "emulated",
                 "bandwidth": {"value": bandwidth, "unit": "byte/s",
                               "source": "emulated"}}
@@ -74,14 +83,14 @@ class Bench:
             json.dump({"version": 1, "device": self.device,
                        "levels": [{"size": 0, "link": link}], **self.RANKS},
                       file)
-        subprocess.run([self.cleave, "compile", "config.json", *SHAPE, *layout,
-                        "--cluster", "cluster.json", "--overlap", "always",
-                        "-q", "-o", "train"], check=True, cwd=self.folder)
+        subprocess.run([self.cleave, "compile", "config.json", *get_shape(batch),
+                        *layout, "--cluster", "cluster.json", "--overlap",
+                        "always", "-q", "-o", "train"], check=True, cwd=self.folder)
 
-    def compile_whole(self, layout):
+    def compile_whole(self, layout, batch):
         """As `train` was, but with all products whole."""
         dump = subprocess.run(
-            [self.cleave, "compile", "config.json", *SHAPE, *layout,
+            [self.cleave, "compile", "config.json", *get_shape(batch), *layout,
              "--cluster", "cluster.json", "--dump-after-stage", "kernels",
              "--dump-locations", "-q", "-o", "unused"], check=True,
             cwd=self.folder, stdout=subprocess.PIPE).stdout
@@ -107,9 +116,9 @@ class Bench:
         return statistics.median(row["seconds"] for row in rows[1:])
 
     @staticmethod
-    def get_sent():
+    def get_sent(batch):
         """Bytes of the messages that a stage sends to the next in a step."""
-        return BATCH * SEQ * MODEL["hidden_size"] * 4
+        return batch * SEQ * MODEL["hidden_size"] * 4
 
     def predict(self, *flags):
         """Seconds of a step, as estimate has them."""
@@ -118,14 +127,14 @@ class Bench:
              "--json", *flags], check=True, cwd=self.folder,
             stdout=subprocess.PIPE).stdout)["step_time_s"]
 
-    def run(self, name, layout, axis):
+    def run(self, name, layout, axis, batch):
         # Bytes of a step, from what a slow link adds to it; then the link that
         # takes as long as compute.
         bandwidth = 2e8
-        self.compile(layout, bandwidth)
+        self.compile(layout, batch, bandwidth)
         compute = self.measure("--serial")
         if axis == "pp":
-            bandwidth = self.get_sent() / compute
+            bandwidth = self.get_sent(batch) / compute
         else:
             slow = self.measure("--serial", "--emulate-link",
                                 f"{axis}={bandwidth},0")
@@ -135,7 +144,7 @@ class Bench:
                     f"{slow:.4f} s and one without it {compute:.4f} s: this "
                     "machine is too busy to measure on")
             bandwidth *= (slow - compute) / compute
-        self.compile(layout, bandwidth)
+        self.compile(layout, batch, bandwidth)
         link = ["--emulate-link", f"{axis}={bandwidth},0"]
         compute = self.measure("--serial", "--trace", "serial.json",
                                "--trace-steps", str(self.steps))
@@ -148,14 +157,14 @@ class Bench:
         aside = self.measure(*link, *trace)
         whole = "-"
         if axis == "tp":
-            self.compile_whole(layout)
+            self.compile_whole(layout, batch)
             whole = f"{self.measure(*link, program='./whole'):.3f}"
-        communication = (self.get_sent() / bandwidth if axis == "pp"
+        communication = (self.get_sent(batch) / bandwidth if axis == "pp"
                          else serial - compute)
         ratio = aside / max(compute, communication)
         replayed = self.predict(*link, "--kernels-from", "serial.json") / aside
         priced = self.predict(*link) / aside
-        print(f"{name:<12}{bandwidth / 1e6:>9.1f}{compute:>10.3f}"
+        print(f"{name:<16}{bandwidth / 1e6:>9.1f}{compute:>10.3f}"
               f"{communication:>10.3f}{serial:>10.3f}{whole:>8}{aside:>10.3f}"
               f"{ratio:>8.3f}{replayed:>10.3f}{priced:>8.3f}", flush=True)
 
@@ -168,15 +177,15 @@ def main():
                         "runs")
     parser.add_argument("--only", help="layouts whose names begin so")
     arguments = parser.parse_args()
-    print(f"{'layout':<12}{'MB/s':>9}{'compute':>10}{'communic.':>10}"
+    print(f"{'layout':<16}{'MB/s':>9}{'compute':>10}{'communic.':>10}"
           f"{'serial':>10}{'whole':>8}{'overlap':>10}{'ratio':>8}{'replayed':>10}"
           f"{'priced':>8}")
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(arguments.cleave, folder, arguments.steps,
                       arguments.trace)
-        for name, layout, axis in LAYOUTS:
+        for name, layout, axis, batch in LAYOUTS:
             if name.startswith(arguments.only or ""):
-                bench.run(name, layout, axis)
+                bench.run(name, layout, axis, batch)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ using namespace cleave;
 
 llvm::StringRef cleave::getName(Schedule schedule) {
   static constexpr llvm::StringRef names[] = {
-      "gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "dualpipe-v"};
+      "gpipe", "1f1b",  "1f1b-eager", "interleaved",
+      "zb-h1", "zb-h2", "zb-v",       "dualpipe-v"};
   return names[size_t(schedule)];
 }
 

@@ -16,6 +16,8 @@ int64_t PipelineShape::getAlikeInFlight(int64_t stage) const {
   switch (schedule) {
   case Schedule::OneFOneB:
     return std::min(microBatches, stages - stage);
+  case Schedule::EagerOneFOneB:
+    return std::min(microBatches, 3 * (stages - 1 - stage) + 1);
   case Schedule::ZeroBubbleH1:
     return std::min(microBatches, stages);
   case Schedule::ZeroBubbleH2:
@@ -79,13 +81,15 @@ private:
 };
 } // namespace
 
-/// GPipe, 1F1B and interleaved: `warmup` forward passes, then one backward
+/// GPipe, 1F1B, eager 1F1B and interleaved: `warmup` forward passes, then one backward
 /// after each forward, then what is left.
 static void addFixedOrder(const PipelineShape &shape, int64_t stage,
                           Order &order) {
   int64_t p = shape.stages, v = shape.chunks;
   int64_t passes = shape.microBatches * v;
   int64_t warmup = p - 1 - stage;
+  if (shape.schedule == Schedule::EagerOneFOneB)
+    warmup *= 3;
   if (v > 1)
     warmup = 2 * warmup + (v - 1) * p;
   if (shape.goesForwardFirst())
@@ -253,6 +257,7 @@ Order cleave::getOrder(const PipelineShape &shape, int64_t stage) {
   switch (shape.schedule) {
   case Schedule::GPipe:
   case Schedule::OneFOneB:
+  case Schedule::EagerOneFOneB:
   case Schedule::Interleaved:
     addFixedOrder(shape, stage, order);
     break;

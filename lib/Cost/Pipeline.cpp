@@ -6,10 +6,13 @@ using namespace cleave;
 
 /// Those of a step, twice, or of many two numbers of micro-batches, as far from
 /// whole groups of p as m is, between which a step grows as it does from there
-/// on. Interleaved stages that differ take longest to settle.
+/// on. Interleaved stages that differ, and many micro-batches in flight, take
+/// longest to settle.
 static std::pair<int64_t, int64_t> getFewAndMany(const PipelineShape &shape) {
   int64_t p = shape.stages;
-  int64_t groups = shape.cyclesChunks() ? 4 : 2;
+  int64_t groups = shape.schedule == Schedule::EagerOneFOneB ? 6
+                   : shape.cyclesChunks()                    ? 4
+                                                             : 2;
   int64_t few =
       p * std::max<int64_t>(groups, (16 + p - 1) / p) + shape.microBatches % p;
   int64_t many = few + p * std::max<int64_t>(groups / 2, (8 + p - 1) / p);

@@ -364,6 +364,10 @@ static int64_t getPeriod(const PipelineShape &shape) {
 static int64_t getLeast(const PipelineShape &shape) {
   if (shape.cyclesChunks())
     return 2 * shape.stages + 1;
+  // The last stage is through what the first had in flight, 3 (p - 1), after
+  // two rounds each, in which that goes on.
+  if (shape.schedule == Schedule::EagerOneFOneB)
+    return 5 * (shape.stages - 1) + 2;
   if (!shape.splitsBackward())
     return shape.stages + 1;
   // ZB-H2 has twice as many in flight; DualPipe's order repeats after 2p.

@@ -191,6 +191,8 @@ std::optional<Schedule> cleave::getSchedule(llvm::StringRef text,
     return Schedule::DualPipeV;
   if (says(text, "ZB-V") || says(text, "ZBV"))
     return Schedule::ZeroBubbleV;
+  if (says(text, "eager 1F1B") || says(text, "1F1B-eager"))
+    return Schedule::EagerOneFOneB;
   if (says(text, "interleav") && !says(text, "non-interleav"))
     return Schedule::Interleaved;
   if (says(text, "GPipe") || says(text, "AFAB"))

@@ -601,9 +601,9 @@ void Space::getPipelines(std::vector<TrainLayout> &options,
       request.work.globalBatch / (branch.dp * branch.microBatch);
   TrainLayout layout = branch;
   for (Schedule schedule :
-       {Schedule::OneFOneB, Schedule::GPipe, Schedule::Interleaved,
-        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV,
-        Schedule::DualPipeV})
+       {Schedule::OneFOneB, Schedule::EagerOneFOneB, Schedule::GPipe,
+        Schedule::Interleaved, Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2,
+        Schedule::ZeroBubbleV, Schedule::DualPipeV})
     for (int64_t chunks = 1; chunks * layout.pp <= blocks; ++chunks) {
       if ((chunks > mostUnevenChunks && blocks % (layout.pp * chunks) != 0) ||
           (layout.pp > 1 && !Abilities::has(able.schedules, int(schedule))))

@@ -35,8 +35,8 @@ def CutStagesPass : Pass<"cleave-cut-stages", "::mlir::ModuleOp"> {
                            "::cleave::dist::DistDialect"];
   let options = [
     Option<"schedule", "schedule", "std::string", "\"1f1b\"",
-           "what a stage runs when: gpipe, 1f1b, interleaved, zb-h1, zb-h2, "
-           "zb-v, dualpipe-v">,
+           "what a stage runs when: gpipe, 1f1b, 1f1b-eager, interleaved, "
+           "zb-h1, zb-h2, zb-v, dualpipe-v">,
     Option<"virtualStages", "virtual-stages", "int64_t", "1",
            "virtual stages of a stage">,
     ListOption<"layers", "layers", "int64_t",

@@ -39,8 +39,8 @@ WAYS = {
 # Fewer than stages, as many, more, and no multiple of them.
 MICRO_BATCHES = {2: [1, 2, 4, 3], 4: [2, 4, 8, 5], 8: [3, 8, 16, 9]}
 # Virtual stages of a stage, by schedule.
-SCHEDULES = {"gpipe": 1, "1f1b": 1, "interleaved": 2, "zb-h1": 1, "zb-h2": 1,
-             "zb-v": 2, "dualpipe-v": 2}
+SCHEDULES = {"gpipe": 1, "1f1b": 1, "1f1b-eager": 1, "interleaved": 2,
+             "zb-h1": 1, "zb-h2": 1, "zb-v": 2, "dualpipe-v": 2}
 # Layers by virtual stages in all; the ends may have none but embedding or head.
 STAGES = {"uneven": {2: "3,5", 4: "1,3,2,2"}, "ends": {2: "0,8", 4: "0,3,5,0"}}
 

@@ -18,8 +18,8 @@ from support import DATA, ToolTest, make_safetensors
 STEPS = 3
 RUN = ["--tokens", "tokens", "--seed", "3"]
 V_SHAPED = ["zb-v", "dualpipe-v"]
-SCHEDULES = ["gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v",
-             "dualpipe-v"]
+SCHEDULES = ["gpipe", "1f1b", "1f1b-eager", "interleaved", "zb-h1",
+             "zb-h2", "zb-v", "dualpipe-v"]
 ORDERS = ["tp-cp-dp-pp", "tp-cp-pp-dp", "tp-dp-cp-pp", "tp-dp-pp-cp",
           "tp-pp-cp-dp", "tp-pp-dp-cp"]
 MODULES = ["norms", "attention", "output", "up", "activation", "down"]

@@ -225,8 +225,10 @@ std::vector<CLI::Option *> tool::LayoutFlags::addPipelineFlags(CLI::App &app) {
       add("pp", "stages of the pipeline, each with a part of the layers "
                 "(default: 1)"),
       add("pipeline-schedule",
-          "what a stage runs when (default: 1f1b); zb-h1, zb-h2, zb-v "
-          "and dualpipe-v compute weight gradients later than those of inputs"),
+          "what a stage runs when (default: 1f1b); 1f1b-eager keeps more "
+          "micro-batches in flight, so that slow messages are hidden; zb-h1, "
+          "zb-h2, zb-v and dualpipe-v compute weight gradients later than "
+          "those of inputs"),
       add("virtual-stages",
           "parts of the model on a stage, of interleaved, zb-v "
           "and dualpipe-v (default: 1; of the last two 2)"),

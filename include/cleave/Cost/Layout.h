@@ -12,13 +12,14 @@ namespace cleave {
 enum class Schedule {
   GPipe,
   OneFOneB,
+  EagerOneFOneB,
   Interleaved,
   ZeroBubbleH1,
   ZeroBubbleH2,
   ZeroBubbleV,
   DualPipeV
 };
-constexpr int numSchedules = 7;
+constexpr int numSchedules = 8;
 /// Whether a stage has two parts of the model, one on the way down the stages
 /// and one on the way up again.
 constexpr bool isVShaped(Schedule schedule) {

@@ -69,7 +69,10 @@ struct PipelineOp {
 std::string findProblem(const PipelineShape &shape);
 
 /// What a stage runs, in order: GPipe (Huang et al. 2019), 1F1B and interleaved
-/// (Narayanan et al. 2021), ZB-H1, ZB-H2 and ZB-V (Qi et al. 2024) as
+/// (Narayanan et al. 2021), eager 1F1B (Zhuang et al. 2023, "On Optimizing the
+/// Communication of Model Parallelism"; there with two more micro-batches in
+/// flight for each stage below, here with three, so that a stage may send for
+/// as long as it computes), ZB-H1, ZB-H2 and ZB-V (Qi et al. 2024) as
 /// published; DualPipe's V shape (Qi et al. 2025, "DualPipe could be better
 /// without the Dual", as deepseek-ai/DualPipe has it), a pair of a forward and
 /// a backward pass being one after the other.

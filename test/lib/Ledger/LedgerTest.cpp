@@ -283,6 +283,7 @@ TEST(LedgerRowTest, WordsAsSourcesPrintThem) {
   };
   EXPECT_EQ(schedule("GPipe"), Schedule::GPipe);
   EXPECT_EQ(schedule("1F1B non-interleaved"), Schedule::OneFOneB);
+  EXPECT_EQ(schedule("eager 1F1B"), Schedule::EagerOneFOneB);
   EXPECT_EQ(schedule("interleaved 1F1B"), Schedule::Interleaved);
   EXPECT_EQ(schedule("interleave"), Schedule::Interleaved);
   auto type = [&](const char *text) {

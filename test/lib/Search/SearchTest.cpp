@@ -144,7 +144,8 @@ TEST(Search, EqualsBruteForce) {
            {"pp>1",
             std::array{"pipeline-schedule=1f1b", "pipeline-schedule=gpipe",
                        "pipeline-schedule=interleaved",
-                       "pipeline-schedule<=1f1b"}[random() % 4]})
+                       "pipeline-schedule=1f1b-eager",
+                       "pipeline-schedule<=1f1b"}[random() % 5]})
         request.constraints.push_back(parse(text, false));
     // What is in no tensor, of some layouts more than of others.
     machine.device.reserve = 5e8 * double(random() % 3);
@@ -491,7 +492,7 @@ TEST(Search, ConstraintsAreRead) {
        {std::pair("tq=8", "unknown field \"tq\""),
         {"tp", "expects FIELD=VALUE"},
         {"tp=x", "value \"x\": expects a whole number from 1"},
-        {"pipeline-schedule=zb", "one of gpipe, 1f1b, interleaved"},
+        {"pipeline-schedule=zb", "one of gpipe, 1f1b, 1f1b-eager, interleaved"},
         {"recompute-modules=nonsense", "expects pointwise, attention"},
         {"recompute-modules<norms", "expects = or !="},
         {"zero=4", "value \"4\": expects a whole number from 0 to 3"}}) {

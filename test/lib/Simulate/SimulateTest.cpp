@@ -27,7 +27,8 @@ static double getBubble(const PipelineStep &step) {
 
 TEST(Simulate, ClassicBubbles) {
   // (p - 1) / (m + p - 1), Huang et al. 2019 and Narayanan et al. 2021.
-  for (Schedule schedule : {Schedule::GPipe, Schedule::OneFOneB})
+  for (Schedule schedule :
+       {Schedule::GPipe, Schedule::OneFOneB, Schedule::EagerOneFOneB})
     for (auto [p, m] : {std::pair(4, 4), {8, 32}, {2, 1}, {8, 3}})
       EXPECT_NEAR(getBubble(makeStep(schedule, p, 1, m)),
                   double(p - 1) / double(m + p - 1), 1e-12);
@@ -60,6 +61,9 @@ TEST(Simulate, Peaks) {
   // A stage of 1F1B keeps as many micro-batches as there are stages from it on.
   Simulation fine = simulate(makeStep(Schedule::OneFOneB, 4, 1, 16));
   EXPECT_EQ(fine.peaks, (std::vector<double>{4, 3, 2, 1}));
+  // Three more for each stage that follows.
+  Simulation eager = simulate(makeStep(Schedule::EagerOneFOneB, 4, 1, 16));
+  EXPECT_EQ(eager.peaks, (std::vector<double>{10, 7, 4, 1}));
   Simulation few = simulate(makeStep(Schedule::OneFOneB, 4, 1, 2));
   EXPECT_EQ(few.peaks, (std::vector<double>{2, 2, 2, 1}));
   Simulation all = simulate(makeStep(Schedule::GPipe, 4, 1, 16));
@@ -67,6 +71,23 @@ TEST(Simulate, Peaks) {
   // Of chunks, 2 (p - i - 1) + (v - 1) p + 1.
   Simulation chunks = simulate(makeStep(Schedule::Interleaved, 4, 2, 16));
   EXPECT_EQ(chunks.peaks, (std::vector<double>{11, 9, 7, 5}));
+}
+
+/// Stages that send as long as they compute, those in the middle both ways:
+/// eager 1F1B hides it all but while the pipeline fills and drains.
+TEST(Simulate, EagerHidesMessages) {
+  const int64_t m = 40;
+  for (int64_t p : {2, 4, 8}) {
+    auto getStep = [&](Schedule schedule) {
+      PipelineStep step = makeStep(schedule, p, 1, m);
+      step.send = p == 2 ? 3 : 1.5;
+      return simulate(step).step;
+    };
+    double wayDownAndUp = 3 * double(p) + (p == 2 ? 6 : 3) * double(p - 1);
+    EXPECT_NEAR(getStep(Schedule::EagerOneFOneB), wayDownAndUp + 3 * (m - 1),
+                1.5 * double(p));
+    EXPECT_GT(getStep(Schedule::OneFOneB), 1.5 * 3 * m);
+  }
 }
 
 TEST(Simulate, SendsOfTwoStages) {
@@ -86,9 +107,9 @@ TEST(Simulate, SendsOfTwoStages) {
 TEST(Simulate, EventsAreATrainingStep) {
   std::mt19937 random(7);
   for (Schedule schedule :
-       {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
-        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV,
-        Schedule::DualPipeV})
+       {Schedule::GPipe, Schedule::OneFOneB, Schedule::EagerOneFOneB,
+        Schedule::Interleaved, Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2,
+        Schedule::ZeroBubbleV, Schedule::DualPipeV})
     for (int64_t p : {1, 2, 3, 5})
       for (int64_t m : {1, 2, 5, 9}) {
         bool chunked = schedule == Schedule::Interleaved || isVShaped(schedule);
@@ -148,9 +169,9 @@ TEST(Simulate, RecurrenceAgrees) {
   int64_t cases = 0;
   double worst = 0;
   for (Schedule schedule :
-       {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
-        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV,
-        Schedule::DualPipeV})
+       {Schedule::GPipe, Schedule::OneFOneB, Schedule::EagerOneFOneB,
+        Schedule::Interleaved, Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2,
+        Schedule::ZeroBubbleV, Schedule::DualPipeV})
     for (int64_t p : {2, 3, 4, 6, 8, 13, 16})
       for (int64_t m : {1, 2, 3, 4, 7, 8, 16, 24, 32, 48, 63, 128, 200})
         for (double spread : {0., 0.3, 1.}) {
@@ -194,9 +215,9 @@ TEST(Simulate, RecurrenceRepeats) {
   std::uniform_real_distribution<double> unit(0, 1);
   PipelineModel model;
   for (Schedule schedule :
-       {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
-        Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV,
-        Schedule::DualPipeV})
+       {Schedule::GPipe, Schedule::OneFOneB, Schedule::EagerOneFOneB,
+        Schedule::Interleaved, Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2,
+        Schedule::ZeroBubbleV, Schedule::DualPipeV})
     for (int64_t p = 2; p != 18; ++p)
       for (int64_t m = 1; m <= std::max<int64_t>(3 * p, 24); ++m) {
         int64_t chunks = isVShaped(schedule)                 ? 2
@@ -216,7 +237,9 @@ TEST(Simulate, RecurrenceRepeats) {
         EXPECT_NEAR(seconds / simulation.step, 1, 1e-12)
             << getName(schedule).str() << " p " << p << " m " << m;
         for (size_t stage = 0; stage != peaks.size(); ++stage) {
-          EXPECT_NEAR(ends[stage] / simulation.ends[stage], 1, 1e-12);
+          EXPECT_NEAR(ends[stage] / simulation.ends[stage], 1, 1e-12)
+              << getName(schedule).str() << " p " << p << " m " << m << " stage "
+              << stage;
           EXPECT_NEAR(peaks[stage] / simulation.peaks[stage], 1, 1e-12)
               << getName(schedule).str() << " p " << p << " m " << m
               << " stage " << stage;
@@ -233,8 +256,8 @@ TEST(Simulate, RecurrenceAgreesOverManyMicroBatches) {
   };
   PipelineModel model;
   for (Schedule schedule :
-       {Schedule::OneFOneB, Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2,
-        Schedule::ZeroBubbleV, Schedule::DualPipeV})
+       {Schedule::OneFOneB, Schedule::EagerOneFOneB, Schedule::ZeroBubbleH1,
+        Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV, Schedule::DualPipeV})
     for (int64_t p : {2, 4, 8})
       for (int round = 0; round != 40; ++round) {
         int64_t chunks = isVShaped(schedule) ? 2 : 1;
@@ -303,9 +326,10 @@ TEST(Simulate, MomentsOfAnArena) {
   for (int64_t p : {1, 2, 3, 4, 8})
     for (int64_t m : {1, 2, 3, 7, 8, 20, 100})
       for (Schedule schedule :
-           {Schedule::GPipe, Schedule::OneFOneB, Schedule::Interleaved,
-            Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2,
-            Schedule::ZeroBubbleV, Schedule::DualPipeV}) {
+           {Schedule::GPipe, Schedule::OneFOneB, Schedule::EagerOneFOneB,
+            Schedule::Interleaved, Schedule::ZeroBubbleH1,
+            Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV,
+            Schedule::DualPipeV}) {
         int64_t chunks = isVShaped(schedule)                 ? 2
                          : schedule == Schedule::Interleaved ? 3
                                                              : 1;
@@ -368,6 +392,7 @@ TEST(Simulate, PricesAgree) {
   CostModel costs(model, *machine, {4096, 128, DType::BF16}, profile);
   for (auto [schedule, chunks] : {std::pair(Schedule::GPipe, 1),
                                   {Schedule::OneFOneB, 1},
+                                  {Schedule::EagerOneFOneB, 1},
                                   {Schedule::Interleaved, 3},
                                   {Schedule::ZeroBubbleH1, 1},
                                   {Schedule::ZeroBubbleH2, 1},
@@ -439,6 +464,7 @@ std::vector<PipelineStep> makeTraced() {
   std::vector<PipelineStep> steps;
   for (auto [schedule, chunks] : {std::pair(Schedule::GPipe, 1),
                                   {Schedule::OneFOneB, 1},
+                                  {Schedule::EagerOneFOneB, 1},
                                   {Schedule::Interleaved, 3},
                                   {Schedule::ZeroBubbleH2, 1},
                                   {Schedule::ZeroBubbleV, 2},

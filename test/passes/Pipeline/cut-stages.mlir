@@ -20,7 +20,7 @@
 // RUN: not cleave-opt %s --cleave-cut-stages 2>&1 | FileCheck %s --check-prefix=STEP
 
 // CHUNKS: error: 'func.func' op schedule zb-v has 2 virtual stages of a stage, got 1
-// NAME: error: 'func.func' op has no schedule "2f2b"; legal are gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v, dualpipe-v
+// NAME: error: 'func.func' op has no schedule "2f2b"; legal are gpipe, 1f1b, 1f1b-eager, interleaved, zb-h1, zb-h2, zb-v, dualpipe-v
 // LAYERS: error: 'func.func' op expects layers of stages that add up to 2
 // EMPTY: error: 'func.func' op has 2 layers for 6 virtual stages: each but the first and the last has at least one
 // STEP: error: expects a function named "step"
