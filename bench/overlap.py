@@ -23,23 +23,21 @@ import statistics
 import subprocess
 import tempfile
 
-# Name, flags, the axis of the link, samples of a step. Pipelines have many
-# micro-batches, as they do in practice: with few, filling and draining over such
-# a link is most of a step, whatever the schedule.
-LAYOUTS = [("ZeRO-3", ["--dp", "2", "--zero", "3", "--micro-batch", "2"], "dp",
-            8),
-           ("ZeRO-2", ["--dp", "2", "--zero", "2", "--micro-batch", "2"], "dp",
-            8),
-           ("ZeRO-1", ["--dp", "2", "--zero", "1", "--micro-batch", "4"], "dp",
-            8),
+LAYOUTS = [("ZeRO-3", ["--dp", "2", "--zero", "3", "--micro-batch", "2"], "dp"),
+           ("ZeRO-2", ["--dp", "2", "--zero", "2", "--micro-batch", "2"], "dp"),
+           ("ZeRO-1", ["--dp", "2", "--zero", "1", "--micro-batch", "4"], "dp"),
            ("ZeRO-1 of 2", ["--dp", "2", "--zero", "1", "--micro-batch", "2"],
-            "dp", 8),
-           ("tp=2", ["--tp", "2", "--micro-batch", "4"], "tp", 8),
+            "dp"),
+           ("tp=2", ["--tp", "2", "--micro-batch", "4"], "tp"),
            ("tp=2 sp", ["--tp", "2", "--sequence-parallel", "--micro-batch",
-                        "4"], "tp", 8)]
+                        "4"], "tp")]
 LAYOUTS += [(f"pp=2 {schedule}", ["--pp", "2", "--micro-batch", "1",
-                                  "--pipeline-schedule", schedule], "pp", 32)
+                                  "--pipeline-schedule", schedule], "pp")
             for schedule in ["1f1b", "zb-h2", "1f1b-eager"]]
+# Samples of a step. Pipelines have many micro-batches, as they do in practice:
+# with few, filling and draining over such a link is most of a step, whatever the
+# schedule.
+BATCH, PIPELINE_BATCH = 8, 32
 MODEL = {"model_type": "llama", "vocab_size": 512, "num_hidden_layers": 8,
          "hidden_size": 512, "num_attention_heads": 8,
          "num_key_value_heads": 8, "intermediate_size": 1536,
@@ -75,7 +73,7 @@ class Bench:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def compile(self, layout, batch, bandwidth):
+    def compile(self, layout, bandwidth, batch=BATCH):
         link = {"base": "shared-memory", "name": "emulated",
                 "bandwidth": {"value": bandwidth, "unit": "byte/s",
                               "source": "emulated"}}
@@ -116,7 +114,7 @@ class Bench:
         return statistics.median(row["seconds"] for row in rows[1:])
 
     @staticmethod
-    def get_sent(batch):
+    def get_sent(batch=BATCH):
         """Bytes of the messages that a stage sends to the next in a step."""
         return batch * SEQ * MODEL["hidden_size"] * 4
 
@@ -127,11 +125,12 @@ class Bench:
              "--json", *flags], check=True, cwd=self.folder,
             stdout=subprocess.PIPE).stdout)["step_time_s"]
 
-    def run(self, name, layout, axis, batch):
+    def run(self, name, layout, axis):
+        batch = PIPELINE_BATCH if axis == "pp" else BATCH
         # Bytes of a step, from what a slow link adds to it; then the link that
         # takes as long as compute.
         bandwidth = 2e8
-        self.compile(layout, batch, bandwidth)
+        self.compile(layout, bandwidth, batch)
         compute = self.measure("--serial")
         if axis == "pp":
             bandwidth = self.get_sent(batch) / compute
@@ -144,7 +143,7 @@ class Bench:
                     f"{slow:.4f} s and one without it {compute:.4f} s: this "
                     "machine is too busy to measure on")
             bandwidth *= (slow - compute) / compute
-        self.compile(layout, batch, bandwidth)
+        self.compile(layout, bandwidth, batch)
         link = ["--emulate-link", f"{axis}={bandwidth},0"]
         compute = self.measure("--serial", "--trace", "serial.json",
                                "--trace-steps", str(self.steps))
@@ -183,9 +182,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(arguments.cleave, folder, arguments.steps,
                       arguments.trace)
-        for name, layout, axis, batch in LAYOUTS:
+        for name, layout, axis in LAYOUTS:
             if name.startswith(arguments.only or ""):
-                bench.run(name, layout, axis, batch)
+                bench.run(name, layout, axis)
 
 
 if __name__ == "__main__":

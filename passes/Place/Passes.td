@@ -54,6 +54,57 @@ def PlaceTensorsPass : Pass<"cleave-place-tensors", "::mlir::ModuleOp"> {
   ];
 }
 
+def ChoosePlacementsPass
+    : Pass<"cleave-choose-placements", "::mlir::ModuleOp"> {
+  let summary = "Give every tensor of a function the placement that costs least";
+  let description = [{
+    Before: straight-line functions of ops with sharding rules, without
+    placements. After: every tensor has one, every op keeps to its sharding rule,
+    and there is a `dist.reshard` wherever an op needs a value elsewhere than it
+    is made.
+
+    Which placements, follows from rules, shapes and the cluster alone: each mesh
+    axis splits one factor of an op, or lets its operands stay partial, or does
+    nothing, and of all such choices this is the one with the fewest seconds of
+    ops and reshards. Ops take the time of their products, or that of moving
+    their tensors through memory, on the shards that a rank has; a reshard takes
+    that of its cheapest collectives, once for all ops that need its result. A
+    state is in one place, and what a function returns is not partial. Nothing
+    is counted as hidden behind something else, and no memory but that which is
+    moved.
+
+    Pins are attributes `dist.pin`, of an argument, a function's result, a state,
+    or an op, for its first result; the choice is the best of those that have
+    them. Remarks say what splits each op, and whether the choice is proven to be
+    the best.
+
+    ```mlir
+    func.func @mlp(%x: tensor<512x1024xf32> {dist.pin = #dist.on<@mesh, [{}, {} ]>},
+        %w1: tensor<4096x1024xf32> {dist.pin = #dist.on<@mesh, [{tp}, {} ]>}, ...) {
+      %h = xf.linear %x, %w1 {contract = 1 : i64}
+      %z = xf.linear %h, %w2 {contract = 1 : i64}
+      return %z
+    // becomes, on tp=4
+      %h = xf.linear ... -> tensor<512x4096xf32, #dist.on<@mesh, [{}, {tp} ]>>
+      %z = xf.linear ... -> tensor<512x1024xf32, #dist.on<@mesh, [{}, {} ], partial = {tp}>>
+      %y = dist.reshard %z : ... to tensor<512x1024xf32, #dist.on<@mesh, [{tp}, {} ]>>
+      return %y
+    ```
+  }];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+  let options = [
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "what --cluster of cleave plan takes: h100-sxm:8, local:N or a "
+           "cluster.json; rank i of the mesh is device i">,
+    Option<"meshText", "mesh", "std::string", "\"\"",
+           "axes, the last of neighbours: dp=2,tp=4; of a module without a "
+           "dist.mesh">,
+    Option<"mostStates", "most-states", "uint64_t", "131072",
+           "states that are kept at a time; with more, the choice may be other "
+           "than the best, and a remark says by how much at most">,
+  ];
+}
+
 def VerifyPlacementsPass : Pass<"cleave-verify-placements", "::mlir::ModuleOp"> {
   let summary = "Check that every tensor of a step is placed on the mesh";
   let description = [{

@@ -483,8 +483,9 @@ static std::function<bool(Operation *)> replaceBuffer(bool isOutput) {
   return [=](Operation *op) {
     auto instruction = dyn_cast<exec::InstructionOpInterface>(op);
     // Any number may take the largest logit's place.
-    auto reduction = op->getAttrOfType<IntegerAttr>("reduction");
-    if (!instruction || (reduction && reduction.getInt() == 1))
+    auto reduction = op->getAttrOfType<exec::ReductionAttr>("reduction");
+    if (!instruction ||
+        (reduction && reduction.getValue() == exec::Reduction::Max))
       return false;
     OperandRange range =
         isOutput ? instruction.getOutputs() : instruction.getInputs();

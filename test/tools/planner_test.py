@@ -9,7 +9,6 @@ import unittest
 from support import DATA, GOLDEN, TOOLS, ToolTest
 from support import LLAMA as GOLDEN_LLAMA
 
-DEVICES = os.path.join(DATA, "..", "..", "lib", "Hardware", "data", "devices")
 LLAMA = os.path.join(DATA, "configs", "llama-3-8b.json")
 WORK = ["--seq-len", "4096", "--global-batch", "64"]
 PLAN = ["cleave", "plan", LLAMA, "--cluster", "h100-sxm:16", *WORK]
@@ -307,22 +306,6 @@ class PlannerTest(ToolTest):
                              "h100-sxm:1", "--seq-len", "16", "--global-batch",
                              "1", "--report", "-")
         self.assertIn("1 device<", text)
-
-    def write_local(self):
-        """This machine, as if it was measured, in a cache of the test's."""
-        with open(os.path.join(DEVICES, "h100-sxm.json")) as file:
-            device = json.load(file)
-        device.pop("version")
-        device.update(name="local", cores={"value": 8, "unit": "1",
-                                           "source": "test"},
-                      attention={"cleave": device["attention"]["flash2"]})
-        device["matrix"].setdefault("f32", device["matrix"]["bf16"])
-        self.env = dict(os.environ, XDG_CACHE_HOME=self.folder)
-        os.makedirs(self.path("cleave"), exist_ok=True)
-        self.write("cleave/local.json", {
-            "version": 1, "device": device,
-            "levels": [{"size": 0, "link": "nvlink4",
-                        "shared_link": "nvlink4"}]})
 
     def test_a_runnable_plan_is_one_that_compile_takes(self):
         """Of all small models on up to 8 ranks; a seeded sample of them, or

@@ -207,21 +207,7 @@ def draw_other_plan(draw, plan, layers):
 class RandomPlansTest(ToolTest):
     def setUp(self):
         super().setUp()
-        with open(os.path.join(DATA, "..", "..", "lib", "Hardware", "data",
-                               "devices", "h100-sxm.json")) as file:
-            device = json.load(file)
-        device.pop("version")
-        device.update(name="local", cores={"value": 8, "unit": "1",
-                                           "source": "test"},
-                      attention={"cleave": device["attention"]["flash2"]})
-        device["matrix"].setdefault("f32", device["matrix"]["bf16"])
-        # This machine, as if it was measured, in a cache of the test's.
-        os.makedirs(self.path("cleave"))
-        self.write("cleave/local.json", {
-            "version": 1, "device": device,
-            "levels": [{"size": 0, "link": "nvlink4",
-                        "shared_link": "nvlink4"}]})
-        self.env = dict(os.environ, XDG_CACHE_HOME=self.folder)
+        self.write_local()
         self.counts = collections.Counter()
 
     def draw_case(self, seed):

@@ -15,6 +15,7 @@ GOLDEN = os.path.join(DATA, "golden")
 LLAMA = os.path.join(GOLDEN, "llama-mha")  # 8 heads, hidden 64, vocabulary 331
 VOCAB = 331
 SHAPE = ["--seq-len", "16", "--global-batch", "4"]
+DEVICES = os.path.join(DATA, "..", "..", "lib", "Hardware", "data", "devices")
 # A launcher of processes, for tests that CLEAVE_MPIRUN does not skip.
 MPIRUN = [os.environ.get("CLEAVE_MPIRUN", ""), "--allow-run-as-root",
           "--oversubscribe", "--bind-to", "none"]
@@ -57,6 +58,24 @@ class ToolTest(unittest.TestCase):
     def read(self, name):
         with open(self.path(name), "rb") as file:
             return file.read()
+
+    def write_local(self):
+        """This machine, as if it was measured, in a cache of the test's, with
+        the figures of an H100; `env` has the cache."""
+        with open(os.path.join(DEVICES, "h100-sxm.json")) as file:
+            device = json.load(file)
+        device.pop("version")
+        device.update(name="local", cores={"value": 8, "unit": "1",
+                                           "source": "test"},
+                      attention={"cleave": device["attention"]["flash2"]})
+        device["matrix"].setdefault("f32", device["matrix"]["bf16"])
+        self.env = dict(os.environ, XDG_CACHE_HOME=self.folder)
+        os.makedirs(self.path("cleave"), exist_ok=True)
+        self.write("cleave/local.json", {
+            "version": 1, "device": device,
+            "levels": [{"size": 0, "link": "nvlink4",
+                        "shared_link": "nvlink4"}]})
+        return device
 
     def list(self):
         """All files, but for what a look at the data keeps beside it, which

@@ -1,5 +1,7 @@
 //===- CommandLine.cpp - What the commands of cleave share ----------------===//
 #include "CommandLine.h"
+#include "ChoosePlan.h"
+#include "Files.h"
 #include "cleave/Search/PlanFile.h"
 #include "cleave/Search/Search.h"
 #include "passes/Grad/Optimizers.h"
@@ -263,25 +265,31 @@ void tool::LayoutFlags::add(CLI::App &app) {
   auto *sp = app.add_flag("--sequence-parallel", layout.sequenceParallel,
                           "split activations outside of attention and MLP "
                           "along the sequence over tp");
-  std::vector<CLI::Option *> others = addRecomputeFlags(app);
-  llvm::append_range(others, addPipelineFlags(app));
+  options = {dp, tp, zero, sp};
+  llvm::append_range(options, addRecomputeFlags(app));
+  llvm::append_range(options, addPipelineFlags(app));
   addPlannedFlags(app);
   CLI::Option *plan =
       app.add_option("--plan", planPath,
                      "plan.json, in place of the flags above; by hand, or of "
-                     "cleave plan --runnable -o")
-          ->excludes(dp)
-          ->excludes(tp)
-          ->excludes(zero)
-          ->excludes(sp);
-  for (CLI::Option *each : others)
+                     "cleave plan --runnable -o");
+  for (CLI::Option *each : options)
     plan->excludes(each);
-  app.add_option(
-         "--micro-batch", layout.microBatch,
-         "samples of one rank in one micro-batch (default: the most "
-         "that leaves as many micro-batches as pipeline stages; without "
-         "a pipeline all of the rank's share of the global batch)")
-      ->check(makePositiveCheck());
+  options.push_back(
+      app.add_option(
+             "--micro-batch", layout.microBatch,
+             "samples of one rank in one micro-batch (default: the most "
+             "that leaves as many micro-batches as pipeline stages; without "
+             "a pipeline all of the rank's share of the global batch)")
+          ->check(makePositiveCheck()));
+  app.add_flag("--auto", automatic,
+               "let the planner choose what the flags above leave open, for "
+               "all ranks of --cluster; the default where that says how many "
+               "they are and none of these flags, nor a plan, is given")
+      ->excludes(plan);
+  app.add_option("--write-plan", writtenPlan,
+                 "write what the planner chose, as plan.json")
+      ->excludes(plan);
   app.add_option("--cluster", cluster,
                  "local (as many ranks as the layout needs), local:N, or a "
                  "cluster.json of CPUs; its links say which collectives are "
@@ -354,9 +362,56 @@ static llvm::Error checkMicroBatch(const Plan &plan, const Workload &work,
                     tool::count(ranks, "rank"), derived));
 }
 
-llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
-                                                const Workload &work,
-                                                const Cluster &where) const {
+bool tool::LayoutFlags::choosesPlan(const Cluster &where) const {
+  auto isGiven = [](const CLI::Option *option) { return option->count() > 0; };
+  return automatic || (where.getNumRanks() > 0 && planPath.empty() &&
+                       llvm::none_of(options, isGiven));
+}
+
+llvm::Expected<Plan>
+tool::LayoutFlags::choosePlan(const Model &model, llvm::StringRef config,
+                              const Workload &work,
+                              llvm::raw_ostream *report) const {
+  std::vector<Constraint> pins;
+  for (const CLI::Option *option : options) {
+    if (option->count() == 0)
+      continue;
+    std::string field = option->get_lnames().front();
+    std::string value =
+        field == "sequence-parallel" ? "true" : option->results().back();
+    // It is a list, which no field of a layout is.
+    if (field == "stages")
+      return llvm::createStringError(
+          "--stages: excludes --auto; --first-blocks and --last-blocks say "
+          "what the ends of the pipeline have");
+    llvm::Expected<Constraint> pin =
+        parseConstraint(field + "=" + value, /*forbids=*/false);
+    if (!pin)
+      return pin.takeError();
+    pin->flag = "--" + field + (option->get_expected_max() ? " " + value : "");
+    pins.push_back(*pin);
+  }
+  PlanFlags flags;
+  flags.model = config;
+  flags.cluster = cluster;
+  flags.dtype = dtype;
+  flags.seqLen = work.seqLen;
+  flags.globalBatch = work.globalBatch;
+  llvm::Expected<ChosenPlan> chosen = tool::choosePlan(flags, model, pins);
+  if (!chosen)
+    return chosen.takeError();
+  if (!writtenPlan.empty())
+    if (llvm::Error error = writeFile(writtenPlan, chosen->text))
+      return error;
+  if (report)
+    chosen->print(*report);
+  return chosen->plan;
+}
+
+llvm::Expected<Plan>
+tool::LayoutFlags::getPlan(const Model &model, llvm::StringRef config,
+                           const Workload &work, const Cluster &where,
+                           llvm::raw_ostream *report) const {
   auto makeError = [](const llvm::Twine &message) {
     return llvm::createStringError(message.str());
   };
@@ -367,6 +422,15 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
                       : "--dp " + std::to_string(layout.dp);
   if (llvm::Error error = where.checkCompiles())
     return error;
+  if (choosesPlan(where)) {
+    if (where.getNumRanks() == 0)
+      return makeError("--auto: --cluster " + cluster +
+                       " does not say how many ranks there are; expects "
+                       "local:N or a cluster.json");
+    return choosePlan(model, config, work, report);
+  }
+  if (!writtenPlan.empty())
+    return makeError("--write-plan: expects --auto, which chooses one");
   llvm::Expected<Plan> plan = Plan();
   std::string pipeline = showPipelineFlags();
   if (planPath.empty()) {
@@ -412,9 +476,10 @@ llvm::Expected<Plan> tool::LayoutFlags::getPlan(const Model &model,
   int64_t ranks = plan->mesh.getNumRanks();
   if (where.getNumRanks() && where.getNumRanks() != ranks)
     return makeError(
-        llvm::formatv("--cluster {0} has {1}, the layout {2} has {3}", cluster,
-                      count(where.getNumRanks(), "rank"), plan->mesh.toString(),
-                      count(ranks, "rank")));
+        llvm::formatv("--cluster {0} has {1}, the layout {2} has {3}{4}",
+                      cluster, count(where.getNumRanks(), "rank"),
+                      plan->mesh.toString(), count(ranks, "rank"),
+                      planPath.empty() ? "; --auto plans for all" : ""));
   return plan;
 }
 
@@ -441,7 +506,7 @@ static const HyperparameterFlag hyperparameterFlags[] = {
 
 /// What a hyperparameter is, who has it, and whose default is another than the
 /// one that is shown.
-static std::string describe(const HyperparameterFlag &flag, double shown) {
+static std::string explain(const HyperparameterFlag &flag, double shown) {
   std::string text =
       std::string(flag.help) + " (" + listOptimizers(flag.name) + ")";
   for (const Optimizer &optimizer : getOptimizers())
@@ -505,7 +570,7 @@ void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
       ->capture_default_str();
   for (const HyperparameterFlag &flag : hyperparameterFlags)
     app.add_option(makeFlag(flag.name), options.*flag.value,
-                   describe(flag, options.*flag.value))
+                   explain(flag, options.*flag.value))
         ->check(makeCheck(*flag.rule))
         ->capture_default_str();
   app.add_option("--weight-decay", options.weightDecay,

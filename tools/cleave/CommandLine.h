@@ -71,6 +71,11 @@ struct LayoutFlags {
   int64_t recomputeBlocks = 0;
   /// Not said, they are as many as the schedule has.
   bool saysVirtualStages = false;
+  /// Whether the planner chooses what no flag says, and where it writes that.
+  bool automatic = false;
+  std::string writtenPlan;
+  /// Those that say something of the layout.
+  std::vector<CLI::Option *> options;
 
   void add(CLI::App &app);
   /// Those of them that say what a backward pass repeats, and those of
@@ -83,10 +88,19 @@ struct LayoutFlags {
   std::string showPipelineFlags() const;
   /// The compute type.
   DType getDType() const;
-  /// The plan that the flags or the plan file give, checked against the model
-  /// and the cluster.
-  llvm::Expected<Plan> getPlan(const Model &model, const Workload &work,
-                               const Cluster &cluster) const;
+  /// Whether getPlan searches.
+  bool choosesPlan(const Cluster &cluster) const;
+  /// The plan that the flags or the plan file give, or the best one that there
+  /// is under the flags, checked against the model and the cluster. `config` is
+  /// what the model was read from. `report` gets what a search found.
+  llvm::Expected<Plan> getPlan(const Model &model, llvm::StringRef config,
+                               const Workload &work, const Cluster &cluster,
+                               llvm::raw_ostream *report) const;
+
+private:
+  llvm::Expected<Plan> choosePlan(const Model &model, llvm::StringRef config,
+                                  const Workload &work,
+                                  llvm::raw_ostream *report) const;
 };
 
 /// What they are told of the optimizer.

@@ -85,8 +85,9 @@ int tool::runCompile(CompileFlags flags) {
     return tool::fail(cluster.takeError());
   CompileOptions &options = flags.options;
   options.work.dtype = flags.layout.getDType();
-  llvm::Expected<Plan> plan =
-      flags.layout.getPlan(*model, options.work, *cluster);
+  llvm::Expected<Plan> plan = flags.layout.getPlan(
+      *model, *config, options.work, *cluster,
+      flags.json || flags.quiet ? nullptr : &llvm::outs());
   if (!plan)
     return tool::fail(plan.takeError());
 

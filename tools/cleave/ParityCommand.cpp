@@ -197,7 +197,8 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
   options.work = reference.work;
   options.work.dtype = flags.layout.getDType();
   llvm::Expected<Plan> plan =
-      flags.layout.getPlan(*model, options.work, *cluster);
+      flags.layout.getPlan(*model, getPath("config.json"), options.work,
+                           *cluster, /*report=*/nullptr);
   if (!plan)
     return plan.takeError();
   options.plan = *plan;

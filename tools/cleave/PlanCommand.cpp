@@ -1,12 +1,8 @@
 //===- PlanCommand.cpp - cleave plan --------------------------------------===//
-#include "CommandLine.h"
+#include "ChoosePlan.h"
 #include "Files.h"
-#include "PlanFlags.h"
-#include "cleave/Frontend/Model.h"
 #include "cleave/Report/Report.h"
-#include "cleave/Search/Explain.h"
 #include "cleave/Search/Format.h"
-#include "cleave/Search/PlanFile.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include <cmath>
@@ -33,83 +29,6 @@ static llvm::StringRef getTitle(llvm::StringRef model, llvm::StringRef type) {
   name.consume_back(".json");
   return name.empty() || name.starts_with(".") || name == "config" ? type
                                                                    : name;
-}
-
-namespace {
-/// What `cleave compile` says to a model, and to layouts of it.
-struct Runnable {
-  Model model;
-  Workload work;
-  std::string refused; ///< why, of a layout; empty if it took all
-
-  /// Whether compile takes the degrees of a layout.
-  bool takes(const TrainLayout &layout) {
-    llvm::Expected<Plan> plan = makePlan(layout, work);
-    llvm::Error error = plan ? setRecompute(*plan, layout) : plan.takeError();
-    if (!error)
-      error = checkPlan(*plan, model, work);
-    if (!error)
-      return true;
-    refused = llvm::toString(std::move(error));
-    return false;
-  }
-};
-} // namespace
-
-/// The model as `cleave compile` reads it; an error is what it would say.
-static llvm::Expected<Runnable> loadRunnable(const tool::PlanFlags &flags,
-                                             const tool::Planned &planned) {
-  auto refuse = [](const llvm::Twine &why) {
-    return llvm::createStringError("--runnable: " + why);
-  };
-  llvm::Expected<std::string> config = tool::findConfig(flags.model);
-  if (!config)
-    return config.takeError();
-  llvm::Expected<Model> model = loadModel(*config, {.seqLen = flags.seqLen});
-  if (!model)
-    return refuse("cleave compile does not take this model: " +
-                  llvm::toString(model.takeError()));
-  llvm::Expected<Cluster> cluster = parseCluster(flags.cluster);
-  if (!cluster)
-    return cluster.takeError();
-  if (llvm::Error error = cluster->checkCompiles())
-    return refuse(llvm::toString(std::move(error)));
-  DType dtype = planned.request.work.dtype;
-  if (dtype != DType::F32 && dtype != DType::BF16)
-    return refuse("--dtype " + getName(dtype) +
-                  ": cleave compile has f32 and bf16");
-  return Runnable{std::move(*model), planned.request.work, ""};
-}
-
-/// Reads a plan as `cleave compile --plan` does.
-static llvm::Error checkRunnable(llvm::StringRef text,
-                                 const Runnable &runnable) {
-  llvm::Expected<PlanFile> file = parsePlanFile(text, "the plan");
-  if (!file)
-    return file.takeError();
-  llvm::Expected<Plan> plan =
-      getPlan(*file, runnable.model.modelType, runnable.work);
-  if (!plan)
-    return plan.takeError();
-  return checkPlan(*plan, runnable.model, runnable.work);
-}
-
-/// What would make the plan better: the best few of what `explain` searches.
-static void printBinds(llvm::raw_ostream &os, const PlanContext &context,
-                       const Candidate &plan) {
-  constexpr size_t most = 3;
-  std::vector<Relaxation> relaxations = computeRelaxations(context, plan);
-  llvm::StringRef name = "binds";
-  for (const Relaxation &relaxation :
-       llvm::ArrayRef(relaxations).take_front(most)) {
-    // They come in order; what pays nothing does not bind.
-    constexpr double least = 5e-4;
-    if (relaxation.getGain(plan) < least)
-      break;
-    auto [share, remark] = describe(context, relaxation, plan);
-    printRow(os, name, share, remark);
-    name = "";
-  }
 }
 
 /// Days and price of a run of so many tokens, failures not counted.
@@ -139,6 +58,30 @@ static void printRun(llvm::raw_ostream &os, const PlanContext &context,
     printRow(os, "price", "-", device.name + " has no price");
 }
 
+/// The model as `cleave compile` reads it; an error is what it would say.
+static llvm::Expected<Model> loadRunnable(const tool::PlanFlags &flags,
+                                          const Workload &work) {
+  auto refuse = [](const llvm::Twine &why) {
+    return llvm::createStringError("--runnable: " + why);
+  };
+  llvm::Expected<std::string> config = tool::findConfig(flags.model);
+  if (!config)
+    return config.takeError();
+  llvm::Expected<Model> model = loadModel(*config, {.seqLen = flags.seqLen});
+  if (!model)
+    return refuse("cleave compile does not take this model: " +
+                  llvm::toString(model.takeError()));
+  llvm::Expected<Cluster> cluster = parseCluster(flags.cluster);
+  if (!cluster)
+    return cluster.takeError();
+  if (llvm::Error error = cluster->checkCompiles())
+    return refuse(llvm::toString(std::move(error)));
+  if (work.dtype != DType::F32 && work.dtype != DType::BF16)
+    return refuse("--dtype " + getName(work.dtype) +
+                  ": cleave compile has f32 and bf16");
+  return model;
+}
+
 static int runPlan(const PlanCommandFlags &flags) {
   llvm::Expected<tool::Planned> planned = flags.common.load();
   if (!planned)
@@ -165,22 +108,19 @@ static int runPlan(const PlanCommandFlags &flags) {
                                llvm::toString(constraint.takeError()));
       request.constraints.push_back(*constraint);
     }
-  std::optional<Runnable> runnable;
+  std::optional<Model> model;
+  std::optional<tool::Runnable> runnable;
   if (flags.runnable) {
-    llvm::Expected<Runnable> loaded = loadRunnable(flags.common, *planned);
+    llvm::Expected<Model> loaded = loadRunnable(flags.common, request.work);
     if (!loaded)
       return tool::fail(loaded.takeError());
-    runnable = std::move(*loaded);
-    llvm::append_range(request.constraints, getRunnable());
-    request.runs = [&](const TrainLayout &layout) {
-      return runnable->takes(layout);
-    };
+    model = std::move(*loaded);
+    runnable.emplace(*model, request.work);
+    runnable->restrict(request);
   }
   auto failSearch = [&](llvm::Error error) {
-    std::string message = llvm::toString(std::move(error));
-    if (runnable && !runnable->refused.empty())
-      message += "; cleave compile refuses other layouts: " + runnable->refused;
-    return tool::fail(message);
+    return tool::fail(runnable ? runnable->explain(std::move(error))
+                               : std::move(error));
   };
   PlanContext context{planned->model, planned->machine, request};
   const Machine &machine = planned->machine;
@@ -222,9 +162,9 @@ static int runPlan(const PlanCommandFlags &flags) {
   std::string text = llvm::formatv(
       "{0:2}\n", llvm::json::Value(toJSON(context, *result, false)));
   if (runnable)
-    if (llvm::Error error = checkRunnable(text, *runnable))
+    if (llvm::Expected<Plan> plan = runnable->read(text); !plan)
       return tool::fail("--runnable: cleave compile refuses " +
-                        llvm::toString(std::move(error)));
+                        llvm::toString(plan.takeError()));
   if (!flags.output.empty()) {
     if (llvm::Error error = tool::writeFile(flags.output, text))
       return tool::fail(std::move(error));
@@ -254,12 +194,7 @@ static int runPlan(const PlanCommandFlags &flags) {
   printCandidate(llvm::outs(), context, best);
   if (flags.tokens)
     printRun(llvm::outs(), context, best, *flags.tokens);
-  printBinds(llvm::outs(), context, best);
-  printProof(llvm::outs(), context, *result);
-  if (result->best.size() > 1) {
-    llvm::outs() << '\n';
-    printCandidates(llvm::outs(), context, result->best);
-  }
+  tool::printReasons(llvm::outs(), context, *result);
   return 0;
 }
 

@@ -18,13 +18,15 @@ struct Constraint {
   std::string field, comparison;
   int64_t value = 0;
   bool forbids = false;
+  /// The flag that it was given as, if that is neither --pin nor --forbid.
+  std::string flag = {};
 
   bool allows(int64_t actual) const;
   /// Whether it leaves the field one value.
   bool isPin() const { return comparison == "=" && !forbids; }
   /// As on a command line: --pin tp=8.
   std::string getFlag() const {
-    return (forbids ? "--forbid " : "--pin ") + text;
+    return flag.empty() ? (forbids ? "--forbid " : "--pin ") + text : flag;
   }
 };
 

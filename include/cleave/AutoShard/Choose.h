@@ -1,0 +1,72 @@
+//===- Choose.h - The cheapest placements of a graph's tensors ------------===//
+#ifndef CLEAVE_AUTOSHARD_CHOOSE_H
+#define CLEAVE_AUTOSHARD_CHOOSE_H
+
+#include "cleave/AutoShard/Strategies.h"
+#include "cleave/Reshard/Reshard.h"
+
+namespace cleave {
+
+/// A tensor of a graph. One that no op makes is an input: it is where the
+/// choice wants it, of the placements it may have, at no cost; of equally good
+/// ones in the smallest shards.
+struct PlacedTensor {
+  llvm::SmallVector<int64_t, 4> shape;
+  int64_t elementBytes = 4;
+  std::vector<Placement> allowed; ///< of an input; not empty
+};
+
+/// An op, with the seconds of a rank in each of its strategies.
+struct PlacedOp {
+  llvm::SmallVector<size_t, 4> operands, results; ///< numbers of tensors
+  std::vector<Strategy> strategies;
+  std::vector<double> seconds;
+};
+
+/// Ops in an order in which each comes behind what makes its operands. An op
+/// that reads a graph's result without making anything says where that may be.
+struct ShardingProblem {
+  Mesh mesh;
+  std::vector<PlacedTensor> tensors;
+  std::vector<PlacedOp> ops;
+};
+
+struct ShardingChoice {
+  std::vector<size_t> strategies;    ///< by op
+  std::vector<Placement> placements; ///< by tensor: where it is made or kept
+  double seconds = 0;                ///< of ops and reshards
+  /// No choice takes less; equal to `seconds` if that is proven to be the
+  /// least.
+  double bound = 0;
+  size_t states = 0; ///< the most that were kept at a time
+};
+
+/// The choice with the fewest seconds: of the ops in their strategies, and of
+/// the cheapest reshards from where each tensor is made to each further
+/// placement in which an op needs it, however many ops do. Times are rounded to
+/// multiples of 2^-40 s, so that sums are exact. Among equally cheap choices
+/// always the same.
+///
+/// Exact, by dynamic programming over the ops, the last one first: a state
+/// says, of each tensor that lies before them, where ops behind need it. Of two
+/// states one is dropped if the other can be met from it at no more cost. So
+/// the work grows with the length of the graph, and with what lies between its
+/// parts. If there are more than `mostStates` at a time, the dearest are left
+/// out, and `bound` says how much better a choice among those could be.
+///
+/// Fails, and names the op, if it has no strategy, or none from whose results
+/// what the ops behind it need can be had.
+llvm::Expected<ShardingChoice> chooseShardings(const ShardingProblem &problem,
+                                               CollectivePricer price,
+                                               size_t mostStates = 1 << 17);
+
+/// Seconds of a reshard, rounded as above; nothing if there is none.
+std::optional<double> getReshardSeconds(const Mesh &mesh,
+                                        const PlacedTensor &tensor,
+                                        const Placement &from,
+                                        const Placement &to,
+                                        CollectivePricer price);
+
+} // namespace cleave
+
+#endif // CLEAVE_AUTOSHARD_CHOOSE_H

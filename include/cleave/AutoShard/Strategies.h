@@ -1,0 +1,33 @@
+//===- Strategies.h - The ways to run an op on a mesh ---------------------===//
+#ifndef CLEAVE_AUTOSHARD_STRATEGIES_H
+#define CLEAVE_AUTOSHARD_STRATEGIES_H
+
+#include "cleave/Placement/ShardingRule.h"
+#include <vector>
+
+namespace cleave {
+
+/// A way to run an op: how its factors are split, and the placements that its
+/// operands then need and its results have. They pass checkRule.
+struct Strategy {
+  FactorAxes axes;
+  RulePlacements placements;
+};
+
+/// All of them: each axis of more than one rank splits a factor, or lets the
+/// operands of a pass group stay partial along it, or does neither, so that its
+/// ranks compute the same. Of axes that split one factor the mesh's earlier one
+/// is major. Always in the same order; the first one splits nothing.
+///
+/// A product on ["x"=2], `b h, f h -> b f | reduce h | pass 0 | pass 1`, has
+/// six: whole, b, h or f split, and either operand partial.
+std::vector<Strategy> getStrategies(const Mesh &mesh, const ShardingRule &rule);
+
+/// Where a tensor may be kept: each axis splits a dim, the mesh's earlier one
+/// as the major one, or none; nothing is partial. The first is replicated.
+std::vector<Placement> getWholePlacements(const Mesh &mesh,
+                                          llvm::ArrayRef<int64_t> shape);
+
+} // namespace cleave
+
+#endif // CLEAVE_AUTOSHARD_STRATEGIES_H

@@ -1,0 +1,39 @@
+// RUN: split-file %s %t
+// RUN: not cleave-opt %t/mesh.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp" 2>&1 | FileCheck %s --check-prefix=AXES
+// RUN: not cleave-opt %t/mesh.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=8" 2>&1 | FileCheck %s --check-prefix=RANKS
+// RUN: not cleave-opt %t/mesh.mlir --cleave-choose-placements="cluster=none mesh=tp=8" 2>&1 | FileCheck %s --check-prefix=CLUSTER
+// RUN: not cleave-opt %t/pin.mlir --cleave-choose-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=PIN
+// RUN: not cleave-opt %t/pin.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=TWICE
+// RUN: not cleave-opt %t/whole.mlir --cleave-choose-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=WHOLE
+// RUN: not cleave-opt %t/rule.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=RULE
+
+//--- mesh.mlir
+// AXES: error: mesh "tp": expects axes like dp=2,tp=4
+// RANKS: error: mesh ["tp"=8] has 8 ranks, cluster h100-sxm:4 has 4
+// CLUSTER: error: none: No such file or directory
+func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {
+  return %x : tensor<8xf32>
+}
+
+//--- pin.mlir
+// PIN: error: {{.*}}"x"
+// TWICE: error: the module has a dist.mesh: expects no option mesh
+dist.mesh @mesh [#dist.axis<"tp" = 4>]
+func.func @f(%x: tensor<8xf32> {dist.pin = #dist.on<@mesh, [{x}]>}) -> tensor<8xf32> {
+  return %x : tensor<8xf32>
+}
+
+//--- whole.mlir
+// WHOLE: error: 'xf.attention' op cannot be split so that its result is where dist.pin has it
+dist.mesh @mesh [#dist.axis<"tp" = 4>]
+func.func @f(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>) -> tensor<1x8x2x4xf32> {
+  %y, %lse = xf.attention %q, %k, %k {scale = 0.1 : f64, dist.pin = #dist.on<@mesh, [{}, {}, {}, {tp}]>} : (tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>, tensor<1x8x2x4xf32>) -> (tensor<1x8x2x4xf32>, tensor<1x2x8xf32>)
+  return %y : tensor<1x8x2x4xf32>
+}
+
+//--- rule.mlir
+// RULE: error: 'arith.constant' op has no sharding rule
+func.func @f() -> tensor<8xf32> {
+  %x = arith.constant dense<1.0> : tensor<8xf32>
+  return %x : tensor<8xf32>
+}
