@@ -82,6 +82,12 @@ def make_cluster(folder, ranks):
                            "h100-sxm.json"), encoding="utf-8") as file:
         device = json.load(file)
     del device["version"]
+    # The ranks of a node share what a CPU has.
+    for shared in [device[key] for key in ["memory", "reserve",
+                                           "memory_bandwidth",
+                                           "multiprocessors"]] + \
+            [unit["peak"] for unit in device["matrix"].values()]:
+        shared["value"] *= 8
     device.update(name="h100-as-cpu",
                   cores={"value": 8, "unit": "1", "source": "none"},
                   attention={"cleave": device["attention"]["flash2"]})
