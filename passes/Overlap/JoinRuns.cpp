@@ -141,6 +141,15 @@ private:
         op.moveBefore(first);
   }
 
+  /// And so do views that an instruction, which is to leave its segment, has in
+  /// common with others there.
+  void hoistViews(exec::SegmentOp segment, Operation *op) {
+    for (Value value : op->getOperands())
+      if (auto view = value.getDefiningOp<exec::ViewOp>();
+          view && segment->isProperAncestor(view))
+        view->moveBefore(*getSegments(program).begin());
+  }
+
   /// The run, of the micro-batch that it keeps, takes in all that a run next to
   /// it does, which says nothing of micro-batches.
   void join(size_t i, bool intoFirst) {
@@ -356,8 +365,10 @@ int64_t Joiner::spread(size_t single) {
     std::string name =
         (runs[run].getSegment() + "_" + segment.getSymName()).str();
     Block &body = isolate(runs[run], name).getBody().front();
-    for (exec::InstructionOpInterface op : instructions)
+    for (exec::InstructionOpInterface op : instructions) {
+      hoistViews(segment, op);
       op->moveBefore(&body, body.end());
+    }
   }
   return int64_t(ready.size());
 }

@@ -130,7 +130,8 @@ exec.program @tied threads 1 {
 
 // A stage of two parts, each of which is done with its micro-batches at another
 // time: the gradients of the first begin to be reduced before the second has its
-// last one. What is received behind all stays there.
+// last one, and the view that they are reduced through goes with them. What is
+// received behind all stays there.
 module {
 dist.mesh @mesh [#dist.axis<"pp" = 2>, #dist.axis<"dp" = 2>] stages "pp"
 // CHECK-LABEL: exec.program @parts
@@ -142,11 +143,13 @@ exec.program @parts threads 1 {
   %part1 = exec.buffer "gradients" 33554432 pinned : !exec.buffer
   %part0 = exec.buffer "gradients" 2097152 pinned : !exec.buffer
   %other = exec.buffer "gradients" 4194304 : !exec.buffer
+  // CHECK: %[[SUM1:.*]] = exec.buffer "gradients" 67108864
+  // CHECK: %[[WHOLE:.*]] = exec.view %[[SUM1]] 67108864
   // CHECK: exec.segment @backward_1 {
-  // CHECK-NEXT: exec.gemm(%{{.*}}) -> (%[[SUM1:.*]])
+  // CHECK-NEXT: exec.gemm(%{{.*}}) -> (%[[SUM1]])
   // CHECK: exec.segment @backward_1_after {
   // CHECK-NEXT: exec.gemm(%{{.*}}) -> (%[[SUM1]])
-  // CHECK-NEXT: exec.reduce_scatter(%[[SUM1]]){{.*}}#exec.order<
+  // CHECK-NEXT: exec.reduce_scatter(%[[WHOLE]]){{.*}}#exec.order<
   exec.segment @backward_1 {
     exec.gemm(%y, %y) -> (%sum1) {has_bias = false, k = 4 : i64, m = 4096 : i64, accumulate = #exec<accumulate after_first>, n = 4096 : i64, trans_a = true, trans_b = false, type_a = f32, type_b = f32, type_c = f32}
   }
@@ -159,7 +162,8 @@ exec.program @parts threads 1 {
   // CHECK-NEXT: exec.recv
   exec.segment @after {
     exec.reduce_scatter(%sum0) -> (%part0) {axes = ["dp"], inner = 524288 : i64, outer = 1 : i64, reduction = #exec<reduction sum>, type = f32}
-    exec.reduce_scatter(%sum1) -> (%part1) {axes = ["dp"], inner = 8388608 : i64, outer = 1 : i64, reduction = #exec<reduction sum>, type = f32}
+    %whole = exec.view %sum1 67108864 : !exec.buffer
+    exec.reduce_scatter(%whole) -> (%part1) {axes = ["dp"], inner = 8388608 : i64, outer = 1 : i64, reduction = #exec<reduction sum>, type = f32}
     exec.recv() -> (%other) {channel = 3 : i64, stage = 1 : i64}
   }
   // CHECK: exec.run @backward_1 0 first
