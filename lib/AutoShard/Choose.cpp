@@ -153,8 +153,10 @@ private:
   llvm::Error prepare();
   std::optional<ShardingChoice> search(size_t mostStates, double upper);
   std::optional<Reached> apply(size_t op, size_t strategy, const State &behind);
-  void dropWorse(size_t op, std::vector<Reached> &states);
-  double getExtra(size_t op, const State &better, const State &state);
+  void dropWorse(size_t op, std::vector<Reached> &states, size_t mostStates);
+  bool isMetBy(size_t op, const State &better, const State &state,
+               double seconds);
+  double getMost(size_t tensor, Place need);
   void placeInputs(ShardingChoice &choice);
 
   bool isInput(size_t tensor) const {
@@ -184,8 +186,13 @@ private:
   std::vector<Places *> places; ///< by tensor
   /// By tensor: where an input may be, or its op may make it.
   std::vector<llvm::SmallVector<Place, 8>> homes;
+  /// By tensor and need: seconds from the home that is furthest away, or -1 if
+  /// nobody has asked yet.
+  std::vector<std::vector<double>> most;
   std::vector<std::vector<Touches>> touches; ///< by op and strategy
   std::vector<std::vector<double>> seconds;  ///< likewise
+  /// By op: strategies whose inputs can be where they need them.
+  std::vector<std::vector<uint32_t>> usable;
   std::vector<bool> isFreeInput;             ///< by tensor
   /// By op: tensors that lie before it and that it or ops behind it need,
   /// ascending; and none, at the end.
@@ -242,8 +249,21 @@ llvm::Error Chooser::prepare() {
     for (double time : op.seconds)
       own.push_back(roundSeconds(time));
   }
-  for (size_t tensor = 0; tensor != tensors; ++tensor)
+  for (size_t tensor = 0; tensor != tensors; ++tensor) {
     isFreeInput.push_back(isInput(tensor) && isFree(tensor));
+    most.emplace_back(places[tensor]->size(), -1);
+  }
+  // What is kept is whole, so nobody finds it partial.
+  for (const std::vector<Touches> &each : touches) {
+    std::vector<uint32_t> &own = usable.emplace_back();
+    for (auto [strategy, touched] : llvm::enumerate(each))
+      if (llvm::all_of(touched.needs, [&](auto touch) {
+            auto [tensor, need] = touch;
+            return !isInput(tensor) ||
+                   getBestHome(tensor, need).second != impossible;
+          }))
+        own.push_back(uint32_t(strategy));
+  }
   // A tensor lies before all ops from behind the one that makes it, or the
   // first that reads an input, to the last that reads it.
   std::vector<size_t> begins(tensors, ops), last(tensors, 0);
@@ -334,41 +354,48 @@ static Key getKey(const State &state) {
   return key;
 }
 
-/// Seconds for which whatever comes before an op can meet the needs of `better`
-/// if it meets those of `state`: it moves a tensor from where that one needs
-/// it, or from wherever it is. No reshard is dearer than two that lead to the
-/// same.
-double Chooser::getExtra(size_t op, const State &better, const State &state) {
+double Chooser::getMost(size_t tensor, Place need) {
+  double &known = most[tensor][need];
+  if (known < 0)
+    for (Place home : homes[tensor])
+      known = std::max(known, getReshard(tensor, home, need));
+  return known;
+}
+
+/// Whether what meets the needs of `state` before an op also meets those of
+/// `better` for no more than `seconds`: it moves a tensor from where that one
+/// needs it, or from wherever it is. No reshard is dearer than two that lead to
+/// the same.
+bool Chooser::isMetBy(size_t op, const State &better, const State &state,
+                      double seconds) {
   double extra = 0;
   for (auto [tensor, a, b] : llvm::zip_equal(live[op], better, state))
     for (Place need : a) {
       if (llvm::is_contained(b, need))
         continue;
-      double most = 0, least = impossible;
-      for (Place home : homes[tensor])
-        most = std::max(most, getReshard(tensor, home, need));
+      double least = getMost(tensor, need);
       for (Place other : b)
         least = std::min(least, getReshard(tensor, other, need));
-      extra += std::min(most, least);
-      if (extra == impossible)
-        return extra;
+      extra += least;
+      if (extra > seconds)
+        return false;
     }
-  return extra;
+  return true;
 }
 
-/// Drops states that another of no more seconds can do the work of. States are
-/// in order of their seconds.
-void Chooser::dropWorse(size_t op, std::vector<Reached> &states) {
+/// Drops states that another of no more seconds can do the work of, until there
+/// are more than `mostStates` others. States are in order of their seconds.
+void Chooser::dropWorse(size_t op, std::vector<Reached> &states,
+                        size_t mostStates) {
   // Most are dropped for one of the first.
   constexpr size_t mostCompared = 256;
   size_t kept = 0;
-  for (size_t i = 0; i != states.size(); ++i) {
+  for (size_t i = 0; i != states.size() && kept <= mostStates; ++i) {
     bool isWorse = false;
     for (size_t other = 0; other != std::min(kept, mostCompared) && !isWorse;
          ++other)
-      isWorse = states[other].seconds +
-                    getExtra(op, states[other].state, states[i].state) <=
-                states[i].seconds;
+      isWorse = isMetBy(op, states[other].state, states[i].state,
+                        states[i].seconds - states[other].seconds);
     if (isWorse)
       continue;
     if (kept != i)
@@ -389,7 +416,7 @@ std::optional<ShardingChoice> Chooser::search(size_t mostStates, double upper) {
     std::unordered_map<Key, size_t> numbers;
     std::vector<std::pair<Key, Reached>> found;
     for (auto [from, state] : llvm::enumerate(states))
-      for (size_t strategy = 0; strategy != touches[op].size(); ++strategy) {
+      for (uint32_t strategy : usable[op]) {
         std::optional<Reached> next = apply(op, strategy, state.state);
         if (!next)
           continue;
@@ -415,7 +442,7 @@ std::optional<ShardingChoice> Chooser::search(size_t mostStates, double upper) {
     states.clear();
     for (auto &[key, reached] : found)
       states.push_back(std::move(reached));
-    dropWorse(op, states);
+    dropWorse(op, states, mostStates);
     if (states.size() > mostStates) {
       leftOut = std::min(leftOut, states[mostStates].seconds + rest[op]);
       states.resize(mostStates, Reached());

@@ -99,7 +99,7 @@ def ChoosePlacementsPass
     Option<"meshText", "mesh", "std::string", "\"\"",
            "axes, the last of neighbours: dp=2,tp=4; of a module without a "
            "dist.mesh">,
-    Option<"mostStates", "most-states", "uint64_t", "131072",
+    Option<"mostStates", "most-states", "uint64_t", "8192",
            "states that are kept at a time; with more, the choice may be other "
            "than the best, and a remark says by how much at most">,
   ];

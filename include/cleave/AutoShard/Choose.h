@@ -58,7 +58,7 @@ struct ShardingChoice {
 /// what the ops behind it need can be had.
 llvm::Expected<ShardingChoice> chooseShardings(const ShardingProblem &problem,
                                                CollectivePricer price,
-                                               size_t mostStates = 1 << 17);
+                                               size_t mostStates = 1 << 13);
 
 /// Seconds of a reshard, rounded as above; nothing if there is none.
 std::optional<double> getReshardSeconds(const Mesh &mesh,
