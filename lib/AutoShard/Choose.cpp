@@ -193,7 +193,7 @@ private:
   std::vector<std::vector<double>> seconds;  ///< likewise
   /// By op: strategies whose inputs can be where they need them.
   std::vector<std::vector<uint32_t>> usable;
-  std::vector<bool> isFreeInput;             ///< by tensor
+  std::vector<bool> isFreeInput; ///< by tensor
   /// By op: tensors that lie before it and that it or ops behind it need,
   /// ascending; and none, at the end.
   std::vector<std::vector<size_t>> live;
