@@ -81,8 +81,8 @@ private:
 };
 } // namespace
 
-/// GPipe, 1F1B, eager 1F1B and interleaved: `warmup` forward passes, then one backward
-/// after each forward, then what is left.
+/// GPipe, 1F1B, eager 1F1B and interleaved: `warmup` forward passes, then one
+/// backward after each forward, then what is left.
 static void addFixedOrder(const PipelineShape &shape, int64_t stage,
                           Order &order) {
   int64_t p = shape.stages, v = shape.chunks;

@@ -85,9 +85,9 @@ int tool::runCompile(CompileFlags flags) {
     return tool::fail(cluster.takeError());
   CompileOptions &options = flags.options;
   options.work.dtype = flags.layout.getDType();
-  llvm::Expected<Plan> plan = flags.layout.getPlan(
-      *model, *config, options.work, *cluster,
-      flags.json || flags.quiet ? nullptr : &llvm::outs());
+  llvm::Expected<Plan> plan =
+      flags.layout.getPlan(*model, *config, options.work, *cluster,
+                           flags.json || flags.quiet ? nullptr : &llvm::outs());
   if (!plan)
     return tool::fail(plan.takeError());
 

@@ -238,8 +238,8 @@ TEST(Simulate, RecurrenceRepeats) {
             << getName(schedule).str() << " p " << p << " m " << m;
         for (size_t stage = 0; stage != peaks.size(); ++stage) {
           EXPECT_NEAR(ends[stage] / simulation.ends[stage], 1, 1e-12)
-              << getName(schedule).str() << " p " << p << " m " << m << " stage "
-              << stage;
+              << getName(schedule).str() << " p " << p << " m " << m
+              << " stage " << stage;
           EXPECT_NEAR(peaks[stage] / simulation.peaks[stage], 1, 1e-12)
               << getName(schedule).str() << " p " << p << " m " << m
               << " stage " << stage;
@@ -325,11 +325,10 @@ TEST(Simulate, MomentsOfAnArena) {
   PipelineModel model;
   for (int64_t p : {1, 2, 3, 4, 8})
     for (int64_t m : {1, 2, 3, 7, 8, 20, 100})
-      for (Schedule schedule :
-           {Schedule::GPipe, Schedule::OneFOneB, Schedule::EagerOneFOneB,
-            Schedule::Interleaved, Schedule::ZeroBubbleH1,
-            Schedule::ZeroBubbleH2, Schedule::ZeroBubbleV,
-            Schedule::DualPipeV}) {
+      for (Schedule schedule : {Schedule::GPipe, Schedule::OneFOneB,
+                                Schedule::EagerOneFOneB, Schedule::Interleaved,
+                                Schedule::ZeroBubbleH1, Schedule::ZeroBubbleH2,
+                                Schedule::ZeroBubbleV, Schedule::DualPipeV}) {
         int64_t chunks = isVShaped(schedule)                 ? 2
                          : schedule == Schedule::Interleaved ? 3
                                                              : 1;
