@@ -94,7 +94,10 @@ class AutoPlanTest(ToolTest):
         # Constants that no cluster without a device has.
         self.write("bare.json", {"version": 1, "nodes": 1,
                                  "devices_per_node": 4})
-        fails(["bare.json", '"device"'], "--cluster", "bare.json", code=1)
+        fails(["bare.json", '"device"'], "--auto", "--cluster", "bare.json",
+              code=1)
+        fails(["--cluster bare.json has 4 ranks", "--auto plans for all"],
+              "--cluster", "bare.json")
         # Memory that nothing fits.
         self.cluster["device"]["memory"] = {"value": 1e5, "unit": "byte",
                                             "source": "test"}

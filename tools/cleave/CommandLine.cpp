@@ -285,7 +285,8 @@ void tool::LayoutFlags::add(CLI::App &app) {
   app.add_flag("--auto", automatic,
                "let the planner choose what the flags above leave open, for "
                "all ranks of --cluster; the default where that says how many "
-               "they are and none of these flags, nor a plan, is given")
+               "they are, and on which device, and none of these flags, nor a "
+               "plan, is given")
       ->excludes(plan);
   app.add_option("--write-plan", writtenPlan,
                  "write what the planner chose, as plan.json")
@@ -364,8 +365,11 @@ static llvm::Error checkMicroBatch(const Plan &plan, const Workload &work,
 
 bool tool::LayoutFlags::choosesPlan(const Cluster &where) const {
   auto isGiven = [](const CLI::Option *option) { return option->count() > 0; };
-  return automatic || (where.getNumRanks() > 0 && planPath.empty() &&
-                       llvm::none_of(options, isGiven));
+  // This machine is measured, or the error says so.
+  bool hasDevice =
+      where.where.empty() || where.groups.front().device.has_value();
+  return automatic || (where.getNumRanks() > 0 && hasDevice &&
+                       planPath.empty() && llvm::none_of(options, isGiven));
 }
 
 llvm::Expected<Plan>
