@@ -87,11 +87,10 @@ static void addFixedOrder(const PipelineShape &shape, int64_t stage,
                           Order &order) {
   int64_t p = shape.stages, v = shape.chunks;
   int64_t passes = shape.microBatches * v;
-  int64_t warmup = p - 1 - stage;
-  if (shape.schedule == Schedule::EagerOneFOneB)
-    warmup *= 3;
-  if (v > 1)
-    warmup = 2 * warmup + (v - 1) * p;
+  // Of one chunk, all that is in flight but the one whose backward pass is
+  // next.
+  int64_t warmup = v > 1 ? 2 * (p - 1 - stage) + (v - 1) * p
+                         : shape.getAlikeInFlight(stage) - 1;
   if (shape.goesForwardFirst())
     warmup = passes;
   warmup = std::min(warmup, passes);

@@ -11,12 +11,8 @@
 #include "dialects/dist/Placements.h"
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "passes/Log.h"
 #include "passes/Place/Passes.h"
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
-
-#define DEBUG_TYPE "cleave-choose-placements"
 
 namespace cleave {
 #define GEN_PASS_DEF_CHOOSEPLACEMENTSPASS
@@ -179,8 +175,7 @@ private:
         cast<RankedTensorType>(value.getType()),
         dist::getPlacementAttr(meshName, mesh, placement));
   }
-  void moveOperands(Operation &op, ArrayRef<Placement> needs,
-                    const ShardingChoice &choice);
+  void moveOperands(Operation &op, ArrayRef<Placement> needs);
 
   /// The placement that a pin asks for, if there is one; fails if it is none of
   /// the tensor on this mesh.
@@ -196,17 +191,20 @@ private:
       return failure();
     return std::optional(dist::getPlacement(on, mesh));
   }
-  size_t addTensor(Value value, bool isInput, std::optional<Placement> pin) {
+  /// An input is where its pin has it, or may be anywhere.
+  size_t addInput(Value value, const std::optional<Placement> &pin) {
+    if (pin)
+      return addTensor(value, {*pin});
+    auto type = cast<RankedTensorType>(value.getType());
+    return addTensor(value, getWholePlacements(mesh, type.getShape()));
+  }
+  /// `allowed`: of an input.
+  size_t addTensor(Value value, std::vector<Placement> allowed = {}) {
     auto type = cast<RankedTensorType>(value.getType());
     PlacedTensor tensor;
     tensor.shape.assign(type.getShape().begin(), type.getShape().end());
     tensor.elementBytes = type.getElementTypeBitWidth() / 8;
-    if (pin)
-      tensor.allowed = {*pin};
-    else if (isInput)
-      tensor.allowed = getWholePlacements(mesh, type.getShape());
-    if (!isInput)
-      tensor.allowed.clear();
+    tensor.allowed = std::move(allowed);
     problem.tensors.push_back(std::move(tensor));
     numbers[value] = problem.tensors.size() - 1;
     return problem.tensors.size() - 1;
@@ -235,7 +233,7 @@ LogicalResult FunctionPlacer::addTensors() {
                 argument.getType());
     if (failed(pin))
       return failure();
-    addTensor(argument, /*isInput=*/true, *pin);
+    addInput(argument, *pin);
     function.removeArgAttr(argument.getArgNumber(), pinName);
   }
   return success();
@@ -251,7 +249,7 @@ LogicalResult FunctionPlacer::addOp(Operation &op) {
       auto pin = readPin(state, state->getAttr(pinName), get.getType());
       if (failed(pin))
         return failure();
-      at->second = addTensor(get.getResult(), /*isInput=*/true, *pin);
+      at->second = addInput(get.getResult(), *pin);
       state->removeAttr(pinName);
     }
     numbers[get.getResult()] = at->second;
@@ -298,7 +296,7 @@ LogicalResult FunctionPlacer::addRuled(xf::ShardingRuleOpInterface op) {
   for (Value operand : op->getOperands())
     placed.operands.push_back(numbers.lookup(operand));
   for (Value result : op->getResults())
-    placed.results.push_back(addTensor(result, /*isInput=*/false, {}));
+    placed.results.push_back(addTensor(result));
   auto pin = readPin(op, op->getAttr(pinName), op->getResult(0).getType());
   if (failed(pin))
     return failure();
@@ -352,8 +350,7 @@ void FunctionPlacer::report(const ShardingChoice &choice) {
            << llvm::formatv("{0:F2} us", choice.bound * 1e6).str();
 }
 
-void FunctionPlacer::moveOperands(Operation &op, ArrayRef<Placement> needs,
-                                  const ShardingChoice &choice) {
+void FunctionPlacer::moveOperands(Operation &op, ArrayRef<Placement> needs) {
   for (auto [operand, need] : llvm::zip_equal(op.getOpOperands(), needs)) {
     Value value = operand.get();
     Type type = getPlaced(value, need);
@@ -386,10 +383,10 @@ void FunctionPlacer::write(const ShardingChoice &choice) {
     if (op->hasTrait<OpTrait::IsTerminator>())
       ends.push_back(placements.operands[0]);
     else
-      moveOperands(*op, placements.operands, choice);
+      moveOperands(*op, placements.operands);
   }
   Operation *end = function.getBody().front().getTerminator();
-  moveOperands(*end, ends, choice);
+  moveOperands(*end, ends);
   function.setFunctionType(b.getFunctionType(
       function.getBody().front().getArgumentTypes(), end->getOperandTypes()));
 }
