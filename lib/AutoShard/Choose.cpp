@@ -1,8 +1,9 @@
 //===- Choose.cpp - The cheapest placements of a graph's tensors ----------===//
 //
-// Dynamic programming over the ops, the last one first. A state says where the
-// ops behind need the tensors that lie before them. Example, a tensor h of a
-// linear that two others read, on one axis x:
+// Dynamic programming over the ops. Between those that have been decided and
+// those to come lie tensors; a state says of each where it is made, if its op
+// has been, and where the ops that have been need it. Example, a tensor h of a
+// linear that two others read, on one axis x, from the end back:
 //
 //   behind the readers  nothing is needed                       0
 //   and with one        h is needed as [{}, {x}]                0.4 ms
@@ -15,22 +16,26 @@
 // gets from to everywhere at no cost, as every rank's copy of it does by
 // slices, is in no state.
 //
+// In which order ops are decided changes nothing but how many states there are.
 // From behind, since what many ops make for one of them is then decided by that
 // one: attention's strategies say where its queries, keys and values are
-// needed, which the ops before would leave in all combinations.
+// needed, which the ops before would leave in all combinations. And a forward
+// op together with those of its gradient: `PlacedOp::at`.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/AutoShard/Choose.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
 using namespace cleave;
 
 static constexpr double impossible = std::numeric_limits<double>::infinity();
+static constexpr size_t none = ~size_t(0);
 
 static double roundSeconds(double seconds) {
   return std::ldexp(std::round(std::ldexp(seconds, 40)), -40);
@@ -93,6 +98,14 @@ public:
     return known;
   }
 
+  /// Of a rank's shard.
+  double getBytes(const Mesh &mesh, Place place) const {
+    double bytes = double(tensor.elementBytes);
+    for (int64_t size : placements[place].getLocalShape(mesh, tensor.shape))
+      bytes *= double(size);
+    return bytes;
+  }
+
 private:
   const PlacedTensor &tensor; ///< one of them
   std::vector<Placement> placements;
@@ -100,21 +113,51 @@ private:
   std::vector<double> seconds;
 };
 
-/// Where a tensor is needed, ascending.
+/// Places, ascending, in which a tensor is needed besides where it is made.
 using Needs = llvm::SmallVector<Place, 3>;
-/// Of the tensors that lie before some ops, and that these need.
-using State = llvm::SmallVector<Needs, 6>;
+
+/// The tensors between two ops, as numbers: of each, where it is made, if that
+/// is known; how many needs; the needs.
 using Key = std::u16string;
 
-struct Reached {
-  State state;
-  double seconds = 0;
-  uint32_t from = 0, strategy = 0; ///< the state behind the op, by its number
+/// A tensor between the ops that have been and those to come.
+struct Slot {
+  size_t tensor = 0;
+  bool isMade = false; ///< by an op that has been
+  unsigned later = 0;  ///< so many ops to come need it
 };
 
-/// What a strategy does: (tensor, place).
-struct Touches {
-  llvm::SmallVector<std::pair<size_t, Place>, 4> needs, makes;
+/// What a key says of one tensor.
+struct View {
+  Place made = 0;
+  llvm::ArrayRef<Place> needs;
+  size_t length = 0; ///< of it in the key
+};
+
+View read(const Slot &slot, const Key &key, size_t at) {
+  static_assert(sizeof(Place) == sizeof(char16_t));
+  View view;
+  size_t begin = at;
+  if (slot.isMade)
+    view.made = Place(key[at++]);
+  size_t count = key[at++];
+  view.needs = {reinterpret_cast<const Place *>(key.data()) + at, count};
+  view.length = at + count - begin;
+  return view;
+}
+
+void write(Key &key, bool isMade, Place made, const Needs &needs) {
+  if (isMade)
+    key.push_back(char16_t(made));
+  key.push_back(char16_t(needs.size()));
+  for (Place need : needs)
+    key.push_back(char16_t(need));
+}
+
+struct State {
+  Key key;
+  double cost = 0;
+  uint32_t from = 0, strategy = 0; ///< the state before the op, by its number
 };
 
 /// How a search came to a state.
@@ -122,71 +165,93 @@ struct Link {
   uint32_t from, strategy;
 };
 
+/// What a strategy does: (tensor, place).
+struct Touches {
+  llvm::SmallVector<std::pair<size_t, Place>, 4> needs, makes;
+};
+
+/// A tensor that an op reads or makes: its slots before and behind it.
+struct Touched {
+  size_t tensor = 0;
+  size_t before = none, behind = none;
+  bool wasMade = false, isMade = false;
+};
+
+/// What an op can do where its tensors are in some states: one for each way in
+/// which it can leave them.
+struct Outcome {
+  double cost = 0;
+  uint32_t strategy = 0;
+  Key slots;                           ///< of those that lie behind it
+  llvm::SmallVector<uint16_t, 6> ends; ///< of each in `slots`
+};
+
 class Chooser {
 public:
-  Chooser(const ShardingProblem &problem, CollectivePricer price)
-      : problem(problem), price(price) {}
+  Chooser(const ShardingProblem &problem, CollectivePricer price,
+          size_t mostStates)
+      : problem(problem), price(price), mostStates(mostStates) {}
 
-  llvm::Expected<ShardingChoice> run(size_t mostStates) {
-    if (llvm::Error error = prepare())
-      return error;
-    // A narrow search finds a choice that is good, if not the best: nothing
-    // that cannot become better needs to be kept.
-    size_t width = std::min<size_t>(64, mostStates);
-    std::optional<ShardingChoice> choice = search(width, impossible);
-    // What it left out may be all that goes on.
-    for (; !choice && leavesOut; width *= 8)
-      choice = search(width * 8, impossible);
-    if (!choice)
-      return llvm::createStringError(
-          "op " + llvm::Twine(failedAt) +
-          ": no strategy gives what the ops behind it need");
-    if (choice->bound < choice->seconds && width < mostStates)
-      if (std::optional<ShardingChoice> better =
-              search(mostStates, choice->seconds))
-        choice = std::move(better);
-    placeInputs(*choice);
-    return std::move(*choice);
-  }
+  llvm::Expected<ShardingChoice> run();
 
 private:
   llvm::Error prepare();
-  std::optional<ShardingChoice> search(size_t mostStates, double upper);
-  std::optional<Reached> apply(size_t op, size_t strategy, const State &behind);
-  void dropWorse(size_t op, std::vector<Reached> &states, size_t mostStates);
-  bool isMetBy(size_t op, const State &better, const State &state,
-               double seconds);
+  void order();
+  /// Of the choice with the least cost, a byte that is kept costing
+  /// `secondsPerByte`; its bound is one of costs.
+  llvm::Expected<ShardingChoice> solve(double secondsPerByte);
+  std::optional<ShardingChoice> search(size_t width, double upper);
+  std::vector<Outcome> getOutcomes(size_t step, llvm::ArrayRef<View> before);
+  void dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
+                 size_t width);
+  bool isMetBy(llvm::ArrayRef<Slot> cut, const Key &better, const Key &key,
+               double cost);
   double getMost(size_t tensor, Place need);
-  void placeInputs(ShardingChoice &choice);
+  void finish(ShardingChoice &choice);
+  double getCost(const ShardingChoice &choice) const {
+    return choice.seconds + byteCost * choice.bytes;
+  }
 
   bool isInput(size_t tensor) const {
     return !problem.tensors[tensor].allowed.empty();
   }
   bool isFree(size_t tensor);
   double getReshard(size_t tensor, Place from, Place to) {
-    return from == to
-               ? 0
-               : places[tensor]->getSeconds(problem.mesh, price, from, to);
+    return places[tensor]->getSeconds(problem.mesh, price, from, to);
   }
-  /// Of a rank's shard.
-  int64_t getElements(const PlacedTensor &tensor, Place place) const {
-    int64_t elements = 1;
-    for (int64_t size :
-         places.back()->get(place).getLocalShape(problem.mesh, tensor.shape))
-      elements *= size;
-    return elements;
+  /// What it costs to have a tensor elsewhere, too.
+  double getMove(size_t tensor, Place from, Place to) {
+    if (from == to)
+      return 0;
+    const PlacedTensor &moved = problem.tensors[tensor];
+    double cost = getReshard(tensor, from, to) * moved.moves;
+    if (byteCost > 0 && moved.movedTo > 0)
+      cost += roundSeconds(byteCost * moved.movedTo * getBytes(tensor, to));
+    return cost;
   }
-  /// Where an input that is needed so is best kept, and the seconds.
+  /// What it costs to keep it there.
+  double getKeep(size_t tensor, Place place) {
+    double copies = problem.tensors[tensor].copies;
+    return byteCost > 0 && copies > 0
+               ? roundSeconds(byteCost * copies * getBytes(tensor, place))
+               : 0;
+  }
+  double getBytes(size_t tensor, Place place) const {
+    return places[tensor]->getBytes(problem.mesh, place);
+  }
+  /// Where an input that is needed so is best kept, and the cost.
   std::pair<Place, double> getBestHome(size_t tensor,
                                        llvm::ArrayRef<Place> needs);
 
   const ShardingProblem &problem;
   CollectivePricer price;
+  size_t mostStates;
+  double byteCost = 0; ///< seconds
   std::map<std::pair<std::vector<int64_t>, int64_t>, Places> shapes;
   std::vector<Places *> places; ///< by tensor
   /// By tensor: where an input may be, or its op may make it.
   std::vector<llvm::SmallVector<Place, 8>> homes;
-  /// By tensor and need: seconds from the home that is furthest away, or -1 if
+  /// By tensor and need: cost from the home that is furthest away, or -1 if
   /// nobody has asked yet.
   std::vector<std::vector<double>> most;
   std::vector<std::vector<Touches>> touches; ///< by op and strategy
@@ -194,12 +259,12 @@ private:
   /// By op: strategies whose inputs can be where they need them.
   std::vector<std::vector<uint32_t>> usable;
   std::vector<bool> isFreeInput; ///< by tensor
-  /// By op: tensors that lie before it and that it or ops behind it need,
-  /// ascending; and none, at the end.
-  std::vector<std::vector<size_t>> live;
-  /// By op: inputs that no op before it needs.
-  std::vector<std::vector<size_t>> settled;
-  /// By op: what the ops before it take at least.
+  std::vector<size_t> steps; ///< ops, in the order in which they are decided
+  /// By step: the tensors between those before it and the others; and none, at
+  /// the end.
+  std::vector<std::vector<Slot>> cuts;
+  std::vector<std::vector<Touched>> touched; ///< by step
+  /// By step: what the ops from there on take at least.
   std::vector<double> rest;
   size_t failedAt = 0;    ///< the op where the last search failed
   bool leavesOut = false; ///< whether it left out states
@@ -207,7 +272,6 @@ private:
 } // namespace
 
 llvm::Error Chooser::prepare() {
-  size_t tensors = problem.tensors.size(), ops = problem.ops.size();
   for (const PlacedTensor &tensor : problem.tensors) {
     std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.end());
     auto at = shapes.try_emplace({shape, tensor.elementBytes}, tensor).first;
@@ -217,14 +281,13 @@ llvm::Error Chooser::prepare() {
       homes.back().push_back(places.back()->add(placement));
     // Of equally good ones the one that takes the least memory comes first.
     llvm::sort(homes.back(), [&](Place a, Place b) {
-      return std::pair(getElements(tensor, a), a) <
-             std::pair(getElements(tensor, b), b);
+      return std::pair(places.back()->getBytes(problem.mesh, a), a) <
+             std::pair(places.back()->getBytes(problem.mesh, b), b);
     });
   }
-  for (auto [number, op] : llvm::enumerate(problem.ops)) {
+  for (const PlacedOp &op : problem.ops) {
     if (op.strategies.empty())
-      return llvm::createStringError("op " + llvm::Twine(number) +
-                                     " has no strategy");
+      return llvm::createStringError(op.name + ": has no strategy");
     std::vector<Touches> &each = touches.emplace_back();
     for (const Strategy &strategy : op.strategies) {
       Touches own;
@@ -249,10 +312,8 @@ llvm::Error Chooser::prepare() {
     for (double time : op.seconds)
       own.push_back(roundSeconds(time));
   }
-  for (size_t tensor = 0; tensor != tensors; ++tensor) {
+  for (size_t tensor = 0; tensor != problem.tensors.size(); ++tensor)
     isFreeInput.push_back(isInput(tensor) && isFree(tensor));
-    most.emplace_back(places[tensor]->size(), -1);
-  }
   // What is kept is whole, so nobody finds it partial.
   for (const std::vector<Touches> &each : touches) {
     std::vector<uint32_t> &own = usable.emplace_back();
@@ -264,224 +325,400 @@ llvm::Error Chooser::prepare() {
           }))
         own.push_back(uint32_t(strategy));
   }
-  // A tensor lies before all ops from behind the one that makes it, or the
-  // first that reads an input, to the last that reads it.
-  std::vector<size_t> begins(tensors, ops), last(tensors, 0);
-  for (auto [number, op] : llvm::enumerate(problem.ops)) {
-    for (size_t tensor : op.results)
-      begins[tensor] = number;
-    for (size_t tensor : op.operands) {
-      begins[tensor] = std::min(begins[tensor], number);
-      last[tensor] = number;
-    }
-  }
-  live.resize(ops + 1);
-  for (size_t tensor = 0; tensor != tensors; ++tensor)
-    if (!isFreeInput[tensor])
-      for (size_t op = begins[tensor] + 1; op <= last[tensor]; ++op)
-        live[op].push_back(tensor);
-  settled.resize(ops);
-  for (size_t tensor = 0; tensor != tensors; ++tensor)
-    if (isInput(tensor) && !isFreeInput[tensor] && begins[tensor] != ops)
-      settled[begins[tensor]].push_back(tensor);
-  rest.assign(ops + 1, 0);
-  for (size_t op = 0; op != ops; ++op)
-    rest[op + 1] =
-        rest[op] + *std::min_element(seconds[op].begin(), seconds[op].end());
+  order();
   return llvm::Error::success();
 }
 
-bool Chooser::isFree(size_t tensor) {
-  return llvm::any_of(homes[tensor], [&](Place home) {
-    for (Place need = 0; need != places[tensor]->size(); ++need)
-      if (getReshard(tensor, home, need) != 0)
-        return false;
-    return true;
+/// Says in which order ops are decided, and what lies between them.
+void Chooser::order() {
+  steps.resize(problem.ops.size());
+  std::iota(steps.begin(), steps.end(), size_t(0));
+  llvm::sort(steps, [&](size_t a, size_t b) {
+    return std::pair(problem.ops[a].at, a) > std::pair(problem.ops[b].at, b);
   });
+  // Ops to come that touch a tensor, or need it.
+  std::vector<unsigned> touch(problem.tensors.size()), later(touch);
+  std::vector<bool> isMade(problem.tensors.size());
+  auto getTouched = [&](size_t op) {
+    const PlacedOp &own = problem.ops[op];
+    llvm::SmallVector<size_t, 8> all(own.operands.begin(), own.operands.end());
+    all.append(own.results.begin(), own.results.end());
+    llvm::sort(all);
+    all.erase(llvm::unique(all), all.end());
+    llvm::erase_if(all, [&](size_t tensor) { return isFreeInput[tensor]; });
+    return all;
+  };
+  for (size_t op : steps)
+    for (size_t tensor : getTouched(op)) {
+      ++touch[tensor];
+      later[tensor] += llvm::is_contained(problem.ops[op].operands, tensor);
+    }
+  std::vector<Slot> cut;
+  cuts.push_back(cut);
+  for (size_t op : steps) {
+    std::vector<Touched> &each = touched.emplace_back();
+    // What the op leaves alone comes first.
+    std::vector<Slot> next;
+    llvm::SmallVector<size_t, 8> all = getTouched(op);
+    for (const Slot &slot : cut)
+      if (!llvm::is_contained(all, slot.tensor))
+        next.push_back(slot);
+    for (size_t tensor : all) {
+      Touched one;
+      one.tensor = tensor;
+      for (auto [number, slot] : llvm::enumerate(cut))
+        if (slot.tensor == tensor)
+          one.before = number;
+      one.wasMade = isMade[tensor];
+      if (llvm::is_contained(problem.ops[op].results, tensor))
+        isMade[tensor] = true;
+      one.isMade = isMade[tensor];
+      later[tensor] -= llvm::is_contained(problem.ops[op].operands, tensor);
+      if (--touch[tensor] > 0) {
+        one.behind = next.size();
+        next.push_back({tensor, one.isMade, later[tensor]});
+      }
+      each.push_back(one);
+    }
+    cut = next;
+    cuts.push_back(std::move(next));
+  }
+  rest.assign(steps.size() + 1, 0);
+  for (size_t step = steps.size(); step-- > 0;) {
+    const std::vector<double> &own = seconds[steps[step]];
+    rest[step] = rest[step + 1] + *std::min_element(own.begin(), own.end());
+  }
+}
+
+bool Chooser::isFree(size_t tensor) {
+  return problem.tensors[tensor].copies == 0 &&
+         problem.tensors[tensor].movedTo == 0 &&
+         llvm::any_of(homes[tensor], [&](Place home) {
+           for (Place need = 0; need != places[tensor]->size(); ++need)
+             if (getMove(tensor, home, need) != 0)
+               return false;
+           return true;
+         });
 }
 
 std::pair<Place, double> Chooser::getBestHome(size_t tensor,
                                               llvm::ArrayRef<Place> needs) {
   std::pair<Place, double> best{homes[tensor].front(), impossible};
   for (Place home : homes[tensor]) {
-    double sum = 0;
+    double sum = getKeep(tensor, home);
     for (Place need : needs)
-      sum += getReshard(tensor, home, need);
+      sum += getMove(tensor, home, need);
     if (sum < best.second)
       best = {home, sum};
   }
   return best;
 }
 
-/// The state before an op in that strategy; nothing if a result cannot get to
-/// where it is needed.
-std::optional<Reached> Chooser::apply(size_t op, size_t strategy,
-                                      const State &behind) {
-  const Touches &own = touches[op][strategy];
-  Reached next{{}, seconds[op][strategy], 0, uint32_t(strategy)};
-  for (auto [tensor, needs] : llvm::zip_equal(live[op + 1], behind))
-    for (auto [result, made] : own.makes)
-      if (result == tensor)
-        for (Place need : needs)
-          next.seconds += getReshard(tensor, made, need);
-  auto getNeeds = [&](size_t tensor) {
-    Needs needs;
-    if (auto at = llvm::lower_bound(live[op + 1], tensor);
-        at != live[op + 1].end() && *at == tensor)
-      needs = behind[size_t(at - live[op + 1].begin())];
-    for (auto [operand, need] : own.needs)
-      if (auto where = llvm::lower_bound(needs, need);
-          operand == tensor && (where == needs.end() || *where != need))
+std::vector<Outcome> Chooser::getOutcomes(size_t step,
+                                          llvm::ArrayRef<View> before) {
+  std::unordered_map<Key, size_t> numbers;
+  std::vector<Outcome> outcomes;
+  size_t op = steps[step];
+  for (uint32_t strategy : usable[op]) {
+    const Touches &own = touches[op][strategy];
+    Outcome outcome;
+    outcome.strategy = strategy;
+    outcome.cost = seconds[op][strategy];
+    for (const Touched &one : touched[step]) {
+      size_t tensor = one.tensor;
+      Place made = 0;
+      Needs needs;
+      if (one.before != none) {
+        made = before[one.before].made;
+        needs.assign(before[one.before].needs.begin(),
+                     before[one.before].needs.end());
+      }
+      for (auto [operand, need] : own.needs) {
+        auto where = llvm::lower_bound(needs, need);
+        if (operand != tensor || (one.wasMade && need == made) ||
+            (where != needs.end() && *where == need))
+          continue;
+        if (one.wasMade)
+          outcome.cost += getMove(tensor, made, need);
         needs.insert(where, need);
-    return needs;
-  };
-  for (size_t tensor : live[op])
-    next.state.push_back(getNeeds(tensor));
-  for (size_t tensor : settled[op])
-    next.seconds += getBestHome(tensor, getNeeds(tensor)).second;
-  if (next.seconds == impossible)
-    return std::nullopt;
-  return next;
-}
-
-static Key getKey(const State &state) {
-  Key key;
-  for (const Needs &needs : state) {
-    key.push_back(char16_t(needs.size()));
-    for (Place need : needs)
-      key.push_back(char16_t(need));
+      }
+      for (auto [result, place] : own.makes)
+        if (result == tensor) {
+          made = place;
+          outcome.cost += getKeep(tensor, made);
+          llvm::erase(needs, made);
+          for (Place need : needs)
+            outcome.cost += getMove(tensor, made, need);
+        }
+      if (one.behind != none) {
+        write(outcome.slots, one.isMade, made, needs);
+        outcome.ends.push_back(uint16_t(outcome.slots.size()));
+      } else if (isInput(tensor)) {
+        outcome.cost += getBestHome(tensor, needs).second;
+      }
+    }
+    if (outcome.cost == impossible)
+      continue;
+    auto [known, isNew] = numbers.try_emplace(outcome.slots, outcomes.size());
+    if (isNew)
+      outcomes.push_back(std::move(outcome));
+    else if (outcome.cost < outcomes[known->second].cost)
+      outcomes[known->second] = std::move(outcome);
   }
-  return key;
+  return outcomes;
 }
 
 double Chooser::getMost(size_t tensor, Place need) {
-  double &known = most[tensor][need];
+  std::vector<double> &all = most[tensor];
+  if (all.empty())
+    all.assign(places[tensor]->size(), -1);
+  double &known = all[need];
   if (known < 0)
     for (Place home : homes[tensor])
-      known = std::max(known, getReshard(tensor, home, need));
+      known = std::max(known, getMove(tensor, home, need));
   return known;
 }
 
-/// Whether what meets the needs of `state` before an op also meets those of
-/// `better` for no more than `seconds`: it moves a tensor from where that one
-/// needs it, or from wherever it is. No reshard is dearer than two that lead to
-/// the same.
-bool Chooser::isMetBy(size_t op, const State &better, const State &state,
-                      double seconds) {
+/// Whether what completes `key` to a choice also completes `better`, for no
+/// more than `cost` on top: a tensor is moved to where that one needs it from
+/// where this one does, or from wherever it is made; and where that one has
+/// made it elsewhere, each op to come moves it by way of there. No reshard is
+/// dearer than two that lead to the same.
+bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
+                      const Key &key, double cost) {
   double extra = 0;
-  for (auto [tensor, a, b] : llvm::zip_equal(live[op], better, state))
-    for (Place need : a) {
-      if (llvm::is_contained(b, need))
+  size_t atA = 0, atB = 0;
+  for (const Slot &slot : cut) {
+    size_t tensor = slot.tensor;
+    View a = read(slot, better, atA), b = read(slot, key, atB);
+    atA += a.length;
+    atB += b.length;
+    if (slot.isMade) {
+      if (a.made != b.made)
+        extra += slot.later * getMove(tensor, a.made, b.made);
+      for (Place need : b.needs)
+        if (need != a.made && !llvm::is_contained(a.needs, need))
+          extra += getMove(tensor, a.made, need);
+      if (extra > cost)
+        return false;
+      continue;
+    }
+    // Each place of this one can be moved on from once: what leads there is
+    // then not needed for itself.
+    llvm::SmallVector<Place, 4> left;
+    for (Place other : b.needs)
+      if (!llvm::is_contained(a.needs, other))
+        left.push_back(other);
+    for (Place need : a.needs) {
+      if (llvm::is_contained(b.needs, need))
         continue;
       double least = getMost(tensor, need);
-      for (Place other : b)
-        least = std::min(least, getReshard(tensor, other, need));
+      Place *from = nullptr;
+      for (Place &other : left)
+        if (double move = getMove(tensor, other, need); move < least) {
+          least = move;
+          from = &other;
+        }
+      if (from)
+        left.erase(from);
       extra += least;
-      if (extra > seconds)
+      if (extra > cost)
         return false;
     }
+  }
   return true;
 }
 
-/// Drops states that another of no more seconds can do the work of, until there
-/// are more than `mostStates` others. States are in order of their seconds.
-void Chooser::dropWorse(size_t op, std::vector<Reached> &states,
-                        size_t mostStates) {
+/// Drops states that another of no more cost can do the work of, until there
+/// are more than `width` others. States are in order of their cost.
+void Chooser::dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
+                        size_t width) {
   // Most are dropped for one of the first.
   constexpr size_t mostCompared = 256;
   size_t kept = 0;
-  for (size_t i = 0; i != states.size() && kept <= mostStates; ++i) {
+  for (size_t i = 0; i != states.size() && kept <= width; ++i) {
     bool isWorse = false;
     for (size_t other = 0; other != std::min(kept, mostCompared) && !isWorse;
          ++other)
-      isWorse = isMetBy(op, states[other].state, states[i].state,
-                        states[i].seconds - states[other].seconds);
+      isWorse = isMetBy(cut, states[other].key, states[i].key,
+                        states[i].cost - states[other].cost);
     if (isWorse)
       continue;
     if (kept != i)
       states[kept] = std::move(states[i]);
     ++kept;
   }
-  states.resize(kept, Reached());
+  states.resize(kept);
 }
 
-/// The best choice of no more than `upper` seconds; nothing if there is none.
-std::optional<ShardingChoice> Chooser::search(size_t mostStates, double upper) {
+/// The best choice of no more than `upper`; nothing if there is none.
+std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
   ShardingChoice choice;
   double leftOut = impossible;
   leavesOut = false;
-  std::vector<Reached> states(1);
+  std::vector<State> states(1);
   std::vector<std::vector<Link>> links;
-  for (size_t op = problem.ops.size(); op-- > 0;) {
+  for (size_t step = 0; step != steps.size(); ++step) {
+    llvm::ArrayRef<Slot> cut = cuts[step];
+    // By what a state says of the op's own tensors.
+    std::unordered_map<Key, std::vector<Outcome>> known;
     std::unordered_map<Key, size_t> numbers;
-    std::vector<std::pair<Key, Reached>> found;
-    for (auto [from, state] : llvm::enumerate(states))
-      for (uint32_t strategy : usable[op]) {
-        std::optional<Reached> next = apply(op, strategy, state.state);
-        if (!next)
-          continue;
-        next->seconds += state.seconds;
-        next->from = uint32_t(from);
-        if (next->seconds + rest[op] > upper)
-          continue;
-        Key key = getKey(next->state);
-        auto [known, isNew] = numbers.try_emplace(key, found.size());
-        if (isNew)
-          found.emplace_back(std::move(key), std::move(*next));
-        else if (next->seconds < found[known->second].second.seconds)
-          found[known->second].second = std::move(*next);
+    std::vector<State> found;
+    llvm::SmallVector<View, 16> views(cut.size());
+    std::vector<bool> isTouched(cut.size());
+    for (const Touched &one : touched[step])
+      if (one.before != none)
+        isTouched[one.before] = true;
+    for (auto [from, state] : llvm::enumerate(states)) {
+      Key own, others;
+      size_t at = 0;
+      for (auto [number, slot] : llvm::enumerate(cut)) {
+        views[number] = read(slot, state.key, at);
+        (isTouched[number] ? own : others)
+            .append(state.key, at, views[number].length);
+        at += views[number].length;
       }
+      auto [outcomes, isNew] = known.try_emplace(own);
+      if (isNew)
+        outcomes->second = getOutcomes(step, views);
+      for (const Outcome &outcome : outcomes->second) {
+        double cost = state.cost + outcome.cost;
+        if (cost + rest[step + 1] > upper)
+          continue;
+        Key key = others + outcome.slots;
+        auto [at, isFirst] = numbers.try_emplace(key, found.size());
+        if (isFirst)
+          found.push_back(
+              {std::move(key), cost, uint32_t(from), outcome.strategy});
+        else if (State &other = found[at->second]; cost < other.cost) {
+          other.cost = cost;
+          other.from = uint32_t(from);
+          other.strategy = outcome.strategy;
+        }
+      }
+    }
     if (found.empty()) {
-      failedAt = op;
+      failedAt = steps[step];
       return std::nullopt;
     }
-    llvm::sort(found, [](const auto &a, const auto &b) {
-      return std::tie(a.second.seconds, a.first) <
-             std::tie(b.second.seconds, b.first);
+    llvm::sort(found, [](const State &a, const State &b) {
+      return std::tie(a.cost, a.key) < std::tie(b.cost, b.key);
     });
-    states.clear();
-    for (auto &[key, reached] : found)
-      states.push_back(std::move(reached));
-    dropWorse(op, states, mostStates);
-    if (states.size() > mostStates) {
-      leftOut = std::min(leftOut, states[mostStates].seconds + rest[op]);
-      states.resize(mostStates, Reached());
+    states = std::move(found);
+    dropWorse(cuts[step + 1], states, width);
+    if (states.size() > width) {
+      leftOut = std::min(leftOut, states[width].cost + rest[step + 1]);
+      states.resize(width);
       leavesOut = true;
     }
     choice.states = std::max(choice.states, states.size());
     std::vector<Link> &link = links.emplace_back();
-    for (const Reached &state : states)
+    for (const State &state : states)
       link.push_back({state.from, state.strategy});
   }
-  // Nothing lies before the first op, so one state is left.
-  choice.seconds = states.front().seconds;
-  choice.bound = std::min(choice.seconds, leftOut);
+  // Nothing lies behind the last op, so one state is left.
+  choice.bound = std::min(states.front().cost, leftOut);
+  choice.strategies.resize(problem.ops.size());
   uint32_t state = 0;
-  for (const std::vector<Link> &link : llvm::reverse(links)) {
-    choice.strategies.push_back(link[state].strategy);
-    state = link[state].from;
+  for (size_t step = steps.size(); step-- > 0;) {
+    choice.strategies[steps[step]] = links[step][state].strategy;
+    state = links[step][state].from;
   }
+  finish(choice);
   return choice;
 }
 
-void Chooser::placeInputs(ShardingChoice &choice) {
-  choice.placements.resize(problem.tensors.size());
-  std::vector<llvm::SmallVector<Place, 3>> needs(problem.tensors.size());
+/// From the strategies: placements, seconds and bytes.
+void Chooser::finish(ShardingChoice &choice) {
+  size_t tensors = problem.tensors.size();
+  choice.placements.resize(tensors);
+  std::vector<Needs> needs(tensors);
+  std::vector<Place> made(tensors);
   for (auto [op, strategy] : llvm::enumerate(choice.strategies)) {
+    choice.seconds += seconds[op][strategy];
     for (auto [tensor, need] : touches[op][strategy].needs)
       if (!llvm::is_contained(needs[tensor], need))
         needs[tensor].push_back(need);
-    for (auto [tensor, made] : touches[op][strategy].makes)
-      choice.placements[tensor] = places[tensor]->get(made);
+    for (auto [tensor, place] : touches[op][strategy].makes)
+      made[tensor] = place;
   }
-  for (size_t tensor = 0; tensor != needs.size(); ++tensor)
+  for (size_t tensor = 0; tensor != tensors; ++tensor) {
     if (isInput(tensor))
-      choice.placements[tensor] =
-          places[tensor]->get(getBestHome(tensor, needs[tensor]).first);
+      made[tensor] = getBestHome(tensor, needs[tensor]).first;
+    if (homes[tensor].empty())
+      continue; // Nobody makes or reads it.
+    const PlacedTensor &placed = problem.tensors[tensor];
+    choice.placements[tensor] = places[tensor]->get(made[tensor]);
+    if (!isInput(tensor) || !needs[tensor].empty())
+      choice.bytes += placed.copies * getBytes(tensor, made[tensor]);
+    for (Place need : needs[tensor])
+      if (need != made[tensor]) {
+        choice.seconds += placed.moves * getReshard(tensor, made[tensor], need);
+        choice.bytes += placed.movedTo * getBytes(tensor, need);
+      }
+  }
+}
+
+llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
+  byteCost = secondsPerByte;
+  most.assign(problem.tensors.size(), {});
+  // A narrow search finds a choice that is good, if not the best: nothing that
+  // cannot become better needs to be kept.
+  size_t width = std::min<size_t>(64, mostStates);
+  std::optional<ShardingChoice> choice = search(width, impossible);
+  // What it left out may be all that goes on.
+  for (; !choice && leavesOut; width *= 8)
+    choice = search(width * 8, impossible);
+  if (!choice)
+    return llvm::createStringError(
+        problem.ops[failedAt].name +
+        ": no strategy gives what the ops that use it need");
+  if (choice->bound < getCost(*choice) && width < mostStates)
+    if (std::optional<ShardingChoice> better =
+            search(mostStates, getCost(*choice)))
+      choice = std::move(better);
+  return std::move(*choice);
+}
+
+llvm::Expected<ShardingChoice> Chooser::run() {
+  if (llvm::Error error = prepare())
+    return error;
+  llvm::Expected<ShardingChoice> fast = solve(0);
+  if (!fast || fast->bytes <= problem.memory)
+    return fast;
+  // A byte is dearer than all else: nothing takes fewer than this.
+  llvm::Expected<ShardingChoice> small = solve(1e6 * std::max(fast->seconds, 1e-3));
+  if (!small)
+    return small;
+  if (small->bytes > problem.memory)
+    return llvm::createStringError(llvm::formatv(
+        "what is kept takes at least {0:F0} bytes of a rank, which has {1:F0}",
+        small->bytes, problem.memory));
+  ShardingChoice best = *small;
+  double bound = fast->bound;
+  // Between a choice that does not fit and one that does lie others, if one is
+  // cheaper than both at the price at which these cost the same.
+  while (fast->seconds < small->seconds) {
+    double price =
+        (small->seconds - fast->seconds) / (fast->bytes - small->bytes);
+    llvm::Expected<ShardingChoice> next = solve(price);
+    if (!next)
+      return next;
+    bound = std::max(bound, next->bound - price * problem.memory);
+    bool fits = next->bytes <= problem.memory;
+    if (fits && next->seconds < best.seconds)
+      best = *next;
+    constexpr double slack = 1e-9;
+    if (getCost(*next) >= getCost(*small) * (1 - slack))
+      break;
+    (fits ? *small : *fast) = *next;
+  }
+  best.bound = std::min(bound, best.seconds);
+  return best;
 }
 
 llvm::Expected<ShardingChoice>
 cleave::chooseShardings(const ShardingProblem &problem, CollectivePricer price,
                         size_t mostStates) {
-  return Chooser(problem, price).run(mostStates);
+  return Chooser(problem, price, mostStates).run();
 }

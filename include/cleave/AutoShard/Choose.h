@@ -4,6 +4,7 @@
 
 #include "cleave/AutoShard/Strategies.h"
 #include "cleave/Reshard/Reshard.h"
+#include <limits>
 
 namespace cleave {
 
@@ -14,29 +15,42 @@ struct PlacedTensor {
   llvm::SmallVector<int64_t, 4> shape;
   int64_t elementBytes = 4;
   std::vector<Placement> allowed; ///< of an input; not empty
+  double moves = 1;   ///< how often a step makes each of its reshards
+  double copies = 0;  ///< shards of it that are kept, where it is made
+  double movedTo = 0; ///< and in each further placement that it is moved to
 };
 
-/// An op, with the seconds of a rank in each of its strategies.
+/// An op, with the seconds of a rank in each of its strategies. It may read
+/// what it makes, as an update reads the state that it changes.
 struct PlacedOp {
+  std::string name;                               ///< for messages
   llvm::SmallVector<size_t, 4> operands, results; ///< numbers of tensors
   std::vector<Strategy> strategies;
   std::vector<double> seconds;
+  /// Those with the highest are decided first, of equal ones the last: it does
+  /// not change what is chosen, but how long that takes. Ops that belong
+  /// together, such as one and those of its gradient, should be near each
+  /// other.
+  double at = 0;
 };
 
-/// Ops in an order in which each comes behind what makes its operands. An op
-/// that reads a graph's result without making anything says where that may be.
+/// Ops, each tensor made by at most one of them. An op that reads a graph's
+/// result without making anything says where that may be.
 struct ShardingProblem {
   Mesh mesh;
   std::vector<PlacedTensor> tensors;
   std::vector<PlacedOp> ops;
+  /// Of a rank, for all shards that are kept.
+  double memory = std::numeric_limits<double>::infinity();
 };
 
 struct ShardingChoice {
   std::vector<size_t> strategies;    ///< by op
   std::vector<Placement> placements; ///< by tensor: where it is made or kept
   double seconds = 0;                ///< of ops and reshards
-  /// No choice takes less; equal to `seconds` if that is proven to be the
-  /// least.
+  double bytes = 0;                  ///< of the shards that are kept
+  /// No choice that fits takes less; equal to `seconds` if that is proven to be
+  /// the least.
   double bound = 0;
   size_t states = 0; ///< the most that were kept at a time
 };
@@ -47,15 +61,21 @@ struct ShardingChoice {
 /// multiples of 2^-40 s, so that sums are exact. Among equally cheap choices
 /// always the same.
 ///
-/// Exact, by dynamic programming over the ops, the last one first: a state
-/// says, of each tensor that lies before them, where ops behind need it. Of two
-/// states one is dropped if the other can be met from it at no more cost. So
-/// the work grows with the length of the graph, and with what lies between its
-/// parts. If there are more than `mostStates` at a time, the dearest are left
-/// out, and `bound` says how much better a choice among those could be.
+/// Exact, by dynamic programming over the ops, in an order in which few tensors
+/// lie between those that have been and those to come: a state says of each
+/// such tensor where it is made, if that is known, and where it is needed. Of
+/// two states one is dropped if the other can be met from it at no more cost.
+/// So the work grows with the length of the graph, and with what lies between
+/// its parts. If there are more than `mostStates` at a time, the dearest are
+/// left out, and `bound` says how much better a choice among those could be.
+///
+/// Where the best choice does not fit into `memory`, bytes get a price (a
+/// Lagrange multiplier), the least at which the cheapest choice fits: it is the
+/// best one of those that lie on the convex hull of seconds and bytes, and
+/// `bound` says how much better another could be.
 ///
 /// Fails, and names the op, if it has no strategy, or none from whose results
-/// what the ops behind it need can be had.
+/// what other ops need can be had; and if nothing fits.
 llvm::Expected<ShardingChoice> chooseShardings(const ShardingProblem &problem,
                                                CollectivePricer price,
                                                size_t mostStates = 1 << 13);

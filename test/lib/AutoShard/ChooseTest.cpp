@@ -47,6 +47,7 @@ void addOp(ShardingProblem &problem, const ShardingRule &rule,
       ways *= problem.mesh.getSize(axes);
     op.seconds.push_back(seconds / double(ways));
   }
+  op.name = "op " + std::to_string(problem.ops.size());
   problem.ops.push_back(std::move(op));
 }
 
@@ -78,6 +79,9 @@ ShardingProblem draw(Random &random) {
     for (size_t letter : of)
       tensor.shape.push_back(letters.sizes[letter]);
     tensor.elementBytes = pick(random, {2, 4});
+    tensor.moves = double(pick(random, {1, 1, 3}));
+    tensor.copies = double(pick(random, {0, 1, 2}));
+    tensor.movedTo = double(pick(random, {0, 0, 1}));
     if (isInput) {
       tensor.allowed = getWholePlacements(problem.mesh, tensor.shape);
       if (random() % 2)
@@ -148,62 +152,96 @@ ShardingProblem draw(Random &random) {
   return problem;
 }
 
-/// From the definition: every combination of strategies.
+/// What a choice takes.
+struct Taken {
+  double seconds = 0, bytes = 0;
+};
+
+double getReshardOrNever(const ShardingProblem &problem, size_t tensor,
+                         const Placement &from, const Placement &to,
+                         CollectivePricer price) {
+  const PlacedTensor &placed = problem.tensors[tensor];
+  llvm::Expected<std::vector<Step>> steps = planReshard(
+      problem.mesh, placed.shape, from, to, placed.elementBytes, price);
+  if (!steps) {
+    llvm::consumeError(steps.takeError());
+    return INFINITY;
+  }
+  double seconds = 0;
+  const Placement *before = &from;
+  for (const Step &step : *steps) {
+    seconds += getStepSeconds(problem.mesh, placed.shape, *before, step,
+                              placed.elementBytes, price);
+    before = &step.after;
+  }
+  return seconds;
+}
+
+double getShardBytes(const ShardingProblem &problem, size_t tensor,
+                     const Placement &placement) {
+  double bytes = double(problem.tensors[tensor].elementBytes);
+  for (int64_t size :
+       placement.getLocalShape(problem.mesh, problem.tensors[tensor].shape))
+    bytes *= double(size);
+  return bytes;
+}
+
+/// From the definition: every combination of strategies, and of inputs' homes.
 class BruteForce {
 public:
   BruteForce(const ShardingProblem &problem, CollectivePricer price)
       : problem(problem), price(price), homes(problem.tensors.size()),
         needs(problem.tensors.size()) {}
 
-  double run() {
+  /// Of all choices, those that take the fewest seconds for their bytes.
+  std::vector<Taken> run() {
     visit(0, 0);
-    return best;
+    std::vector<Taken> all;
+    for (auto [bytes, seconds] : best)
+      all.push_back({seconds, bytes});
+    return all;
   }
 
 private:
   double getReshard(size_t tensor, const Placement &from, const Placement &to) {
     auto [at, isNew] = known.try_emplace(std::tuple(
         tensor, from.toString(problem.mesh), to.toString(problem.mesh)));
-    if (isNew) {
-      const PlacedTensor &placed = problem.tensors[tensor];
-      llvm::Expected<std::vector<Step>> steps = planReshard(
-          problem.mesh, placed.shape, from, to, placed.elementBytes, price);
-      if (!steps)
-        llvm::consumeError(steps.takeError());
-      at->second = steps ? 0 : INFINITY;
-      const Placement *before = &from;
-      if (steps)
-        for (const Step &step : *steps) {
-          at->second += getStepSeconds(problem.mesh, placed.shape, *before,
-                                       step, placed.elementBytes, price);
-          before = &step.after;
-        }
-    }
+    if (isNew)
+      at->second = getReshardOrNever(problem, tensor, from, to, price);
     return at->second;
   }
 
-  double getReshards(size_t tensor, const Placement &home) {
-    double sum = 0;
-    for (const Placement &need : needs[tensor])
-      if (!(need == home))
-        sum += getReshard(tensor, home, need);
-    return sum;
+  void visitHomes(size_t tensor, Taken taken) {
+    if (taken.seconds == INFINITY)
+      return;
+    if (tensor == problem.tensors.size()) {
+      auto [at, isNew] = best.try_emplace(taken.bytes, taken.seconds);
+      at->second = std::min(at->second, taken.seconds);
+      return;
+    }
+    const PlacedTensor &placed = problem.tensors[tensor];
+    auto keep = [&](const Placement &home) {
+      Taken next = taken;
+      next.bytes += placed.copies * getShardBytes(problem, tensor, home);
+      for (const Placement &need : needs[tensor])
+        if (!(need == home)) {
+          next.seconds += placed.moves * getReshard(tensor, home, need);
+          next.bytes += placed.movedTo * getShardBytes(problem, tensor, need);
+        }
+      visitHomes(tensor + 1, next);
+    };
+    if (placed.allowed.empty())
+      return keep(homes[tensor]);
+    // Nobody keeps what nobody reads.
+    if (needs[tensor].empty())
+      return visitHomes(tensor + 1, taken);
+    for (const Placement &home : placed.allowed)
+      keep(home);
   }
 
   void visit(size_t at, double seconds) {
-    if (at == problem.ops.size()) {
-      for (size_t tensor = 0; tensor != problem.tensors.size(); ++tensor) {
-        if (needs[tensor].empty())
-          continue;
-        const std::vector<Placement> &allowed = problem.tensors[tensor].allowed;
-        double least = INFINITY;
-        for (const Placement &home : allowed)
-          least = std::min(least, getReshards(tensor, home));
-        seconds += allowed.empty() ? getReshards(tensor, homes[tensor]) : least;
-      }
-      best = std::min(best, seconds);
-      return;
-    }
+    if (at == problem.ops.size())
+      return visitHomes(0, {seconds, 0});
     const PlacedOp &op = problem.ops[at];
     for (auto [strategy, own] : llvm::zip_equal(op.strategies, op.seconds)) {
       std::vector<std::vector<Placement>> before = needs;
@@ -224,38 +262,85 @@ private:
   std::map<std::tuple<size_t, std::string, std::string>, double> known;
   std::vector<Placement> homes;
   std::vector<std::vector<Placement>> needs;
-  double best = INFINITY;
+  std::map<double, double> best; ///< seconds, by bytes
 };
 
 /// What a choice takes, from its own placements.
-double getSeconds(const ShardingProblem &problem, const ShardingChoice &choice,
-                  CollectivePricer price) {
-  double seconds = 0;
+Taken getTaken(const ShardingProblem &problem, const ShardingChoice &choice,
+               CollectivePricer price) {
+  Taken taken;
   std::vector<std::vector<Placement>> needs(problem.tensors.size());
+  std::vector<bool> isUsed(problem.tensors.size());
   for (auto [op, number] : llvm::zip_equal(problem.ops, choice.strategies)) {
-    seconds += std::ldexp(std::round(std::ldexp(op.seconds[number], 40)), -40);
+    taken.seconds +=
+        std::ldexp(std::round(std::ldexp(op.seconds[number], 40)), -40);
     const RulePlacements &placements = op.strategies[number].placements;
     for (auto [tensor, need] :
-         llvm::zip_equal(op.operands, placements.operands))
+         llvm::zip_equal(op.operands, placements.operands)) {
+      isUsed[tensor] = true;
       if (!llvm::is_contained(needs[tensor], need))
         needs[tensor].push_back(need);
-    for (auto [tensor, made] : llvm::zip_equal(op.results, placements.results))
+    }
+    for (auto [tensor, made] :
+         llvm::zip_equal(op.results, placements.results)) {
+      isUsed[tensor] = true;
       EXPECT_EQ(choice.placements[tensor], made);
+    }
   }
-  for (auto [tensor, list] : llvm::enumerate(needs))
-    for (const Placement &need : list)
-      if (!(need == choice.placements[tensor]))
-        seconds += getReshardSeconds(problem.mesh, problem.tensors[tensor],
-                                     choice.placements[tensor], need, price)
-                       .value_or(INFINITY);
-  return seconds;
+  for (auto [tensor, placed] : llvm::enumerate(problem.tensors)) {
+    const Placement &home = choice.placements[tensor];
+    if (isUsed[tensor])
+      taken.bytes += placed.copies * getShardBytes(problem, tensor, home);
+    for (const Placement &need : needs[tensor])
+      if (!(need == home)) {
+        taken.seconds += placed.moves *
+                         getReshardOrNever(problem, tensor, home, need, price);
+        taken.bytes += placed.movedTo * getShardBytes(problem, tensor, need);
+      }
+  }
+  return taken;
+}
+
+/// The fewest seconds of the corners of the convex hull that take no more
+/// bytes.
+double getBestCorner(std::vector<Taken> all, double memory) {
+  double best = INFINITY;
+  for (const Taken &one : all) {
+    if (one.bytes > memory || one.seconds >= best)
+      continue;
+    // No mixture of two others takes less of both.
+    bool isCorner = true;
+    for (const Taken &small : all)
+      for (const Taken &large : all) {
+        if (small.bytes > one.bytes || large.bytes < one.bytes)
+          continue;
+        double share =
+            large.bytes == small.bytes
+                ? 0
+                : (one.bytes - small.bytes) / (large.bytes - small.bytes);
+        isCorner &= one.seconds <= small.seconds +
+                                       share * (large.seconds - small.seconds) +
+                                       1e-9;
+      }
+    if (isCorner)
+      best = one.seconds;
+  }
+  return best;
+}
+
+double getLeast(const std::vector<Taken> &all, double memory) {
+  double least = INFINITY;
+  for (const Taken &one : all)
+    if (one.bytes <= memory)
+      least = std::min(least, one.seconds);
+  return least;
 }
 } // namespace
 
 TEST(Choose, IsTheBestOfAllOnSmallGraphs) {
   Random random(1);
   constexpr double mostWays = 40000;
-  int64_t graphs = 0, moved = 0;
+  int64_t graphs = 0, moved = 0, bound = 0, exact = 0;
   for (int64_t drawn = 0; graphs != 600 && drawn != 20000; ++drawn) {
     ShardingProblem problem = draw(random);
     Prices price = Prices::draw(random);
@@ -267,10 +352,30 @@ TEST(Choose, IsTheBestOfAllOnSmallGraphs) {
     ++graphs;
     llvm::Expected<ShardingChoice> choice = chooseShardings(problem, price);
     ASSERT_TRUE(bool(choice)) << llvm::toString(choice.takeError());
-    double best = BruteForce(problem, price).run();
+    std::vector<Taken> all = BruteForce(problem, price).run();
+    double best = getLeast(all, INFINITY);
     ASSERT_EQ(choice->seconds, best) << "graph " << drawn;
     ASSERT_EQ(choice->bound, best) << "graph " << drawn;
-    ASSERT_EQ(getSeconds(problem, *choice, price), best) << "graph " << drawn;
+    Taken taken = getTaken(problem, *choice, price);
+    ASSERT_EQ(taken.seconds, best) << "graph " << drawn;
+    ASSERT_EQ(taken.bytes, choice->bytes) << "graph " << drawn;
+    // And where memory binds: half way to what takes the least.
+    problem.memory = std::floor((all.front().bytes + choice->bytes) / 2);
+    if (problem.memory < choice->bytes) {
+      ++bound;
+      choice = chooseShardings(problem, price);
+      ASSERT_TRUE(bool(choice)) << llvm::toString(choice.takeError());
+      taken = getTaken(problem, *choice, price);
+      ASSERT_EQ(taken.bytes, choice->bytes) << "graph " << drawn;
+      ASSERT_LE(taken.bytes, problem.memory) << "graph " << drawn;
+      ASSERT_EQ(taken.seconds, choice->seconds) << "graph " << drawn;
+      double least = getLeast(all, problem.memory);
+      ASSERT_GE(choice->seconds, least) << "graph " << drawn;
+      ASSERT_LE(choice->bound, least + 1e-6) << "graph " << drawn;
+      ASSERT_LE(choice->seconds, getBestCorner(all, problem.memory) + 1e-6)
+          << "graph " << drawn;
+      exact += choice->seconds == least;
+    }
     double ops = 0;
     for (auto [op, number] : llvm::zip_equal(problem.ops, choice->strategies))
       ops += op.seconds[number];
@@ -279,6 +384,8 @@ TEST(Choose, IsTheBestOfAllOnSmallGraphs) {
   EXPECT_EQ(graphs, 600);
   // Not all of them can do without moving anything.
   EXPECT_GE(moved, 80);
+  EXPECT_GE(bound, 100);
+  EXPECT_GE(exact, bound / 2);
 }
 
 /// With few states it may miss the best, but its bound holds.
@@ -293,7 +400,7 @@ TEST(Choose, BoundsHold) {
     EXPECT_EQ(best.bound, best.seconds);
     EXPECT_LE(few.bound, best.seconds);
     EXPECT_GE(few.seconds, best.seconds);
-    EXPECT_EQ(getSeconds(problem, few, price), few.seconds);
+    EXPECT_EQ(getTaken(problem, few, price).seconds, few.seconds);
     open += few.bound < few.seconds;
   }
   EXPECT_GE(open, 10);
@@ -384,8 +491,8 @@ TEST(Choose, Failures) {
   problem.ops[0].strategies = {problem.ops[0].strategies[0]};
   problem.ops[0].seconds = {0};
   EXPECT_EQ(llvm::toString(chooseShardings(problem, price).takeError()),
-            "op 0: no strategy gives what the ops behind it need");
+            "op 0: no strategy gives what the ops that use it need");
   problem.ops[2].strategies.clear();
   EXPECT_EQ(llvm::toString(chooseShardings(problem, price).takeError()),
-            "op 2 has no strategy");
+            "op 2: has no strategy");
 }
