@@ -687,7 +687,8 @@ llvm::Expected<ShardingChoice> Chooser::run() {
   if (!fast || fast->bytes <= problem.memory)
     return fast;
   // A byte is dearer than all else: nothing takes fewer than this.
-  llvm::Expected<ShardingChoice> small = solve(1e6 * std::max(fast->seconds, 1e-3));
+  llvm::Expected<ShardingChoice> small =
+      solve(1e6 * std::max(fast->seconds, 1e-3));
   if (!small)
     return small;
   if (small->bytes > problem.memory)

@@ -124,19 +124,33 @@ std::vector<Strategy> cleave::getStrategies(const Mesh &mesh,
   return strategies;
 }
 
+static std::vector<Placement> getPlacements(const Mesh &mesh,
+                                            llvm::ArrayRef<int64_t> shape,
+                                            bool canBePartial) {
+  std::vector<Placement> placements;
+  unsigned rank = unsigned(shape.size());
+  visitDigits(mesh, 1 + rank + canBePartial,
+              [&](llvm::ArrayRef<unsigned> digits) {
+                Placement placement = Placement::getReplicated(rank);
+                for (auto [axis, digit] : llvm::enumerate(digits))
+                  if (digit > rank)
+                    placement.partial.push_back(Axis(axis));
+                  else if (digit > 0)
+                    placement.dims[digit - 1].push_back(Axis(axis));
+                if (llvm::Error error = placement.verify(mesh, shape))
+                  llvm::consumeError(std::move(error));
+                else
+                  placements.push_back(std::move(placement));
+              });
+  return placements;
+}
+
 std::vector<Placement>
 cleave::getWholePlacements(const Mesh &mesh, llvm::ArrayRef<int64_t> shape) {
-  std::vector<Placement> placements;
-  visitDigits(
-      mesh, unsigned(1 + shape.size()), [&](llvm::ArrayRef<unsigned> digits) {
-        Placement placement = Placement::getReplicated(unsigned(shape.size()));
-        for (auto [axis, digit] : llvm::enumerate(digits))
-          if (digit > 0)
-            placement.dims[digit - 1].push_back(Axis(axis));
-        if (llvm::Error error = placement.verify(mesh, shape))
-          llvm::consumeError(std::move(error));
-        else
-          placements.push_back(std::move(placement));
-      });
-  return placements;
+  return getPlacements(mesh, shape, /*canBePartial=*/false);
+}
+
+std::vector<Placement> cleave::getSumPlacements(const Mesh &mesh,
+                                                llvm::ArrayRef<int64_t> shape) {
+  return getPlacements(mesh, shape, /*canBePartial=*/true);
 }

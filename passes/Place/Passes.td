@@ -99,9 +99,25 @@ def ChoosePlacementsPass
     Option<"meshText", "mesh", "std::string", "\"\"",
            "axes, the last of neighbours: dp=2,tp=4; of a module without a "
            "dist.mesh">,
+    Option<"memory", "memory", "uint64_t", "0",
+           "bytes of a rank for what is kept; 0: the device's memory">,
     Option<"mostStates", "most-states", "uint64_t", "8192",
            "states that are kept at a time; with more, the choice may be other "
            "than the best, and a remark says by how much at most">,
+  ];
+}
+
+def PricePlacementsPass : Pass<"cleave-price-placements", "::mlir::ModuleOp"> {
+  let summary = "Say what the placements of a function cost";
+  let description = [{
+    Before and after: functions whose tensors are placed. A remark says what they
+    take by the same count that cleave-choose-placements makes least: seconds of
+    ops and reshards, and the bytes that are kept. So a choice can be compared
+    with what a plan, or a person, has placed.
+  }];
+  let options = [
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "as of cleave-choose-placements">,
   ];
 }
 

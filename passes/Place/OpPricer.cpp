@@ -1,0 +1,81 @@
+//===- OpPricer.cpp - Seconds of an op on the shards of a strategy --------===//
+#include "passes/Place/OpPricer.h"
+#include "cleave/Cost/Kernels.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace cleave;
+
+FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
+                                  const ShardingRule &rule,
+                                  const Strategy &strategy) const {
+  auto cost = dyn_cast<xf::CostOpInterface>(*op);
+  double flops = cost ? cost.getFlops().executed : 0;
+  double bytes = cost ? cost.getBytes() : xf::getTensorBytes(op);
+  double seconds =
+      getStreamTime(device, bytes * getLocalShare(op, strategy.placements));
+  if (flops == 0)
+    return seconds;
+  DType dtype = llvm::any_of(op->getOperandTypes(),
+                             [](Type type) {
+                               return getElementTypeOrSelf(type).isBF16();
+                             })
+                    ? DType::BF16
+                    : DType::F32;
+  const MatrixUnit &unit = device.getMatrix(dtype);
+  if (unit.peak == 0)
+    return op->emitOpError("has products in ")
+           << cleave::getName(dtype) << ", for which " << device.name
+           << " has no constants";
+  double products = getProductSeconds(rule, strategy.axes, dtype);
+  if (products == 0)
+    products = flops / getWays(strategy.axes) / (unit.peak * unit.efficiency);
+  return std::max(seconds, products);
+}
+
+double OpPricer::getWays(const FactorAxes &axes) const {
+  double ways = 1;
+  for (const AxisList &list : axes)
+    ways *= double(mesh.getSize(list));
+  return ways;
+}
+
+double OpPricer::getLocalShare(Operation *op,
+                               const RulePlacements &placements) const {
+  double all = 0, local = 0;
+  auto add = [&](ValueRange values, ArrayRef<Placement> placed) {
+    for (auto [value, placement] : llvm::zip_equal(values, placed)) {
+      auto type = cast<RankedTensorType>(value.getType());
+      double bytes = type.getElementTypeBitWidth() / 8.;
+      all += bytes * double(type.getNumElements());
+      for (int64_t size : placement.getLocalShape(mesh, type.getShape()))
+        bytes *= double(size);
+      local += bytes;
+    }
+  };
+  add(op->getOperands(), placements.operands);
+  add(op->getResults(), placements.results);
+  return all > 0 ? local / all : 1;
+}
+
+double OpPricer::getProductSeconds(const ShardingRule &rule,
+                                   const FactorAxes &axes, DType dtype) const {
+  if (rule.operands.size() < 2 || rule.results.size() != 1 ||
+      rule.operands.size() - rule.addends.size() != 2)
+    return 0;
+  auto has = [](const TensorFactors &tensor, Factor factor) {
+    return llvm::any_of(tensor, [&](const DimFactors &dim) {
+      return llvm::is_contained(dim, factor);
+    });
+  };
+  double rows = 1, columns = 1, depth = 1, batch = 1;
+  for (auto [factor, info] : llvm::enumerate(rule.factors)) {
+    double size = double(info.size) / double(mesh.getSize(axes[factor]));
+    bool a = has(rule.operands[0], factor), b = has(rule.operands[1], factor),
+         c = has(rule.results[0], factor);
+    if (!c && !(a && b))
+      return 0;
+    (!c ? depth : a && b ? batch : a ? rows : columns) *= size;
+  }
+  return batch * getMatmulTime(device, dtype, rows, columns, depth);
+}

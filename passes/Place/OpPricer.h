@@ -1,0 +1,38 @@
+//===- OpPricer.h - Seconds of an op on the shards of a strategy ----------===//
+#ifndef CLEAVE_PASSES_PLACE_OPPRICER_H
+#define CLEAVE_PASSES_PLACE_OPPRICER_H
+
+#include "cleave/AutoShard/Strategies.h"
+#include "cleave/Hardware/Hardware.h"
+#include "dialects/xf/Xf.h"
+
+namespace cleave {
+
+/// Seconds of an op on the shards of a strategy: of its products, or of moving
+/// its tensors through memory, whichever takes longer.
+class OpPricer {
+public:
+  OpPricer(const Mesh &mesh, const Device &device)
+      : mesh(mesh), device(device) {}
+
+  /// Fails if the device has no constants for the op's type.
+  mlir::FailureOr<double> price(xf::ShardingRuleOpInterface op,
+                                const ShardingRule &rule,
+                                const Strategy &strategy) const;
+
+private:
+  double getWays(const FactorAxes &axes) const;
+  double getLocalShare(mlir::Operation *op,
+                       const RulePlacements &placements) const;
+  /// Of a rule that is one product, or a batch of them: rows are what only the
+  /// first operand has, columns what only the second has. 0 of any other.
+  double getProductSeconds(const ShardingRule &rule, const FactorAxes &axes,
+                           DType dtype) const;
+
+  const Mesh &mesh;
+  const Device &device;
+};
+
+} // namespace cleave
+
+#endif // CLEAVE_PASSES_PLACE_OPPRICER_H

@@ -1,0 +1,554 @@
+//===- PlacementGraph.cpp - A function as a problem of placements ---------===//
+#include "passes/Place/PlacementGraph.h"
+#include "dialects/xf/Provenance.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace cleave;
+
+/// The attribute by which a person pins an argument, a result of a function, a
+/// state, or the first result of an op.
+static constexpr llvm::StringLiteral pinName = "dist.pin";
+
+static ArrayRef<int64_t> getShape(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+static xf::StateOp getState(xf::GetOp op) {
+  return SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(op,
+                                                           op.getStateAttr());
+}
+
+PlacementGraph::PlacementGraph(func::FuncOp function,
+                               FlatSymbolRefAttr meshName, const Mesh &mesh,
+                               const Machine &machine)
+    : function(function), meshName(meshName), mesh(mesh), machine(machine),
+      b(function.getContext()) {
+  problem.mesh = mesh;
+}
+
+PlacementGraph::When PlacementGraph::getWhen(Operation *op) const {
+  if (op->getParentOp() == function)
+    return When::Once;
+  return xf::getPhase(op) == xf::Phase::Backward ? When::Backward
+                                                 : When::Forward;
+}
+
+PlacementGraph::When PlacementGraph::getWhen(Value value) const {
+  if (Operation *op = value.getDefiningOp())
+    return getWhen(op);
+  return value.getParentBlock()->getParentOp() == function ? When::Once
+                                                           : When::Forward;
+}
+
+//===----------------------------------------------------------------------===//
+// From the function to the problem
+//===----------------------------------------------------------------------===//
+
+LogicalResult PlacementGraph::build() {
+  for (auto op : function.getOps<xf::AccumulateOp>()) {
+    if (accumulate)
+      return op.emitOpError("is the second one: expects a function with one");
+    accumulate = op;
+  }
+  if (failed(addStates()) || failed(addArguments()))
+    return failure();
+  for (Operation &op : function.getBody().front())
+    if (failed(addOp(op)))
+      return failure();
+  return success();
+}
+
+/// State that the function sets is in the place of what it is set to.
+LogicalResult PlacementGraph::addStates() {
+  for (auto set : function.getOps<xf::SetOp>()) {
+    auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
+        set, set.getStateAttr());
+    if (!updates.try_emplace(state, set.getValue()).second)
+      return set.emitOpError("is the second one of its state");
+    auto pin = readPin(state, state->getAttr(pinName), state.getType());
+    if (failed(pin))
+      return failure();
+    state->removeAttr(pinName);
+    size_t tensor = getTensor(set.getValue(), When::Once);
+    states[state] = tensor;
+    known[tensor].pinned = *pin;
+    problem.tensors[tensor].copies = 1;
+  }
+  return success();
+}
+
+LogicalResult PlacementGraph::addArguments() {
+  for (BlockArgument argument : function.getArguments()) {
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (!type)
+      return function.emitError("expects arguments that are tensors");
+    unsigned number = argument.getArgNumber();
+    auto pin = readPin(function, function.getArgAttr(number, pinName), type);
+    if (failed(pin))
+      return failure();
+    function.removeArgAttr(number, pinName);
+    if (!accumulate) {
+      addTensor(argument, When::Once, getAllowed(argument, *pin));
+      continue;
+    }
+    // Tokens: [micro-batches, batch, ...], of which the batch may be split.
+    if (type.getRank() < 2 ||
+        type.getDimSize(0) != int64_t(accumulate.getCount()))
+      return function.emitError("expects arguments whose dim 0 is the number "
+                                "of micro-batches");
+    ArrayRef<int64_t> shape = type.getShape().drop_front();
+    if (tokens && !llvm::equal(problem.tensors[*tokens].shape, shape))
+      return function.emitError("expects arguments of one shape");
+    std::vector<Placement> allowed;
+    for (Placement &placement : getWholePlacements(mesh, shape))
+      if (llvm::all_of(llvm::drop_begin(placement.dims),
+                       [](const AxisList &axes) { return axes.empty(); }))
+        allowed.push_back(std::move(placement));
+    if (*pin) {
+      Placement one = **pin;
+      one.dims.erase(one.dims.begin());
+      if (!llvm::is_contained(allowed, one))
+        return function.emitError("expects pins of arguments that split the "
+                                  "batch alone");
+      allowed = {one};
+    }
+    if (tokens && *pin)
+      problem.tensors[*tokens].allowed = allowed;
+    if (!tokens) {
+      tokens = addTensor(argument, When::Once, std::move(allowed));
+      problem.tensors[*tokens].shape.assign(shape.begin(), shape.end());
+    }
+    numbers[see(argument, When::Once)] = *tokens;
+  }
+  return success();
+}
+
+LogicalResult PlacementGraph::addOp(Operation &op) {
+  if (auto get = dyn_cast<xf::GetOp>(op))
+    return addGet(get);
+  if (isa<xf::SetOp>(op))
+    return success();
+  if (auto each = dyn_cast<xf::AccumulateOp>(op))
+    return addAccumulate(each);
+  if (isa<xf::OutputOp>(op)) {
+    // Whoever reads an output joins its shards and adds its parts.
+    addEnd(&op, 0, getSumPlacements(mesh, getShape(op.getOperand(0))));
+    return success();
+  }
+  if (op.hasTrait<OpTrait::IsTerminator>())
+    return addReturn(op);
+  if (op.getNumRegions() > 0)
+    return op.emitOpError("has a region, which nothing is known of");
+  if (auto ruled = dyn_cast<xf::ShardingRuleOpInterface>(op))
+    return addRuled(ruled);
+  return op.emitOpError("has no sharding rule");
+}
+
+/// A state is in one place, however often it is read.
+LogicalResult PlacementGraph::addGet(xf::GetOp op) {
+  xf::StateOp state = getState(op);
+  auto [at, isNew] = states.try_emplace(state, 0);
+  if (isNew) {
+    auto pin = readPin(state, state->getAttr(pinName), op.getType());
+    if (failed(pin))
+      return failure();
+    state->removeAttr(pinName);
+    // Constants of a step are small, and read in every micro-batch.
+    std::optional<Placement> home = *pin;
+    if (accumulate && !home)
+      home = Placement::getReplicated(unsigned(getShape(op).size()));
+    at->second = addTensor(op, When::Once, getAllowed(op, home));
+  }
+  numbers[see(op, When::Once)] = at->second;
+  return success();
+}
+
+/// What a function returns is no partial sum.
+LogicalResult PlacementGraph::addReturn(Operation &op) {
+  for (auto [number, value] : llvm::enumerate(op.getOperands())) {
+    auto pin = readPin(function, function.getResultAttr(number, pinName),
+                       value.getType());
+    if (failed(pin))
+      return failure();
+    function.removeResultAttr(number, b.getStringAttr(pinName));
+    addEnd(&op, unsigned(number), getAllowed(value, *pin));
+  }
+  return success();
+}
+
+LogicalResult PlacementGraph::addAccumulate(xf::AccumulateOp op) {
+  Block &body = op.getBody().front();
+  for (auto [argument, input] :
+       llvm::zip_equal(body.getArguments(), op.getInputs())) {
+    if (!isStacked(input))
+      return op.emitOpError("expects arguments of the function as inputs");
+    numbers[see(argument, When::Forward)] = *tokens;
+  }
+  for (Operation &each : body.without_terminator())
+    if (failed(addOp(each)))
+      return failure();
+  addYields(op);
+  return success();
+}
+
+/// What a micro-batch adds to is in one place from the first to the last.
+void PlacementGraph::addYields(xf::AccumulateOp op) {
+  Operation *yield = op.getBody().front().getTerminator();
+  for (auto [number, value, result] :
+       llvm::enumerate(yield->getOperands(), op.getResults())) {
+    size_t tensor = getTensor(value, getWhen(value));
+    size_t sum = addTensor(result, When::Once);
+    problem.tensors[sum].copies = 1;
+    addSame({Site::Yielded, yield, unsigned(number), {}}, tensor, sum,
+            getSumPlacements(mesh, getShape(value)),
+            known[tensor].at.value_or(next));
+    known[sum].at = known[tensor].at;
+  }
+}
+
+void PlacementGraph::addEnd(Operation *op, unsigned operand,
+                            std::vector<Placement> allowed) {
+  Value value = op->getOperand(operand);
+  size_t tensor = getTensor(value, getWhen(op));
+  addSame({Site::End, op, operand, {}}, tensor, {}, allowed,
+          known[tensor].at.value_or(next));
+}
+
+LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
+  When when = getWhen(op);
+  PlacedOp placed;
+  for (Value operand : op->getOperands())
+    placed.operands.push_back(getTensor(operand, when));
+  for (Value result : op->getResults())
+    placed.results.push_back(getTensor(result, when));
+  auto pin = readPin(op, op->getAttr(pinName), op->getResult(0).getType());
+  if (failed(pin))
+    return failure();
+  op->removeAttr(pinName);
+  if (*pin)
+    known[placed.results[0]].pinned = *pin;
+
+  ShardingRule rule = op.getShardingRule();
+  OpPricer pricer(mesh, machine.device);
+  double times = when == When::Once ? 1 : double(accumulate.getCount());
+  for (Strategy &strategy : getStrategies(mesh, rule)) {
+    FailureOr<double> seconds = pricer.price(op, rule, strategy);
+    if (failed(seconds))
+      return failure();
+    RulePlacements &placements = strategy.placements;
+    if (llvm::any_of(llvm::zip_equal(placed.results, placements.results),
+                     [&](auto result) {
+                       const auto &[tensor, placement] = result;
+                       const std::optional<Placement> &pinned =
+                           known[tensor].pinned;
+                       return pinned && !(*pinned == placement);
+                     }))
+      continue;
+    bool splitsSteps = false;
+    for (auto [operand, placement] :
+         llvm::zip_equal(op->getOperands(), placements.operands))
+      if (isStacked(operand)) {
+        splitsSteps |= !placement.dims[0].empty();
+        placement.dims.erase(placement.dims.begin());
+      }
+    if (splitsSteps)
+      continue;
+    placed.strategies.push_back(std::move(strategy));
+    placed.seconds.push_back(*seconds * times);
+  }
+  if (placed.strategies.empty())
+    return op.emitOpError("cannot be split so that its result is where ")
+           << pinName << " has it";
+  double at = getAt(placed, when);
+  if (when == When::Forward)
+    for (size_t tensor : placed.operands)
+      if (Known &operand = known[tensor]; !operand.isForward) {
+        operand.at = at;
+        operand.isForward = true;
+      }
+  for (size_t tensor : placed.results)
+    if (!known[tensor].isForward)
+      known[tensor].at = at;
+  addToProblem({Site::Ruled, op, 0, {}}, std::move(placed), at);
+  return success();
+}
+
+/// Forward ops are decided from the last to the first, others with the forward
+/// op whose tensors they read; a sum of gradients with its first part.
+double PlacementGraph::getAt(const PlacedOp &op, When when) {
+  if (when == When::Forward || !accumulate)
+    return next++;
+  std::optional<double> forward, others;
+  for (size_t tensor : op.operands) {
+    const Known &operand = known[tensor];
+    if (!operand.at)
+      continue;
+    if (operand.isForward)
+      forward = std::max(forward.value_or(*operand.at), *operand.at);
+    else
+      others = std::min(others.value_or(*operand.at), *operand.at);
+  }
+  return forward ? *forward : others ? *others : next++;
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+std::vector<Placement>
+PlacementGraph::getAllowed(Value value,
+                           const std::optional<Placement> &pin) const {
+  if (pin)
+    return {*pin};
+  return getWholePlacements(mesh, getShape(value));
+}
+
+size_t PlacementGraph::addTensor(Value value, When when,
+                                 std::vector<Placement> allowed) {
+  auto type = cast<RankedTensorType>(value.getType());
+  PlacedTensor tensor;
+  tensor.shape.assign(type.getShape().begin(), type.getShape().end());
+  tensor.elementBytes = type.getElementTypeBitWidth() / 8;
+  tensor.allowed = std::move(allowed);
+  if (when != When::Once)
+    tensor.moves = double(accumulate.getCount());
+  problem.tensors.push_back(std::move(tensor));
+  known.emplace_back();
+  numbers[see(value, when)] = problem.tensors.size() - 1;
+  return problem.tensors.size() - 1;
+}
+
+size_t PlacementGraph::getTensor(Value value, When when) {
+  if (auto at = numbers.find(see(value, when)); at != numbers.end())
+    return at->second;
+  When native = getWhen(value);
+  if (native == when)
+    return addTensor(value, when);
+  // What no step changes is everywhere.
+  if (auto at = numbers.find(see(value, native));
+      at != numbers.end() && !problem.tensors[at->second].allowed.empty())
+    return numbers[see(value, when)] = at->second;
+  if (native == When::Once)
+    addHeld(value);
+  else
+    addKept(value, when);
+  return numbers.lookup(see(value, when));
+}
+
+/// Where the micro-batches find what is outside of them.
+void PlacementGraph::addHeld(Value value) {
+  size_t tensor = getTensor(value, When::Once);
+  llvm::SmallVector<size_t, 2> results;
+  for (When when : {When::Forward, When::Backward})
+    if (llvm::any_of(value.getUsers(),
+                     [&](Operation *user) { return getWhen(user) == when; })) {
+      results.push_back(addTensor(value, when));
+      known[results.back()] = {next, /*isForward=*/true, std::nullopt};
+    }
+  // What is read as it is kept takes no further memory.
+  PlacedTensor &held = problem.tensors[tensor];
+  if (held.copies > 0)
+    held.movedTo = 1;
+  else
+    problem.tensors[results[0]].copies = 1;
+  anchor(value, next);
+  addSame({Site::Held, nullptr, 0, value}, tensor, results,
+          getWholePlacements(mesh, getShape(value)), next);
+}
+
+/// Where the backward pass finds what the forward pass has made.
+void PlacementGraph::addKept(Value value, When when) {
+  size_t tensor = getTensor(value, getWhen(value));
+  size_t kept = addTensor(value, when);
+  problem.tensors[kept].copies = 1;
+  known[kept] = {known[tensor].at, /*isForward=*/true, std::nullopt};
+  addSame({Site::Kept, nullptr, 0, value}, tensor, kept,
+          getWholePlacements(mesh, getShape(value)),
+          known[tensor].at.value_or(next));
+}
+
+void PlacementGraph::anchor(Value value, double at) {
+  Known &own = known[getTensor(value, When::Once)];
+  if (own.isForward)
+    return;
+  own.at = at;
+  own.isForward = true;
+  Operation *op = value.getDefiningOp();
+  for (auto [number, site] : llvm::enumerate(sites))
+    if (op && site.op == op && site.kind == Site::Ruled) {
+      problem.ops[number].at = at;
+      for (Value operand : op->getOperands())
+        anchor(operand, at);
+    }
+}
+
+void PlacementGraph::addSame(Site site, size_t operand,
+                             ArrayRef<size_t> results,
+                             ArrayRef<Placement> placements, double at) {
+  PlacedOp op;
+  op.operands = {operand};
+  op.results.assign(results.begin(), results.end());
+  for (const Placement &placement : placements) {
+    Strategy strategy;
+    strategy.placements.operands = {placement};
+    strategy.placements.results.assign(results.size(), placement);
+    op.strategies.push_back(std::move(strategy));
+    op.seconds.push_back(0);
+  }
+  addToProblem(site, std::move(op), at);
+}
+
+void PlacementGraph::addToProblem(Site site, PlacedOp op, double at) {
+  Operation *source = site.op ? site.op : site.value.getDefiningOp();
+  op.name = source->getName().getStringRef().str();
+  if (auto name = dyn_cast<NameLoc>(source->getLoc()))
+    op.name += " (" + name.getName().str() + ")";
+  op.at = at;
+  problem.ops.push_back(std::move(op));
+  sites.push_back(site);
+}
+
+FailureOr<std::optional<Placement>>
+PlacementGraph::readPin(Operation *op, Attribute pin, Type type) const {
+  if (!pin)
+    return std::optional<Placement>();
+  auto on = dyn_cast<dist::OnAttr>(pin);
+  if (!on)
+    return op->emitOpError("expects a #dist.on as ") << pinName;
+  Type placed = dist::withPlacement(cast<RankedTensorType>(type), on);
+  if (failed(dist::verifyPlaced(op, placed, meshName.getValue(), mesh)))
+    return failure();
+  return std::optional(dist::getPlacement(on, mesh));
+}
+
+//===----------------------------------------------------------------------===//
+// From the choice to types and reshards
+//===----------------------------------------------------------------------===//
+
+void PlacementGraph::report(const ShardingChoice &choice) {
+  double computes = 0;
+  for (auto [site, placed, number] :
+       llvm::zip_equal(sites, problem.ops, choice.strategies)) {
+    const Strategy &strategy = placed.strategies[number];
+    computes += placed.seconds[number];
+    if (site.kind != Site::Ruled)
+      continue;
+    ShardingRule rule =
+        cast<xf::ShardingRuleOpInterface>(site.op).getShardingRule();
+    std::string splits;
+    for (auto [factor, axes] : llvm::zip_equal(rule.factors, strategy.axes))
+      if (!axes.empty())
+        splits += (splits.empty() ? "splits " : ", ") + factor.name +
+                  " along " + mesh.toString(axes);
+    emitRemark(site.op->getLoc())
+        << (splits.empty() ? "splits nothing" : splits) << "; "
+        << llvm::formatv("{0:F2} us", placed.seconds[number] * 1e6).str();
+  }
+  auto remark = emitRemark(function.getLoc());
+  remark << llvm::formatv("{0:F2} us, {1:F2} of them in reshards; ",
+                          choice.seconds * 1e6,
+                          (choice.seconds - computes) * 1e6)
+                .str();
+  if (choice.bytes > 0)
+    remark << llvm::formatv("keeps {0:F3} MB; ", choice.bytes * 1e-6).str();
+  if (choice.bound == choice.seconds)
+    remark << "no choice takes less";
+  else
+    remark << "no choice takes less than "
+           << llvm::formatv("{0:F2} us", choice.bound * 1e6).str();
+}
+
+RankedTensorType PlacementGraph::getPlaced(Value value,
+                                           const Placement &placement) const {
+  return dist::withPlacement(cast<RankedTensorType>(value.getType()),
+                             dist::getPlacementAttr(meshName, mesh, placement));
+}
+
+Value PlacementGraph::move(Value value, const Placement &placement, When when,
+                           Operation *before, Operation *origin) {
+  Type type = getPlaced(value, placement);
+  if (type == value.getType())
+    return value;
+  Value &known = moved[{value, type, unsigned(when)}];
+  if (!known) {
+    b.setInsertionPoint(before);
+    auto reshard = dist::ReshardOp::create(b, value.getLoc(), type, value);
+    xf::copyProvenance(origin, reshard);
+    known = reshard;
+  }
+  return known;
+}
+
+void PlacementGraph::moveOperand(OpOperand &operand, const Placement &need,
+                                 When when, Operation *before,
+                                 Operation *origin) {
+  Value value = operand.get();
+  Placement placement = need;
+  if (isStacked(value))
+    placement.dims.insert(placement.dims.begin(), AxisList());
+  if (Value other = now.lookup(see(value, when)))
+    value = other;
+  operand.set(move(value, placement, when, before, origin));
+}
+
+void PlacementGraph::write(const ShardingChoice &choice) {
+  for (auto [state, tensor] : states) {
+    auto op = cast<xf::StateOp>(state);
+    op.setType(dist::withPlacement(
+        op.getTensorType(),
+        dist::getPlacementAttr(meshName, mesh, choice.placements[tensor])));
+  }
+  for (auto [seen, tensor] : numbers) {
+    auto [value, when] = seen;
+    if (when != unsigned(getWhen(value)))
+      continue;
+    Placement placement = choice.placements[tensor];
+    if (isStacked(value))
+      placement.dims.insert(placement.dims.begin(), AxisList());
+    setPlacement(value, placement);
+  }
+  for (auto [site, placed, number] :
+       llvm::zip_equal(sites, problem.ops, choice.strategies)) {
+    ArrayRef<Placement> needs = placed.strategies[number].placements.operands;
+    switch (site.kind) {
+    case Site::Ruled:
+      for (auto [operand, need] :
+           llvm::zip_equal(site.op->getOpOperands(), needs))
+        moveOperand(operand, need, getWhen(site.op), site.op, site.op);
+      break;
+    case Site::End:
+      moveOperand(site.op->getOpOperand(site.operand), needs[0],
+                  getWhen(site.op), site.op, site.op);
+      break;
+    case Site::Held: {
+      Value held = move(site.value, needs[0], When::Once, accumulate,
+                        site.value.getDefiningOp());
+      for (When when : {When::Forward, When::Backward})
+        now[see(site.value, when)] = held;
+      break;
+    }
+    case Site::Kept: {
+      Operation *made = site.value.getDefiningOp();
+      When when = getWhen(site.value);
+      Value kept = move(site.value, needs[0], when, made->getNextNode(), made);
+      now[see(site.value, When::Backward)] = kept;
+      break;
+    }
+    case Site::Yielded: {
+      OpOperand &operand = site.op->getOpOperand(site.operand);
+      Operation *made = operand.get().getDefiningOp();
+      // Where it is made, so that only one is held whole at a time.
+      moveOperand(operand, needs[0], getWhen(made), made->getNextNode(), made);
+      break;
+    }
+    }
+  }
+  Operation *end = function.getBody().front().getTerminator();
+  function.setFunctionType(b.getFunctionType(
+      function.getBody().front().getArgumentTypes(), end->getOperandTypes()));
+}
+
+AxisList PlacementGraph::getBatchAxes(const ShardingChoice &choice) const {
+  return tokens ? choice.placements[*tokens].dims[0] : AxisList();
+}
