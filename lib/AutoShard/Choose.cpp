@@ -23,7 +23,7 @@
 // op together with those of its gradient: `PlacedOp::at`.
 //
 //===----------------------------------------------------------------------===//
-#include "cleave/AutoShard/Choose.h"
+#include "Costs.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
@@ -33,86 +33,11 @@
 #include <unordered_map>
 
 using namespace cleave;
+using namespace cleave::autoshard;
 
-static constexpr double impossible = std::numeric_limits<double>::infinity();
 static constexpr size_t none = ~size_t(0);
 
-static double roundSeconds(double seconds) {
-  return std::ldexp(std::round(std::ldexp(seconds, 40)), -40);
-}
-
-std::optional<double> cleave::getReshardSeconds(const Mesh &mesh,
-                                                const PlacedTensor &tensor,
-                                                const Placement &from,
-                                                const Placement &to,
-                                                CollectivePricer price) {
-  llvm::Expected<std::vector<Step>> steps =
-      planReshard(mesh, tensor.shape, from, to, tensor.elementBytes, price);
-  if (!steps) {
-    llvm::consumeError(steps.takeError());
-    return std::nullopt;
-  }
-  double seconds = 0;
-  const Placement *before = &from;
-  for (const Step &step : *steps) {
-    seconds += getStepSeconds(mesh, tensor.shape, *before, step,
-                              tensor.elementBytes, price);
-    before = &step.after;
-  }
-  return seconds;
-}
-
 namespace {
-/// A placement of tensors of one shape, by its number there.
-using Place = uint16_t;
-
-/// The placements of tensors of one shape, and the seconds between them.
-class Places {
-public:
-  explicit Places(const PlacedTensor &tensor) : tensor(tensor) {}
-
-  Place add(const Placement &placement) {
-    auto [at, isNew] = numbers.try_emplace(hash_value(placement));
-    for (Place place : at->second)
-      if (placements[place] == placement)
-        return place;
-    at->second.push_back(Place(placements.size()));
-    placements.push_back(placement);
-    return at->second.back();
-  }
-
-  const Placement &get(Place place) const { return placements[place]; }
-  size_t size() const { return placements.size(); }
-
-  double getSeconds(const Mesh &mesh, CollectivePricer price, Place from,
-                    Place to) {
-    size_t all = placements.size();
-    // All placements are known before the first question.
-    if (seconds.size() != all * all)
-      seconds.assign(all * all, -1);
-    double &known = seconds[from * all + to];
-    if (known < 0)
-      known = getReshardSeconds(mesh, tensor, placements[from], placements[to],
-                                price)
-                  .value_or(impossible);
-    return known;
-  }
-
-  /// Of a rank's shard.
-  double getBytes(const Mesh &mesh, Place place) const {
-    double bytes = double(tensor.elementBytes);
-    for (int64_t size : placements[place].getLocalShape(mesh, tensor.shape))
-      bytes *= double(size);
-    return bytes;
-  }
-
-private:
-  const PlacedTensor &tensor; ///< one of them
-  std::vector<Placement> placements;
-  std::unordered_map<size_t, llvm::SmallVector<Place, 1>> numbers;
-  std::vector<double> seconds;
-};
-
 /// Places, ascending, in which a tensor is needed besides where it is made.
 using Needs = llvm::SmallVector<Place, 3>;
 
@@ -165,11 +90,6 @@ struct Link {
   uint32_t from, strategy;
 };
 
-/// What a strategy does: (tensor, place).
-struct Touches {
-  llvm::SmallVector<std::pair<size_t, Place>, 4> needs, makes;
-};
-
 /// A tensor that an op reads or makes: its slots before and behind it.
 struct Touched {
   size_t tensor = 0;
@@ -190,12 +110,11 @@ class Chooser {
 public:
   Chooser(const ShardingProblem &problem, CollectivePricer price,
           size_t mostStates)
-      : problem(problem), price(price), mostStates(mostStates) {}
+      : problem(problem), mostStates(mostStates), costs(problem, price) {}
 
   llvm::Expected<ShardingChoice> run();
 
 private:
-  llvm::Error prepare();
   void order();
   /// Of the choice with the least cost, a byte that is kept costing
   /// `secondsPerByte`; its bound is one of costs.
@@ -209,56 +128,15 @@ private:
   double getMost(size_t tensor, Place need);
   void finish(ShardingChoice &choice);
   double getCost(const ShardingChoice &choice) const {
-    return choice.seconds + byteCost * choice.bytes;
+    return choice.seconds + costs.byteCost * choice.bytes;
   }
-
-  bool isInput(size_t tensor) const {
-    return !problem.tensors[tensor].allowed.empty();
-  }
-  bool isFree(size_t tensor);
-  double getReshard(size_t tensor, Place from, Place to) {
-    return places[tensor]->getSeconds(problem.mesh, price, from, to);
-  }
-  /// What it costs to have a tensor elsewhere, too.
-  double getMove(size_t tensor, Place from, Place to) {
-    if (from == to)
-      return 0;
-    const PlacedTensor &moved = problem.tensors[tensor];
-    double cost = getReshard(tensor, from, to) * moved.moves;
-    if (byteCost > 0 && moved.movedTo > 0)
-      cost += roundSeconds(byteCost * moved.movedTo * getBytes(tensor, to));
-    return cost;
-  }
-  /// What it costs to keep it there.
-  double getKeep(size_t tensor, Place place) {
-    double copies = problem.tensors[tensor].copies;
-    return byteCost > 0 && copies > 0
-               ? roundSeconds(byteCost * copies * getBytes(tensor, place))
-               : 0;
-  }
-  double getBytes(size_t tensor, Place place) const {
-    return places[tensor]->getBytes(problem.mesh, place);
-  }
-  /// Where an input that is needed so is best kept, and the cost.
-  std::pair<Place, double> getBestHome(size_t tensor,
-                                       llvm::ArrayRef<Place> needs);
 
   const ShardingProblem &problem;
-  CollectivePricer price;
   size_t mostStates;
-  double byteCost = 0; ///< seconds
-  std::map<std::pair<std::vector<int64_t>, int64_t>, Places> shapes;
-  std::vector<Places *> places; ///< by tensor
-  /// By tensor: where an input may be, or its op may make it.
-  std::vector<llvm::SmallVector<Place, 8>> homes;
+  Costs costs;
   /// By tensor and need: cost from the home that is furthest away, or -1 if
   /// nobody has asked yet.
   std::vector<std::vector<double>> most;
-  std::vector<std::vector<Touches>> touches; ///< by op and strategy
-  std::vector<std::vector<double>> seconds;  ///< likewise
-  /// By op: strategies whose inputs can be where they need them.
-  std::vector<std::vector<uint32_t>> usable;
-  std::vector<bool> isFreeInput; ///< by tensor
   std::vector<size_t> steps; ///< ops, in the order in which they are decided
   /// By step: the tensors between those before it and the others; and none, at
   /// the end.
@@ -270,64 +148,6 @@ private:
   bool leavesOut = false; ///< whether it left out states
 };
 } // namespace
-
-llvm::Error Chooser::prepare() {
-  for (const PlacedTensor &tensor : problem.tensors) {
-    std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.end());
-    auto at = shapes.try_emplace({shape, tensor.elementBytes}, tensor).first;
-    places.push_back(&at->second);
-    homes.emplace_back();
-    for (const Placement &placement : tensor.allowed)
-      homes.back().push_back(places.back()->add(placement));
-    // Of equally good ones the one that takes the least memory comes first.
-    llvm::sort(homes.back(), [&](Place a, Place b) {
-      return std::pair(places.back()->getBytes(problem.mesh, a), a) <
-             std::pair(places.back()->getBytes(problem.mesh, b), b);
-    });
-  }
-  for (const PlacedOp &op : problem.ops) {
-    if (op.strategies.empty())
-      return llvm::createStringError(op.name + ": has no strategy");
-    std::vector<Touches> &each = touches.emplace_back();
-    for (const Strategy &strategy : op.strategies) {
-      Touches own;
-      auto add = [&](auto &list, size_t tensor, const Placement &placement) {
-        std::pair<size_t, Place> touch{tensor, places[tensor]->add(placement)};
-        if (!llvm::is_contained(list, touch))
-          list.push_back(touch);
-        return touch.second;
-      };
-      for (auto [tensor, placement] :
-           llvm::zip_equal(op.operands, strategy.placements.operands))
-        add(own.needs, tensor, placement);
-      for (auto [tensor, placement] :
-           llvm::zip_equal(op.results, strategy.placements.results)) {
-        Place made = add(own.makes, tensor, placement);
-        if (!llvm::is_contained(homes[tensor], made))
-          homes[tensor].push_back(made);
-      }
-      each.push_back(std::move(own));
-    }
-    std::vector<double> &own = seconds.emplace_back();
-    for (double time : op.seconds)
-      own.push_back(roundSeconds(time));
-  }
-  for (size_t tensor = 0; tensor != problem.tensors.size(); ++tensor)
-    isFreeInput.push_back(isInput(tensor) && isFree(tensor));
-  // What is kept is whole, so nobody finds it partial.
-  for (const std::vector<Touches> &each : touches) {
-    std::vector<uint32_t> &own = usable.emplace_back();
-    for (auto [strategy, touched] : llvm::enumerate(each))
-      if (llvm::all_of(touched.needs, [&](auto touch) {
-            auto [tensor, need] = touch;
-            return !isInput(tensor) ||
-                   getBestHome(tensor, need).second != impossible;
-          }))
-        own.push_back(uint32_t(strategy));
-  }
-  order();
-  return llvm::Error::success();
-}
 
 /// Says in which order ops are decided, and what lies between them.
 void Chooser::order() {
@@ -345,7 +165,7 @@ void Chooser::order() {
     all.append(own.results.begin(), own.results.end());
     llvm::sort(all);
     all.erase(llvm::unique(all), all.end());
-    llvm::erase_if(all, [&](size_t tensor) { return isFreeInput[tensor]; });
+    llvm::erase_if(all, [&](size_t tensor) { return costs.isFree[tensor]; });
     return all;
   };
   for (size_t op : steps)
@@ -385,33 +205,9 @@ void Chooser::order() {
   }
   rest.assign(steps.size() + 1, 0);
   for (size_t step = steps.size(); step-- > 0;) {
-    const std::vector<double> &own = seconds[steps[step]];
+    const std::vector<double> &own = costs.seconds[steps[step]];
     rest[step] = rest[step + 1] + *std::min_element(own.begin(), own.end());
   }
-}
-
-bool Chooser::isFree(size_t tensor) {
-  return problem.tensors[tensor].copies == 0 &&
-         problem.tensors[tensor].movedTo == 0 &&
-         llvm::any_of(homes[tensor], [&](Place home) {
-           for (Place need = 0; need != places[tensor]->size(); ++need)
-             if (getMove(tensor, home, need) != 0)
-               return false;
-           return true;
-         });
-}
-
-std::pair<Place, double> Chooser::getBestHome(size_t tensor,
-                                              llvm::ArrayRef<Place> needs) {
-  std::pair<Place, double> best{homes[tensor].front(), impossible};
-  for (Place home : homes[tensor]) {
-    double sum = getKeep(tensor, home);
-    for (Place need : needs)
-      sum += getMove(tensor, home, need);
-    if (sum < best.second)
-      best = {home, sum};
-  }
-  return best;
 }
 
 std::vector<Outcome> Chooser::getOutcomes(size_t step,
@@ -419,11 +215,11 @@ std::vector<Outcome> Chooser::getOutcomes(size_t step,
   std::unordered_map<Key, size_t> numbers;
   std::vector<Outcome> outcomes;
   size_t op = steps[step];
-  for (uint32_t strategy : usable[op]) {
-    const Touches &own = touches[op][strategy];
+  for (uint32_t strategy : costs.usable[op]) {
+    const Touches &own = costs.touches[op][strategy];
     Outcome outcome;
     outcome.strategy = strategy;
-    outcome.cost = seconds[op][strategy];
+    outcome.cost = costs.seconds[op][strategy];
     for (const Touched &one : touched[step]) {
       size_t tensor = one.tensor;
       Place made = 0;
@@ -439,22 +235,22 @@ std::vector<Outcome> Chooser::getOutcomes(size_t step,
             (where != needs.end() && *where == need))
           continue;
         if (one.wasMade)
-          outcome.cost += getMove(tensor, made, need);
+          outcome.cost += costs.getMove(tensor, made, need);
         needs.insert(where, need);
       }
       for (auto [result, place] : own.makes)
         if (result == tensor) {
           made = place;
-          outcome.cost += getKeep(tensor, made);
+          outcome.cost += costs.getKeep(tensor, made);
           llvm::erase(needs, made);
           for (Place need : needs)
-            outcome.cost += getMove(tensor, made, need);
+            outcome.cost += costs.getMove(tensor, made, need);
         }
       if (one.behind != none) {
         write(outcome.slots, one.isMade, made, needs);
         outcome.ends.push_back(uint16_t(outcome.slots.size()));
-      } else if (isInput(tensor)) {
-        outcome.cost += getBestHome(tensor, needs).second;
+      } else if (costs.isInput(tensor)) {
+        outcome.cost += costs.getBestHome(tensor, needs).second;
       }
     }
     if (outcome.cost == impossible)
@@ -471,11 +267,11 @@ std::vector<Outcome> Chooser::getOutcomes(size_t step,
 double Chooser::getMost(size_t tensor, Place need) {
   std::vector<double> &all = most[tensor];
   if (all.empty())
-    all.assign(places[tensor]->size(), -1);
+    all.assign(costs.places[tensor]->size(), -1);
   double &known = all[need];
   if (known < 0)
-    for (Place home : homes[tensor])
-      known = std::max(known, getMove(tensor, home, need));
+    for (Place home : costs.homes[tensor])
+      known = std::max(known, costs.getMove(tensor, home, need));
   return known;
 }
 
@@ -495,10 +291,10 @@ bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
     atB += b.length;
     if (slot.isMade) {
       if (a.made != b.made)
-        extra += slot.later * getMove(tensor, a.made, b.made);
+        extra += slot.later * costs.getMove(tensor, a.made, b.made);
       for (Place need : b.needs)
         if (need != a.made && !llvm::is_contained(a.needs, need))
-          extra += getMove(tensor, a.made, need);
+          extra += costs.getMove(tensor, a.made, need);
       if (extra > cost)
         return false;
       continue;
@@ -515,7 +311,7 @@ bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
       double least = getMost(tensor, need);
       Place *from = nullptr;
       for (Place &other : left)
-        if (double move = getMove(tensor, other, need); move < least) {
+        if (double move = costs.getMove(tensor, other, need); move < least) {
           least = move;
           from = &other;
         }
@@ -635,32 +431,33 @@ void Chooser::finish(ShardingChoice &choice) {
   std::vector<Needs> needs(tensors);
   std::vector<Place> made(tensors);
   for (auto [op, strategy] : llvm::enumerate(choice.strategies)) {
-    choice.seconds += seconds[op][strategy];
-    for (auto [tensor, need] : touches[op][strategy].needs)
+    choice.seconds += costs.seconds[op][strategy];
+    for (auto [tensor, need] : costs.touches[op][strategy].needs)
       if (!llvm::is_contained(needs[tensor], need))
         needs[tensor].push_back(need);
-    for (auto [tensor, place] : touches[op][strategy].makes)
+    for (auto [tensor, place] : costs.touches[op][strategy].makes)
       made[tensor] = place;
   }
   for (size_t tensor = 0; tensor != tensors; ++tensor) {
-    if (isInput(tensor))
-      made[tensor] = getBestHome(tensor, needs[tensor]).first;
-    if (homes[tensor].empty())
+    if (costs.isInput(tensor))
+      made[tensor] = costs.getBestHome(tensor, needs[tensor]).first;
+    if (costs.homes[tensor].empty())
       continue; // Nobody makes or reads it.
     const PlacedTensor &placed = problem.tensors[tensor];
-    choice.placements[tensor] = places[tensor]->get(made[tensor]);
-    if (!isInput(tensor) || !needs[tensor].empty())
-      choice.bytes += placed.copies * getBytes(tensor, made[tensor]);
+    choice.placements[tensor] = costs.places[tensor]->get(made[tensor]);
+    if (!costs.isInput(tensor) || !needs[tensor].empty())
+      choice.bytes += placed.copies * costs.getBytes(tensor, made[tensor]);
     for (Place need : needs[tensor])
       if (need != made[tensor]) {
-        choice.seconds += placed.moves * getReshard(tensor, made[tensor], need);
-        choice.bytes += placed.movedTo * getBytes(tensor, need);
+        choice.seconds +=
+            placed.moves * costs.getReshard(tensor, made[tensor], need);
+        choice.bytes += placed.movedTo * costs.getBytes(tensor, need);
       }
   }
 }
 
 llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
-  byteCost = secondsPerByte;
+  costs.byteCost = secondsPerByte;
   most.assign(problem.tensors.size(), {});
   // A narrow search finds a choice that is good, if not the best: nothing that
   // cannot become better needs to be kept.
@@ -681,8 +478,9 @@ llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
 }
 
 llvm::Expected<ShardingChoice> Chooser::run() {
-  if (llvm::Error error = prepare())
+  if (llvm::Error error = costs.prepare())
     return error;
+  order();
   llvm::Expected<ShardingChoice> fast = solve(0);
   if (!fast || fast->bytes <= problem.memory)
     return fast;
