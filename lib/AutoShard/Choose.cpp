@@ -23,7 +23,7 @@
 // op together with those of its gradient: `PlacedOp::at`.
 //
 //===----------------------------------------------------------------------===//
-#include "Costs.h"
+#include "Potentials.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
@@ -36,6 +36,9 @@ using namespace cleave;
 using namespace cleave::autoshard;
 
 static constexpr size_t none = ~size_t(0);
+
+/// Of bounds, which are sums in another order than costs.
+static constexpr double slack = 1e-9;
 
 namespace {
 /// Places, ascending, in which a tensor is needed besides where it is made.
@@ -82,6 +85,7 @@ void write(Key &key, bool isMade, Place made, const Needs &needs) {
 struct State {
   Key key;
   double cost = 0;
+  double bound = 0;                ///< of what a choice with it takes in all
   uint32_t from = 0, strategy = 0; ///< the state before the op, by its number
 };
 
@@ -126,6 +130,8 @@ private:
   bool isMetBy(llvm::ArrayRef<Slot> cut, const Key &better, const Key &key,
                double cost);
   double getMost(size_t tensor, Place need);
+  void boundRests();
+  double getRest(size_t step, const Key &key);
   void finish(ShardingChoice &choice);
   double getCost(const ShardingChoice &choice) const {
     return choice.seconds + costs.byteCost * choice.bytes;
@@ -142,8 +148,14 @@ private:
   /// the end.
   std::vector<std::vector<Slot>> cuts;
   std::vector<std::vector<Touched>> touched; ///< by step
-  /// By step: what the ops from there on take at least.
+  /// By step: what the ops from there on take at least; besides, by slot, what
+  /// is to be added for its place, if it is made, or else for that of each op
+  /// that needs it.
   std::vector<double> rest;
+  std::vector<std::vector<std::vector<double>>> restMade;
+  std::vector<std::vector<std::vector<llvm::ArrayRef<double>>>> restNeeded;
+  std::vector<std::vector<double>> restShares; ///< Potentials::getShare
+  std::optional<Potentials> potentials;
   size_t failedAt = 0;    ///< the op where the last search failed
   bool leavesOut = false; ///< whether it left out states
 };
@@ -203,11 +215,58 @@ void Chooser::order() {
     cut = next;
     cuts.push_back(std::move(next));
   }
-  rest.assign(steps.size() + 1, 0);
-  for (size_t step = steps.size(); step-- > 0;) {
-    const std::vector<double> &own = costs.seconds[steps[step]];
-    rest[step] = rest[step + 1] + *std::min_element(own.begin(), own.end());
+}
+
+/// Finds what the ops from each step on take at least.
+void Chooser::boundRests() {
+  constexpr unsigned mostPasses = 40;
+  potentials->improve(mostPasses);
+  rest.clear();
+  restMade.clear();
+  restNeeded.clear();
+  restShares.clear();
+  for (auto [step, cut] : llvm::enumerate(cuts)) {
+    rest.push_back(potentials->getRest(step));
+    auto &made = restMade.emplace_back();
+    auto &needed = restNeeded.emplace_back();
+    auto &shares = restShares.emplace_back();
+    for (const Slot &slot : cut) {
+      made.emplace_back();
+      needed.emplace_back();
+      shares.push_back(potentials->getShare(slot.tensor, step));
+      if (slot.isMade)
+        made.back() = potentials->getMade(slot.tensor, step);
+      else
+        needed.back() = potentials->getNeeded(slot.tensor, step);
+    }
   }
+}
+
+/// What the ops from a step on take at least, where tensors are as the key
+/// says.
+double Chooser::getRest(size_t step, const Key &key) {
+  double sum = rest[step];
+  size_t at = 0;
+  for (auto [number, slot] : llvm::enumerate(cuts[step])) {
+    View view = read(slot, key, at);
+    at += view.length;
+    if (!slot.isMade) {
+      for (llvm::ArrayRef<double> each : restNeeded[step][number]) {
+        double least = impossible;
+        for (Place need : view.needs)
+          least = std::min(least, each[need]);
+        sum += least;
+      }
+      continue;
+    }
+    sum += restMade[step][number][view.made];
+    // Ops to come may need it where it has been moved to already.
+    double most = 0;
+    for (Place need : view.needs)
+      most = std::max(most, costs.getMove(slot.tensor, view.made, need));
+    sum -= most * restShares[step][number];
+  }
+  return sum;
 }
 
 std::vector<Outcome> Chooser::getOutcomes(size_t step,
@@ -282,6 +341,8 @@ double Chooser::getMost(size_t tensor, Place need) {
 /// dearer than two that lead to the same.
 bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
                       const Key &key, double cost) {
+  if (cost < 0)
+    return false;
   double extra = 0;
   size_t atA = 0, atB = 0;
   for (const Slot &slot : cut) {
@@ -326,7 +387,7 @@ bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
 }
 
 /// Drops states that another of no more cost can do the work of, until there
-/// are more than `width` others. States are in order of their cost.
+/// are more than `width` others. States are in order of their bounds.
 void Chooser::dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
                         size_t width) {
   // Most are dropped for one of the first.
@@ -352,6 +413,7 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
   ShardingChoice choice;
   double leftOut = impossible;
   leavesOut = false;
+  upper *= 1 + slack;
   std::vector<State> states(1);
   std::vector<std::vector<Link>> links;
   for (size_t step = 0; step != steps.size(); ++step) {
@@ -379,31 +441,33 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
         outcomes->second = getOutcomes(step, views);
       for (const Outcome &outcome : outcomes->second) {
         double cost = state.cost + outcome.cost;
-        if (cost + rest[step + 1] > upper)
-          continue;
         Key key = others + outcome.slots;
         auto [at, isFirst] = numbers.try_emplace(key, found.size());
-        if (isFirst)
+        if (isFirst) {
+          double bound = cost + getRest(step + 1, key);
           found.push_back(
-              {std::move(key), cost, uint32_t(from), outcome.strategy});
-        else if (State &other = found[at->second]; cost < other.cost) {
+              {std::move(key), cost, bound, uint32_t(from), outcome.strategy});
+        } else if (State &other = found[at->second]; cost < other.cost) {
+          other.bound += cost - other.cost;
           other.cost = cost;
           other.from = uint32_t(from);
           other.strategy = outcome.strategy;
         }
       }
     }
+    llvm::erase_if(found,
+                   [&](const State &state) { return !(state.bound <= upper); });
     if (found.empty()) {
       failedAt = steps[step];
       return std::nullopt;
     }
     llvm::sort(found, [](const State &a, const State &b) {
-      return std::tie(a.cost, a.key) < std::tie(b.cost, b.key);
+      return std::tie(a.bound, a.key) < std::tie(b.bound, b.key);
     });
     states = std::move(found);
     dropWorse(cuts[step + 1], states, width);
     if (states.size() > width) {
-      leftOut = std::min(leftOut, states[width].cost + rest[step + 1]);
+      leftOut = std::min(leftOut, states[width].bound);
       states.resize(width);
       leavesOut = true;
     }
@@ -413,7 +477,8 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
       link.push_back({state.from, state.strategy});
   }
   // Nothing lies behind the last op, so one state is left.
-  choice.bound = std::min(states.front().cost, leftOut);
+  double cost = states.front().cost;
+  choice.bound = leftOut < cost * (1 - slack) ? leftOut : cost;
   choice.strategies.resize(problem.ops.size());
   uint32_t state = 0;
   for (size_t step = steps.size(); step-- > 0;) {
@@ -459,6 +524,8 @@ void Chooser::finish(ShardingChoice &choice) {
 llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
   costs.byteCost = secondsPerByte;
   most.assign(problem.tensors.size(), {});
+  potentials.emplace(costs, steps);
+  boundRests();
   // A narrow search finds a choice that is good, if not the best: nothing that
   // cannot become better needs to be kept.
   size_t width = std::min<size_t>(64, mostStates);
@@ -470,6 +537,12 @@ llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
     return llvm::createStringError(
         problem.ops[failedAt].name +
         ": no strategy gives what the ops that use it need");
+  for (int i = 0; i != 4 && choice->bound < getCost(*choice); ++i) {
+    potentials->follow(*choice);
+    boundRests();
+    if (std::optional<ShardingChoice> better = search(width, getCost(*choice)))
+      choice = std::move(better);
+  }
   if (choice->bound < getCost(*choice) && width < mostStates)
     if (std::optional<ShardingChoice> better =
             search(mostStates, getCost(*choice)))
@@ -507,7 +580,6 @@ llvm::Expected<ShardingChoice> Chooser::run() {
     bool fits = next->bytes <= problem.memory;
     if (fits && next->seconds < best.seconds)
       best = *next;
-    constexpr double slack = 1e-9;
     if (getCost(*next) >= getCost(*small) * (1 - slack))
       break;
     (fits ? *small : *fast) = *next;

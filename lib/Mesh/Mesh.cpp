@@ -99,6 +99,34 @@ std::string Mesh::toString(ArrayRef<Axis> list) const {
   return text;
 }
 
+llvm::Expected<Mesh> Mesh::parse(llvm::StringRef text) {
+  llvm::SmallVector<MeshAxis> axes;
+  llvm::SmallVector<llvm::StringRef> parts;
+  text.split(parts, ',');
+  for (llvm::StringRef part : parts) {
+    auto [name, size] = part.split('=');
+    MeshAxis axis{name.trim().str(), 0};
+    if (size.trim().getAsInteger(10, axis.size))
+      return llvm::createStringError("mesh \"" + text +
+                                     "\": expects axes like dp=2,tp=4");
+    axes.push_back(axis);
+  }
+  Mesh mesh(axes);
+  if (llvm::Error error = mesh.verify())
+    return llvm::createStringError("mesh \"" + text +
+                                   "\": " + llvm::toString(std::move(error)));
+  return mesh;
+}
+
+std::string Mesh::getText() const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  llvm::interleave(
+      axes, os,
+      [&](const MeshAxis &axis) { os << axis.name << '=' << axis.size; }, ",");
+  return text;
+}
+
 std::string Mesh::toString() const {
   std::string text;
   llvm::raw_string_ostream os(text);

@@ -22,8 +22,11 @@ static void addPlace(OpPassManager &pm, const StageOptions &options) {
   // Before placements, since a whole cross-entropy would keep its vocabulary
   // unsplit.
   pm.addPass(createExpandCrossEntropyPass());
-  pm.addPass(options.plan ? createPlaceTensorsPass(*options.plan)
-                          : createPlaceTensorsPass(options.place));
+  if (options.choose)
+    pm.addPass(createChoosePlacementsPass(*options.choose));
+  else
+    pm.addPass(options.plan ? createPlaceTensorsPass(*options.plan)
+                            : createPlaceTensorsPass(options.place));
   pm.addPass(createVerifyPlacementsPass());
   pm.addPass(createVerifyStepPass());
 }

@@ -19,6 +19,8 @@ struct StageOptions {
   RecomputePassOptions recompute;
   PlaceTensorsPassOptions place;
   const Plan *plan = nullptr; ///< if set, in place of the file in `place`
+  /// If set, placements are chosen by cost, in place of the plan's.
+  std::optional<ChoosePlacementsPassOptions> choose;
   InsertCollectivesPassOptions partition;
   CutStagesPassOptions pipeline;
   LowerToExecPassOptions kernels;

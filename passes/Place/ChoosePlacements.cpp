@@ -19,26 +19,6 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Reads `dp=2,tp=4`.
-static llvm::Expected<Mesh> parseMesh(StringRef text) {
-  SmallVector<MeshAxis> axes;
-  SmallVector<StringRef> parts;
-  text.split(parts, ',');
-  for (StringRef part : parts) {
-    auto [name, size] = part.split('=');
-    MeshAxis axis{name.trim().str(), 0};
-    if (size.trim().getAsInteger(10, axis.size))
-      return llvm::createStringError("mesh \"" + text +
-                                     "\": expects axes like dp=2,tp=4");
-    axes.push_back(axis);
-  }
-  Mesh mesh(axes);
-  if (llvm::Error error = mesh.verify())
-    return llvm::createStringError("mesh \"" + text +
-                                   "\": " + llvm::toString(std::move(error)));
-  return mesh;
-}
-
 namespace {
 class ChoosePlacements
     : public cleave::impl::ChoosePlacementsPassBase<ChoosePlacements> {
@@ -59,7 +39,7 @@ public:
       return fail(machine.takeError());
     dist::MeshOp op = dist::lookupMesh(getOperation());
     if (!op) {
-      llvm::Expected<Mesh> parsed = parseMesh(meshText);
+      llvm::Expected<Mesh> parsed = Mesh::parse(meshText);
       if (!parsed)
         return fail(parsed.takeError());
       op = addMesh(*parsed);

@@ -117,6 +117,7 @@ struct CompileFlags {
   CompileOptions options;
   bool quiet = false, json = false, strict = false;
   bool check = false;            ///< what the passes make of the step, first
+  std::string placements = "plan"; ///< or auto: chosen by cost
   const CLI::App *app = nullptr; ///< that the flags were added to
 
   /// `run` gets what a recipe says to the executable.

@@ -36,6 +36,10 @@ public:
   /// ranks.
   llvm::Error verify() const;
 
+  /// Reads `dp=2,tp=4`, as `getText` writes it, and verifies it.
+  static llvm::Expected<Mesh> parse(llvm::StringRef text);
+  std::string getText() const;
+
   llvm::ArrayRef<MeshAxis> getAxes() const { return axes; }
   unsigned getNumAxes() const { return axes.size(); }
   llvm::StringRef getName(Axis axis) const { return axes[axis].name; }

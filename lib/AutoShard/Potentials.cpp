@@ -1,0 +1,272 @@
+//===- Potentials.cpp - What the rest of a problem takes at least ---------===//
+#include "Potentials.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace cleave;
+using namespace cleave::autoshard;
+
+Potentials::Potentials(Costs &costs, llvm::ArrayRef<size_t> steps)
+    : costs(costs), byTensor(costs.problem.tensors.size()),
+      rests(steps.size() + 1, 0) {
+  addNodes(steps);
+  addEdges();
+  setRests();
+}
+
+void Potentials::addNodes(llvm::ArrayRef<size_t> steps) {
+  const ShardingProblem &problem = costs.problem;
+  std::vector<size_t> last(problem.tensors.size(), ~size_t(0));
+  for (auto [step, op] : llvm::enumerate(steps))
+    for (size_t tensor : problem.ops[op].operands)
+      last[tensor] = step;
+  std::vector<llvm::SmallVector<size_t, 2>> inputs(steps.size());
+  for (size_t tensor = 0; tensor != problem.tensors.size(); ++tensor)
+    if (costs.isInput(tensor) && !costs.isFree[tensor] &&
+        last[tensor] != ~size_t(0))
+      inputs[last[tensor]].push_back(tensor);
+  for (auto [step, op] : llvm::enumerate(steps)) {
+    Node node;
+    node.step = step;
+    node.number = op;
+    for (uint32_t strategy : costs.usable[op]) {
+      double cost = costs.seconds[op][strategy];
+      const Touches &own = costs.touches[op][strategy];
+      for (auto [tensor, place] : own.makes) {
+        cost += costs.getKeep(tensor, place);
+        for (auto [other, need] : own.needs)
+          if (other == tensor)
+            cost += costs.getMove(tensor, place, need);
+      }
+      node.own.push_back(cost);
+    }
+    nodes.push_back(std::move(node));
+    for (size_t tensor : inputs[step]) {
+      Node input;
+      input.step = step;
+      input.isInput = true;
+      input.number = tensor;
+      for (Place home : costs.homes[tensor])
+        input.own.push_back(costs.getKeep(tensor, home));
+      nodes.push_back(std::move(input));
+    }
+  }
+}
+
+void Potentials::addEdges() {
+  std::vector<size_t> maker(costs.problem.tensors.size(), ~size_t(0));
+  for (auto [number, node] : llvm::enumerate(nodes))
+    if (node.isInput)
+      maker[node.number] = number;
+    else
+      for (size_t tensor : costs.problem.ops[node.number].results)
+        maker[tensor] = number;
+  for (auto [user, node] : llvm::enumerate(nodes)) {
+    if (node.isInput)
+      continue;
+    const PlacedOp &op = costs.problem.ops[node.number];
+    for (auto [operand, tensor] : llvm::enumerate(op.operands)) {
+      if (maker[tensor] == ~size_t(0) || maker[tensor] == user ||
+          llvm::is_contained(llvm::ArrayRef(op.operands).take_front(operand),
+                             tensor))
+        continue;
+      Edge edge;
+      edge.tensor = tensor;
+      edge.maker = maker[tensor];
+      edge.user = user;
+      const Node &from = nodes[edge.maker];
+      if (from.isInput)
+        edge.made.assign(costs.homes[tensor].begin(),
+                         costs.homes[tensor].end());
+      else
+        for (uint32_t strategy : costs.usable[from.number])
+          for (auto [result, place] :
+               costs.touches[from.number][strategy].makes)
+            if (result == tensor)
+              edge.made.push_back(place);
+      // An op that needs a tensor in two places needs it in one of them.
+      for (uint32_t strategy : costs.usable[node.number]) {
+        auto needs = costs.touches[node.number][strategy].needs;
+        edge.needed.push_back(
+            llvm::find_if(needs, [&, tensor = tensor](auto touch) {
+              return touch.first == tensor;
+            })->second);
+      }
+      auto collect = [](const std::vector<Place> &all) {
+        std::vector<Place> some = all;
+        llvm::sort(some);
+        some.erase(llvm::unique(some), some.end());
+        return some;
+      };
+      edge.froms = collect(edge.made);
+      edge.tos = collect(edge.needed);
+      size_t places = costs.places[tensor]->size();
+      edge.toMaker.assign(places, 0);
+      edge.toUser.assign(places, 0);
+      nodes[edge.maker].edges.push_back(edges.size());
+      nodes[edge.user].edges.push_back(edges.size());
+      byTensor[tensor].push_back(edges.size());
+      edges.push_back(std::move(edge));
+    }
+  }
+  for (Edge &edge : edges)
+    edge.share = 1 / double(byTensor[edge.tensor].size());
+}
+
+void Potentials::follow(const ShardingChoice &choice) {
+  auto getPlace = [&](size_t number, const Edge &edge) {
+    const Node &node = nodes[number];
+    if (node.isInput)
+      return costs.places[edge.tensor]->add(choice.placements[edge.tensor]);
+    size_t state =
+        size_t(llvm::lower_bound(costs.usable[node.number],
+                                 uint32_t(choice.strategies[node.number])) -
+               costs.usable[node.number].begin());
+    return number == edge.maker ? edge.made[state] : edge.needed[state];
+  };
+  for (const llvm::SmallVector<size_t, 4> &own : byTensor) {
+    llvm::SmallVector<double, 4> moves;
+    double sum = 0;
+    for (size_t number : own) {
+      const Edge &edge = edges[number];
+      moves.push_back(costs.getMove(edge.tensor, getPlace(edge.maker, edge),
+                                    getPlace(edge.user, edge)));
+      sum += moves.back();
+    }
+    if (sum > 0)
+      for (auto [number, move] : llvm::zip_equal(own, moves))
+        edges[number].share = move / sum;
+  }
+}
+
+void Potentials::improve(unsigned mostPasses) {
+  for (unsigned i = 0; i != mostPasses; ++i) {
+    double before = getBound();
+    pass(/*isForth=*/true);
+    pass(/*isForth=*/false);
+    setRests();
+    if (i > 8 && getBound() - before < 1e-3 * before)
+      break;
+  }
+}
+
+/// All that is known of a node's states.
+void Potentials::sum(Node &node) {
+  node.all = node.own;
+  for (size_t number : node.edges) {
+    const Edge &edge = edges[number];
+    bool makes = &nodes[edge.maker] == &node;
+    const std::vector<Place> &places = makes ? edge.made : edge.needed;
+    const std::vector<double> &message = makes ? edge.toMaker : edge.toUser;
+    for (auto [state, place] : llvm::enumerate(places))
+      node.all[state] += message[place];
+  }
+}
+
+void Potentials::send(size_t from, Edge &edge, double share) {
+  Node &node = nodes[from];
+  bool makes = edge.maker == from;
+  const std::vector<Place> &own = makes ? edge.made : edge.needed;
+  const std::vector<Place> &ownPlaces = makes ? edge.froms : edge.tos;
+  const std::vector<Place> &others = makes ? edge.tos : edge.froms;
+  std::vector<double> &received = makes ? edge.toMaker : edge.toUser;
+  std::vector<double> &sent = makes ? edge.toUser : edge.toMaker;
+  std::vector<double> best(received.size(), impossible);
+  for (auto [state, place] : llvm::enumerate(own))
+    best[place] = std::min(best[place], share * node.all[state]);
+  for (Place place : ownPlaces)
+    if (best[place] != impossible)
+      best[place] -= received[place];
+  double least = impossible;
+  for (Place other : others) {
+    double value = impossible;
+    for (Place place : ownPlaces)
+      value =
+          std::min(value, best[place] + (makes ? getCost(edge, place, other)
+                                               : getCost(edge, other, place)));
+    sent[other] = value;
+    least = std::min(least, value);
+  }
+  if (least == impossible)
+    return;
+  for (Place other : others)
+    sent[other] -= least;
+}
+
+void Potentials::pass(bool isForth) {
+  for (size_t i = 0; i != nodes.size(); ++i) {
+    size_t number = isForth ? i : nodes.size() - 1 - i;
+    Node &node = nodes[number];
+    sum(node);
+    unsigned ahead = 0;
+    auto isAhead = [&](const Edge &edge) {
+      size_t other = edge.maker == number ? edge.user : edge.maker;
+      return (other > number) == isForth;
+    };
+    for (size_t edge : node.edges)
+      ahead += isAhead(edges[edge]);
+    unsigned behind = unsigned(node.edges.size()) - ahead;
+    double share = 1 / double(std::max({ahead, behind, 1u}));
+    for (size_t edge : node.edges)
+      if (isAhead(edges[edge]))
+        send(number, edges[edge], share);
+  }
+}
+
+/// Of the nodes from a step on, and the edges from them to those before, what
+/// remains of their costs when each has given to others what the messages say:
+/// at least that is paid, besides what those before the step have been given.
+void Potentials::setRests() {
+  llvm::fill(rests, 0);
+  for (auto [number, node] : llvm::enumerate(nodes)) {
+    sum(node);
+    for (size_t each : node.edges) {
+      const Edge &edge = edges[each];
+      bool makes = edge.maker == number;
+      if ((makes ? edge.user : edge.maker) > number)
+        continue;
+      std::vector<double> least(edge.toMaker.size(), impossible);
+      for (Place own : makes ? edge.froms : edge.tos)
+        for (Place other : makes ? edge.tos : edge.froms) {
+          Place from = makes ? own : other, to = makes ? other : own;
+          // What has no end is not chosen.
+          if (edge.toMaker[from] != impossible && edge.toUser[to] != impossible)
+            least[own] =
+                std::min(least[own], getCost(edge, from, to) -
+                                         edge.toMaker[from] - edge.toUser[to]);
+        }
+      for (auto [state, place] :
+           llvm::enumerate(makes ? edge.made : edge.needed))
+        node.all[state] += least[place];
+    }
+    rests[node.step] += *std::min_element(node.all.begin(), node.all.end());
+  }
+  for (size_t step = rests.size() - 1; step-- > 0;)
+    rests[step] += rests[step + 1];
+}
+
+double Potentials::getShare(size_t tensor, size_t step) const {
+  double sum = 0;
+  for (size_t number : byTensor[tensor])
+    if (nodes[edges[number].user].step >= step)
+      sum += edges[number].share;
+  return sum;
+}
+
+std::vector<double> Potentials::getMade(size_t tensor, size_t step) const {
+  std::vector<double> all(costs.places[tensor]->size(), 0);
+  for (size_t number : byTensor[tensor])
+    if (const Edge &edge = edges[number]; nodes[edge.user].step >= step)
+      for (Place place : edge.froms)
+        all[place] += edge.toMaker[place];
+  return all;
+}
+
+std::vector<llvm::ArrayRef<double>> Potentials::getNeeded(size_t tensor,
+                                                          size_t step) const {
+  std::vector<llvm::ArrayRef<double>> all;
+  for (size_t number : byTensor[tensor])
+    if (const Edge &edge = edges[number]; nodes[edge.user].step < step)
+      all.push_back(edge.toUser);
+  return all;
+}

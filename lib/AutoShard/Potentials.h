@@ -1,0 +1,80 @@
+//===- Potentials.h - What the rest of a problem takes at least -----------===//
+#ifndef CLEAVE_LIB_AUTOSHARD_POTENTIALS_H
+#define CLEAVE_LIB_AUTOSHARD_POTENTIALS_H
+
+#include "Costs.h"
+
+namespace cleave::autoshard {
+
+/// Lower bounds of what the ops to come take, by where the tensors between them
+/// and those that have been are. They are the messages of sequential
+/// tree-reweighted message passing (Kolmogorov, "Convergent Tree-Reweighted
+/// Message Passing for Energy Minimization", 2006): each op and each input is a
+/// node with its strategies or homes, and each tensor an edge from what makes
+/// it to each op that needs it. A tensor that k ops need costs at least the
+/// mean of its k moves, so an edge costs a k-th of its move. Whatever the
+/// messages are, what they bound is right; more passes make the bounds better.
+class Potentials {
+public:
+  /// `steps`: the ops, in the order in which they are decided.
+  Potentials(Costs &costs, llvm::ArrayRef<size_t> steps);
+
+  /// Forth and back. Stops when the bound of all grows by less than a
+  /// thousandth.
+  void improve(unsigned mostPasses);
+
+  /// What all ops take at least.
+  double getBound() const { return rests.front(); }
+  /// What ops from a step on take at least, besides what `getMade` and
+  /// `getNeeded` say of the tensors before them.
+  double getRest(size_t step) const { return rests[step]; }
+  /// Of a tensor that is made: for each place, what is to be added.
+  std::vector<double> getMade(size_t tensor, size_t step) const;
+  /// Of a tensor that is not, of each op before `step` that needs it: for each
+  /// place, what is to be added if it needs it there.
+  std::vector<llvm::ArrayRef<double>> getNeeded(size_t tensor,
+                                                size_t step) const;
+  /// Which part of a tensor's moves the ops from a step on are said to cost.
+  double getShare(size_t tensor, size_t step) const;
+  /// Says that a tensor costs what it is moved for in this choice, as far as it
+  /// is: so the bounds of choices that are like it are better.
+  void follow(const ShardingChoice &choice);
+
+private:
+  struct Node {
+    size_t step = 0; ///< an input comes behind the last op that needs it
+    bool isInput = false;
+    size_t number = 0;            ///< of the op or the input
+    std::vector<double> own, all; ///< by state: its cost; with all messages
+    llvm::SmallVector<size_t, 6> edges;
+  };
+  struct Edge {
+    size_t tensor = 0, maker = 0, user = 0; ///< nodes
+    double share = 0;                       ///< of the tensor's move
+    /// By state of either node: the tensor's place.
+    std::vector<Place> made, needed;
+    std::vector<Place> froms, tos; ///< those that occur
+    /// Messages, by place: to the node that makes it, and that needs it.
+    std::vector<double> toMaker, toUser;
+  };
+
+  void addNodes(llvm::ArrayRef<size_t> steps);
+  void addEdges();
+  void pass(bool isForth);
+  void sum(Node &node);
+  void send(size_t from, Edge &edge, double share);
+  double getCost(const Edge &edge, Place from, Place to) {
+    return edge.share * costs.getMove(edge.tensor, from, to);
+  }
+  void setRests();
+
+  Costs &costs;
+  std::vector<Node> nodes; ///< in order
+  std::vector<Edge> edges;
+  std::vector<llvm::SmallVector<size_t, 4>> byTensor; ///< edges
+  std::vector<double> rests;                          ///< by step
+};
+
+} // namespace cleave::autoshard
+
+#endif // CLEAVE_LIB_AUTOSHARD_POTENTIALS_H
