@@ -123,8 +123,13 @@ private:
   /// Of the choice with the least cost, a byte that is kept costing
   /// `secondsPerByte`; its bound is one of costs.
   llvm::Expected<ShardingChoice> solve(double secondsPerByte);
+  std::vector<State> decide(size_t step, llvm::ArrayRef<State> states,
+                            double upper, size_t width,
+                            std::optional<uint32_t> only);
   std::optional<ShardingChoice> search(size_t width, double upper);
-  std::vector<Outcome> getOutcomes(size_t step, llvm::ArrayRef<View> before);
+  void polish(ShardingChoice &choice);
+  std::vector<Outcome> getOutcomes(size_t step, llvm::ArrayRef<View> before,
+                                   llvm::ArrayRef<uint32_t> strategies);
   void dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
                  size_t width);
   bool isMetBy(llvm::ArrayRef<Slot> cut, const Key &better, const Key &key,
@@ -270,11 +275,12 @@ double Chooser::getRest(size_t step, const Key &key) {
 }
 
 std::vector<Outcome> Chooser::getOutcomes(size_t step,
-                                          llvm::ArrayRef<View> before) {
+                                          llvm::ArrayRef<View> before,
+                                          llvm::ArrayRef<uint32_t> strategies) {
   std::unordered_map<Key, size_t> numbers;
   std::vector<Outcome> outcomes;
   size_t op = steps[step];
-  for (uint32_t strategy : costs.usable[op]) {
+  for (uint32_t strategy : strategies) {
     const Touches &own = costs.touches[op][strategy];
     Outcome outcome;
     outcome.strategy = strategy;
@@ -408,6 +414,62 @@ void Chooser::dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
   states.resize(kept);
 }
 
+/// The states behind a step, those of the lowest bounds first, without those
+/// of a higher bound than `upper`, and of what another can do the work of; at
+/// most one more than `width`. `only`: the op's strategy, if it is not free.
+std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
+                                   double upper, size_t width,
+                                   std::optional<uint32_t> only) {
+  llvm::ArrayRef<Slot> cut = cuts[step];
+  // By what a state says of the op's own tensors.
+  std::unordered_map<Key, std::vector<Outcome>> known;
+  std::unordered_map<Key, size_t> numbers;
+  std::vector<State> found;
+  llvm::SmallVector<View, 16> views(cut.size());
+  llvm::SmallVector<bool, 16> isTouched(cut.size());
+  for (const Touched &one : touched[step])
+    if (one.before != none)
+      isTouched[one.before] = true;
+  llvm::ArrayRef<uint32_t> strategies = costs.usable[steps[step]];
+  if (only)
+    strategies = *only;
+  for (auto [from, state] : llvm::enumerate(states)) {
+    Key own, others;
+    size_t at = 0;
+    for (auto [number, slot] : llvm::enumerate(cut)) {
+      views[number] = read(slot, state.key, at);
+      (isTouched[number] ? own : others)
+          .append(state.key, at, views[number].length);
+      at += views[number].length;
+    }
+    auto [outcomes, isNew] = known.try_emplace(own);
+    if (isNew)
+      outcomes->second = getOutcomes(step, views, strategies);
+    for (const Outcome &outcome : outcomes->second) {
+      double cost = state.cost + outcome.cost;
+      Key key = others + outcome.slots;
+      auto [at, isFirst] = numbers.try_emplace(key, found.size());
+      if (isFirst) {
+        double bound = cost + getRest(step + 1, key);
+        found.push_back(
+            {std::move(key), cost, bound, uint32_t(from), outcome.strategy});
+      } else if (State &other = found[at->second]; cost < other.cost) {
+        other.bound += cost - other.cost;
+        other.cost = cost;
+        other.from = uint32_t(from);
+        other.strategy = outcome.strategy;
+      }
+    }
+  }
+  llvm::erase_if(found,
+                 [&](const State &state) { return !(state.bound <= upper); });
+  llvm::sort(found, [](const State &a, const State &b) {
+    return std::tie(a.bound, a.key) < std::tie(b.bound, b.key);
+  });
+  dropWorse(cuts[step + 1], found, width);
+  return found;
+}
+
 /// The best choice of no more than `upper`; nothing if there is none.
 std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
   ShardingChoice choice;
@@ -417,55 +479,11 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
   std::vector<State> states(1);
   std::vector<std::vector<Link>> links;
   for (size_t step = 0; step != steps.size(); ++step) {
-    llvm::ArrayRef<Slot> cut = cuts[step];
-    // By what a state says of the op's own tensors.
-    std::unordered_map<Key, std::vector<Outcome>> known;
-    std::unordered_map<Key, size_t> numbers;
-    std::vector<State> found;
-    llvm::SmallVector<View, 16> views(cut.size());
-    std::vector<bool> isTouched(cut.size());
-    for (const Touched &one : touched[step])
-      if (one.before != none)
-        isTouched[one.before] = true;
-    for (auto [from, state] : llvm::enumerate(states)) {
-      Key own, others;
-      size_t at = 0;
-      for (auto [number, slot] : llvm::enumerate(cut)) {
-        views[number] = read(slot, state.key, at);
-        (isTouched[number] ? own : others)
-            .append(state.key, at, views[number].length);
-        at += views[number].length;
-      }
-      auto [outcomes, isNew] = known.try_emplace(own);
-      if (isNew)
-        outcomes->second = getOutcomes(step, views);
-      for (const Outcome &outcome : outcomes->second) {
-        double cost = state.cost + outcome.cost;
-        Key key = others + outcome.slots;
-        auto [at, isFirst] = numbers.try_emplace(key, found.size());
-        if (isFirst) {
-          double bound = cost + getRest(step + 1, key);
-          found.push_back(
-              {std::move(key), cost, bound, uint32_t(from), outcome.strategy});
-        } else if (State &other = found[at->second]; cost < other.cost) {
-          other.bound += cost - other.cost;
-          other.cost = cost;
-          other.from = uint32_t(from);
-          other.strategy = outcome.strategy;
-        }
-      }
-    }
-    llvm::erase_if(found,
-                   [&](const State &state) { return !(state.bound <= upper); });
-    if (found.empty()) {
+    states = decide(step, states, upper, width, std::nullopt);
+    if (states.empty()) {
       failedAt = steps[step];
       return std::nullopt;
     }
-    llvm::sort(found, [](const State &a, const State &b) {
-      return std::tie(a.bound, a.key) < std::tie(b.bound, b.key);
-    });
-    states = std::move(found);
-    dropWorse(cuts[step + 1], states, width);
     if (states.size() > width) {
       leftOut = std::min(leftOut, states[width].bound);
       states.resize(width);
@@ -489,10 +507,63 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
   return choice;
 }
 
+/// Makes a choice better, a few steps after the other: each time the best of
+/// those that differ there and nowhere else. Until no such steps are left, or
+/// it has been through all of them a few times.
+void Chooser::polish(ShardingChoice &choice) {
+  constexpr size_t windows[] = {8, 12, 16, 24}, width = 64;
+  constexpr int mostRounds = 24;
+  auto getStrategy = [&](size_t step) -> size_t & {
+    return choice.strategies[steps[step]];
+  };
+  // The choice's own states.
+  std::vector<State> trail(1);
+  for (size_t step = 0; step != steps.size(); ++step)
+    trail.push_back(decide(step, trail.back(), impossible, 1,
+                           uint32_t(getStrategy(step)))[0]);
+  size_t inVain = 0;
+  for (int round = 0; round != mostRounds && inVain != std::size(windows);
+       ++round) {
+    size_t window = windows[size_t(round) % std::size(windows)];
+    ++inVain;
+    for (size_t begin = 0; begin < steps.size(); begin += window / 2) {
+      std::vector<State> states = {trail[begin]};
+      std::vector<std::vector<State>> all;
+      size_t step = begin;
+      do {
+        bool isFree = step < begin + window;
+        states = decide(step, states, impossible, width,
+                        isFree ? std::nullopt
+                               : std::optional(uint32_t(getStrategy(step))));
+        if (states.size() > width)
+          states.resize(width);
+        all.push_back(states);
+        ++step;
+      } while (step != steps.size() &&
+               (step < begin + window || states.size() > 1 ||
+                states[0].key != trail[step].key));
+      double saved = trail[step].cost - states[0].cost;
+      if (saved <= trail[step].cost * slack)
+        continue;
+      inVain = 0;
+      size_t state = 0;
+      for (size_t back = step; back-- > begin;) {
+        trail[back + 1] = all[back - begin][state];
+        getStrategy(back) = trail[back + 1].strategy;
+        state = trail[back + 1].from;
+      }
+      for (size_t later = step + 1; later <= steps.size(); ++later)
+        trail[later].cost -= saved;
+    }
+  }
+  finish(choice);
+}
+
 /// From the strategies: placements, seconds and bytes.
 void Chooser::finish(ShardingChoice &choice) {
   size_t tensors = problem.tensors.size();
   choice.placements.resize(tensors);
+  choice.seconds = choice.bytes = 0;
   std::vector<Needs> needs(tensors);
   std::vector<Place> made(tensors);
   for (auto [op, strategy] : llvm::enumerate(choice.strategies)) {
@@ -537,11 +608,23 @@ llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
     return llvm::createStringError(
         problem.ops[failedAt].name +
         ": no strategy gives what the ops that use it need");
-  for (int i = 0; i != 4 && choice->bound < getCost(*choice); ++i) {
+  // Each better choice says which bounds matter, and each better bound which
+  // states do.
+  constexpr int mostRounds = 4;
+  for (int i = 0; i != mostRounds && choice->bound < getCost(*choice); ++i) {
+    double bound = choice->bound;
+    polish(*choice);
+    choice->bound = std::min(bound, getCost(*choice));
     potentials->follow(*choice);
     boundRests();
-    if (std::optional<ShardingChoice> better = search(width, getCost(*choice)))
-      choice = std::move(better);
+    std::optional<ShardingChoice> better = search(width, getCost(*choice));
+    if (!better)
+      break;
+    better->bound = std::max(better->bound, bound);
+    bool isLast = getCost(*better) >= getCost(*choice) * (1 - slack);
+    choice = std::move(better);
+    if (isLast)
+      break;
   }
   if (choice->bound < getCost(*choice) && width < mostStates)
     if (std::optional<ShardingChoice> better =

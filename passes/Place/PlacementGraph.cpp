@@ -51,12 +51,60 @@ LogicalResult PlacementGraph::build() {
       return op.emitOpError("is the second one: expects a function with one");
     accumulate = op;
   }
+  splitSums();
   if (failed(addStates()) || failed(addArguments()))
     return failure();
   for (Operation &op : function.getBody().front())
     if (failed(addOp(op)))
       return failure();
   return success();
+}
+
+void PlacementGraph::splitSums() {
+  SmallVector<xf::AdditionOpInterface> sums;
+  function.walk([&](xf::AdditionOpInterface op) {
+    Type type = op->getResult(0).getType();
+    if (op->getNumOperands() > 2 &&
+        llvm::all_of(op->getOperandTypes(),
+                     [&](Type each) { return each == type; }))
+      sums.push_back(op);
+  });
+  // The last two first: of the layers of a model, decided from the last to the
+  // first, each then adds its own.
+  for (xf::AdditionOpInterface op : sums) {
+    SmallVector<Value> left(op->getOperands());
+    b.setInsertionPoint(op);
+    while (left.size() > 2) {
+      Value last[] = {left.end()[-2], left.end()[-1]};
+      Operation *part = b.clone(*op);
+      cast<xf::AdditionOpInterface>(part).getAddendsMutable().assign(last);
+      left.pop_back_n(2);
+      left.push_back(part->getResult(0));
+      parts.push_back(part);
+    }
+    op.getAddendsMutable().assign(left);
+  }
+}
+
+/// Puts a part back where it is read as it is made, of what is there, too.
+void PlacementGraph::joinSums() {
+  for (Operation *part : parts) {
+    Value sum = part->getResult(0);
+    auto user = dyn_cast<xf::AdditionOpInterface>(*sum.getUsers().begin());
+    if (!user || !llvm::all_of(part->getOperandTypes(), [&](Type type) {
+          return type == sum.getType() &&
+                 type == user->getResult(0).getType();
+        }))
+      continue;
+    SmallVector<Value> all;
+    for (Value operand : user->getOperands())
+      if (operand == sum)
+        llvm::append_range(all, part->getOperands());
+      else
+        all.push_back(operand);
+    user.getAddendsMutable().assign(all);
+    part->erase();
+  }
 }
 
 /// State that the function sets is in the place of what it is set to.
@@ -544,6 +592,7 @@ void PlacementGraph::write(const ShardingChoice &choice) {
     }
     }
   }
+  joinSums();
   Operation *end = function.getBody().front().getTerminator();
   function.setFunctionType(b.getFunctionType(
       function.getBody().front().getArgumentTypes(), end->getOperandTypes()));

@@ -72,6 +72,10 @@ private:
     std::optional<Placement> pinned; ///< where its op has to make it
   };
 
+  /// Sums of many tensors become sums of two, so that some of them may be added
+  /// before the sum is moved, and that it is decided one by one; and back.
+  void splitSums();
+  void joinSums();
   mlir::LogicalResult addStates();
   mlir::LogicalResult addArguments();
   mlir::LogicalResult addOp(mlir::Operation &op);
@@ -142,6 +146,7 @@ private:
   std::optional<size_t> tokens; ///< what all inputs of micro-batches are
   std::vector<Site> sites;      ///< of the problem's ops
   double next = 0;              ///< number of the next forward op
+  std::vector<mlir::Operation *> parts; ///< of sums, the last one first
   /// While it writes: what stands for a value at a time, and what has been
   /// moved.
   llvm::DenseMap<Seen, mlir::Value> now;
