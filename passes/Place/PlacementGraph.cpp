@@ -330,7 +330,8 @@ double PlacementGraph::getAt(const PlacedOp &op, When when) {
   std::optional<double> forward, others;
   for (size_t tensor : op.operands) {
     const Known &operand = known[tensor];
-    if (!operand.at)
+    // What is everywhere belongs to no layer.
+    if (!operand.at || !problem.tensors[tensor].allowed.empty())
       continue;
     if (operand.isForward)
       forward = std::max(forward.value_or(*operand.at), *operand.at);
