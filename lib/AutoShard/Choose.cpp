@@ -163,6 +163,7 @@ private:
   std::optional<Potentials> potentials;
   size_t failedAt = 0;    ///< the op where the last search failed
   bool leavesOut = false; ///< whether it left out states
+  bool isPlain = false;   ///< whether it keeps to Costs::plain
 };
 } // namespace
 
@@ -430,7 +431,8 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
   for (const Touched &one : touched[step])
     if (one.before != none)
       isTouched[one.before] = true;
-  llvm::ArrayRef<uint32_t> strategies = costs.usable[steps[step]];
+  llvm::ArrayRef<uint32_t> strategies =
+      (isPlain ? costs.plain : costs.usable)[steps[step]];
   if (only)
     strategies = *only;
   for (auto [from, state] : llvm::enumerate(states)) {
@@ -601,7 +603,14 @@ llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
   // cannot become better needs to be kept.
   size_t width = std::min<size_t>(64, mostStates);
   std::optional<ShardingChoice> choice = search(width, impossible);
-  // What it left out may be all that goes on.
+  // Where all that it kept came to no end, a choice without partial sums does.
+  if (!choice && leavesOut) {
+    isPlain = true;
+    choice = search(width, impossible);
+    isPlain = false;
+    if (choice)
+      choice->bound = potentials->getBound();
+  }
   for (; !choice && leavesOut; width *= 8)
     choice = search(width * 8, impossible);
   if (!choice)

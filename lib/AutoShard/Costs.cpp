@@ -84,6 +84,13 @@ llvm::Error Costs::prepare() {
                    getBestHome(tensor, need).second != impossible;
           }))
         own.push_back(uint32_t(strategy));
+    plain.push_back(own);
+    llvm::erase_if(plain.back(), [&](uint32_t strategy) {
+      return llvm::any_of(each[strategy].needs, [&](auto touch) {
+        auto [tensor, need] = touch;
+        return places[tensor]->get(need).isPartial();
+      });
+    });
   }
   return llvm::Error::success();
 }

@@ -105,6 +105,10 @@ public:
   std::vector<std::vector<double>> seconds;  ///< likewise
   /// By op: strategies whose inputs can be where they need them.
   std::vector<std::vector<uint32_t>> usable;
+  /// By op: those of them that need no partial sums. A choice of such can
+  /// always be completed: what is whole gets everywhere, and all else becomes
+  /// whole.
+  std::vector<std::vector<uint32_t>> plain;
   /// By tensor: an input that is had everywhere at no cost.
   std::vector<bool> isFree;
 

@@ -64,7 +64,8 @@ private:
   void sum(Node &node);
   void send(size_t from, Edge &edge, double share);
   double getCost(const Edge &edge, Place from, Place to) {
-    return edge.share * costs.getMove(edge.tensor, from, to);
+    double move = costs.getMove(edge.tensor, from, to);
+    return move == impossible ? impossible : edge.share * move;
   }
   void setRests();
 

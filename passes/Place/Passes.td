@@ -101,7 +101,7 @@ def ChoosePlacementsPass
            "dist.mesh">,
     Option<"memory", "memory", "uint64_t", "0",
            "bytes of a rank for what is kept; 0: the device's memory">,
-    Option<"mostStates", "most-states", "uint64_t", "8192",
+    Option<"mostStates", "most-states", "uint64_t", "64",
            "states that are kept at a time; with more, the choice may be other "
            "than the best, and a remark says by how much at most">,
   ];

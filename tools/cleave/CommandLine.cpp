@@ -296,6 +296,12 @@ void tool::LayoutFlags::add(CLI::App &app) {
                  "cluster.json of CPUs; its links say which collectives are "
                  "cheapest")
       ->capture_default_str();
+  app.add_option("--placements", placements,
+                 "plan: each tensor is where the layout has it; auto: where it "
+                 "costs least, on the mesh of the layout, with its "
+                 "micro-batches and what it recomputes")
+      ->check(CLI::IsMember({"plan", "auto"}))
+      ->capture_default_str();
   app.add_option("--overlap", overlap,
                  "run communication beside compute, in streams of its own, "
                  "where that hides some: always, never, or auto: not inside a "
@@ -468,6 +474,15 @@ tool::LayoutFlags::getPlan(const Model &model, llvm::StringRef config,
   }
   if (!plan)
     return plan.takeError();
+  if (placements == "auto") {
+    if (plan->pipeline)
+      return makeError(llvm::formatv("--placements auto: expects a layout "
+                                     "without a pipeline, got {0} stages",
+                                     plan->getNumStages()));
+    // The vocabulary is padded so that it may be split.
+    plan->dims = {{"vocab", plan->getAxes("vocab")}};
+    plan->optimizerAxes = plan->gradientAxes = plan->parameterAxes = {};
+  }
   // Only tp splits what a model may not allow, sequences included; the number
   // of ranks may be more than there can be.
   if (plan->mesh.getNumRanks() > int64_t(runtime::limits::worldSize))
@@ -485,6 +500,17 @@ tool::LayoutFlags::getPlan(const Model &model, llvm::StringRef config,
                       plan->mesh.toString(), count(ranks, "rank"),
                       planPath.empty() ? "; --auto plans for all" : ""));
   return plan;
+}
+
+std::optional<ChoosePlacementsPassOptions>
+tool::LayoutFlags::getChoice(const Plan &plan, const Cluster &where) const {
+  if (placements != "auto")
+    return std::nullopt;
+  ChoosePlacementsPassOptions options;
+  options.cluster = cluster;
+  if (where.getNumRanks() == 0)
+    options.cluster += ":" + std::to_string(plan.mesh.getNumRanks());
+  return options;
 }
 
 namespace {

@@ -67,6 +67,7 @@ struct LayoutFlags {
   std::vector<int64_t> stages;         ///< layers of virtual stages
   std::string planPath, cluster = "local", dtype = "f32";
   std::string overlap = "auto";
+  std::string placements = "plan"; ///< or auto: chosen by cost
   std::string recompute = "none", recomputeModules = "attention";
   int64_t recomputeBlocks = 0;
   /// Not said, they are as many as the schedule has.
@@ -88,6 +89,9 @@ struct LayoutFlags {
   std::string showPipelineFlags() const;
   /// The compute type.
   DType getDType() const;
+  /// What a pass is told that chooses placements; nothing: the plan has them.
+  std::optional<ChoosePlacementsPassOptions>
+  getChoice(const Plan &plan, const Cluster &where) const;
   /// Whether getPlan searches.
   bool choosesPlan(const Cluster &cluster) const;
   /// The plan that the flags or the plan file give, or the best one that there
@@ -117,7 +121,6 @@ struct CompileFlags {
   CompileOptions options;
   bool quiet = false, json = false, strict = false;
   bool check = false;            ///< what the passes make of the step, first
-  std::string placements = "plan"; ///< or auto: chosen by cost
   const CLI::App *app = nullptr; ///< that the flags were added to
 
   /// `run` gets what a recipe says to the executable.

@@ -98,17 +98,7 @@ int tool::runCompile(CompileFlags flags) {
   options.stages.overlap.mode = flags.layout.overlap;
   options.stages.kernels.threads =
       cluster->getThreads(plan->mesh.getNumRanks());
-  if (flags.placements == "auto") {
-    if (plan->pipeline)
-      return tool::fail("--placements auto: expects a layout without a "
-                        "pipeline, got " +
-                        llvm::Twine(plan->getNumStages()) + " stages");
-    std::string where = flags.layout.cluster;
-    if (cluster->getNumRanks() == 0)
-      where += ":" + std::to_string(plan->mesh.getNumRanks());
-    options.stages.choose.emplace();
-    options.stages.choose->cluster = where;
-  }
+  options.stages.choose = flags.layout.getChoice(*plan, *cluster);
   if (flags.check) {
     llvm::Expected<MeaningReport> report = checkCompilation(*model, options);
     if (!report)
@@ -144,12 +134,6 @@ void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
       ->required()
       ->check(makePositiveCheck());
   layout.add(app);
-  app.add_option("--placements", placements,
-                 "plan: where the layout has each tensor; auto: where it costs "
-                 "least, on the layout's mesh and with its micro-batches and "
-                 "recomputation, whatever else it says")
-      ->check(CLI::IsMember({"plan", "auto"}))
-      ->capture_default_str();
   addOptimizerFlags(app, options.stages.step);
   app.add_flag("--keep-gradients", options.stages.step.gradients,
                "keep each gradient as an output, for --dump-outputs");

@@ -205,6 +205,7 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
   options.stages.step = reference.step;
   options.stages.partition.cluster = flags.layout.cluster;
   options.stages.overlap.cluster = flags.layout.cluster;
+  options.stages.choose = flags.layout.getChoice(*plan, *cluster);
   options.stages.overlap.mode = flags.layout.overlap;
   options.stages.kernels.threads =
       cluster->getThreads(plan->mesh.getNumRanks());

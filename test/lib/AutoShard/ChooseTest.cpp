@@ -62,7 +62,7 @@ struct Letters {
 /// A graph of a few ops: products that sum, elementwise ops that let partial
 /// values pass, broadcasts, and factors that must be whole. Tensors are of
 /// letters, so that any two of an op agree in their sizes.
-ShardingProblem draw(Random &random) {
+ShardingProblem draw(Random &random, size_t mostOps = 3) {
   ShardingProblem problem;
   std::vector<MeshAxis> axes;
   static const char *const names[] = {"x", "y", "z"};
@@ -105,7 +105,7 @@ ShardingProblem draw(Random &random) {
     return text.empty() ? "." : text;
   };
   addTensor(drawLetters(3), true);
-  size_t ops = 1 + random() % 3;
+  size_t ops = 1 + random() % mostOps;
   for (size_t i = 0; i != ops; ++i) {
     std::vector<size_t> operands;
     size_t count = 1 + random() % 2;
@@ -393,7 +393,7 @@ TEST(Choose, BoundsHold) {
   Random random(2);
   int64_t open = 0;
   for (int64_t graph = 0; graph != 400; ++graph) {
-    ShardingProblem problem = draw(random);
+    ShardingProblem problem = draw(random, 6);
     Prices price = Prices::draw(random);
     ShardingChoice best = llvm::cantFail(chooseShardings(problem, price));
     ShardingChoice few = llvm::cantFail(chooseShardings(problem, price, 1));

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Random models on random meshes, with placements that are chosen by cost: each
+trains to what one rank trains to.
+
+CLEAVE_PLACEMENTS=200 runs so many and counts them (the default takes half a
+minute), CLEAVE_PLACEMENT_SEED=N the one that a failure names.
+"""
+import collections
+import json
+import os
+import random
+import unittest
+
+from random_plans_test import (MODULES, STEPS, draw_model, draw_tokens,
+                               get_divisors)
+from support import ToolTest
+
+# Slow ones keep ranks apart, fast ones let them share.
+LINKS = ["ethernet-100x4", "ib-ndr400", "nvlink4", "nvlink5-nvl72"]
+
+
+class PlacementsTest(ToolTest):
+    def setUp(self):
+        super().setUp()
+        self.counts = collections.Counter()
+
+    def write_machine(self, draw, memory):
+        """A machine that nobody has: its choices are to be unlike those of
+        today's."""
+        device = self.write_local()
+        slower = 10 ** draw.uniform(0, 5)
+        for unit in device["matrix"].values():
+            unit["peak"]["value"] /= slower
+        device["memory_bandwidth"]["value"] /= slower
+        if memory:
+            device["memory"]["value"] = memory
+        link = draw.choice(LINKS)
+        self.write("cleave/local.json", {
+            "version": 1, "device": device,
+            "levels": [{"size": 0, "link": link, "shared_link": link}]})
+
+    def train(self, name):
+        self.losses(f"./{name}", "--tokens", "tokens", "--seed", "3")
+        steps = self.lines("losses.jsonl")
+        self.assertEqual(len(steps), STEPS)
+        return [(step["loss"], step["grad_norm"]) for step in steps]
+
+    def check_case(self, seed):
+        draw = random.Random(seed)
+        seq_len = draw.choice([6, 8, 12, 15, 16])
+        ranks = draw.choice([2, 3, 4, 4, 6, 8, 8])
+        dp = draw.choice(get_divisors(ranks))
+        batch = dp * draw.choice([1, 2, 3, 4])
+        config = draw_model(draw, seq_len)
+        config["num_hidden_layers"] = draw.randint(1, 5)
+        self.write("model.json", config)
+        self.write("tokens", draw_tokens(draw, config["vocab_size"],
+                                         [STEPS, batch, seq_len]))
+        self.write_machine(draw, 0)
+        build = ["cleave", "compile", "model.json", "--seq-len", str(seq_len),
+                 "--global-batch", str(batch), "-q",
+                 *draw.choice([[], [], ["--optimizer", "sgd"],
+                               ["--optimizer", "muon"]])]
+        layout = ["--dp", str(dp), "--tp", str(ranks // dp), "--cluster",
+                  f"local:{ranks}", "--micro-batch",
+                  str(draw.choice(get_divisors(batch // dp)))]
+        if draw.random() < 0.3:
+            layout += ["--recompute", "selective", "--recompute-modules",
+                       "+".join(draw.sample(MODULES, draw.randint(1, 3)))]
+        if draw.random() < 0.3:
+            layout += ["--overlap", "always"]
+        check = ["--check"] if draw.random() < 0.2 else []
+        done = self.start(*build, *layout, *check, "--placements", "auto",
+                          "-o", "train", env=self.env, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.run_tool(*build, "--micro-batch", "1", "-o", "one")
+        got, want = self.train("train"), self.train("one")
+        for (loss, norm), (one_loss, one_norm) in zip(got, want, strict=True):
+            self.assertLessEqual(abs(loss - one_loss), 1e-5 * one_loss,
+                                 f"{got} {want}")
+            self.assertLessEqual(abs(norm - one_norm), 1e-4 * one_norm,
+                                 f"{got} {want}")
+        self.counts["checked" if check else "trained"] += 1
+
+    def test_random_placements_train_as_one_rank(self):
+        count = int(os.environ.get("CLEAVE_PLACEMENTS", "12"))
+        seeds = range(count)
+        if "CLEAVE_PLACEMENT_SEED" in os.environ:
+            seeds = [int(os.environ["CLEAVE_PLACEMENT_SEED"])]
+        for seed in seeds:
+            with self.subTest(seed=seed):
+                self.check_case(seed)
+        if len(seeds) >= 12:
+            print(dict(self.counts))
+            self.assertGreater(self.counts["trained"], len(seeds) / 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
