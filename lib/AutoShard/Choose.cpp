@@ -541,9 +541,12 @@ void Chooser::polish(ShardingChoice &choice) {
           states.resize(width);
         all.push_back(states);
         ++step;
-      } while (step != steps.size() &&
+      } while (step != steps.size() && !states.empty() &&
                (step < begin + window || states.size() > 1 ||
                 states[0].key != trail[step].key));
+      // What it kept of the states may have come to no end.
+      if (states.empty())
+        continue;
       double saved = trail[step].cost - states[0].cost;
       if (saved <= trail[step].cost * slack)
         continue;
