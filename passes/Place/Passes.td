@@ -58,25 +58,29 @@ def ChoosePlacementsPass
     : Pass<"cleave-choose-placements", "::mlir::ModuleOp"> {
   let summary = "Give every tensor of a function the placement that costs least";
   let description = [{
-    Before: straight-line functions of ops with sharding rules, without
-    placements. After: every tensor has one, every op keeps to its sharding rule,
-    and there is a `dist.reshard` wherever an op needs a value elsewhere than it
-    is made.
+    Before: a training step, or a straight-line function of ops with sharding
+    rules, without placements. After: every tensor has one, every op keeps to its
+    sharding rule, and there is a `dist.reshard` wherever an op needs a value
+    elsewhere than it is made.
 
     Which placements, follows from rules, shapes and the cluster alone: each mesh
     axis splits one factor of an op, or lets its operands stay partial, or does
-    nothing, and of all such choices this is the one with the fewest seconds of
-    ops and reshards. Ops take the time of their products, or that of moving
-    their tensors through memory, on the shards that a rank has; a reshard takes
-    that of its cheapest collectives, once for all ops that need its result. A
-    state is in one place, and what a function returns is not partial. Nothing
-    is counted as hidden behind something else, and no memory but that which is
-    moved.
+    nothing, and of all such choices this is one with few seconds of ops and
+    reshards, whose kept tensors fit into a rank's memory. Ops take the time of
+    their products, or that of moving their tensors through memory, on the shards
+    that a rank has; a reshard takes that of its cheapest collectives, once for
+    all ops of a pass that need its result. What is in an `xf.accumulate` counts
+    once for each micro-batch. Nothing is counted as hidden behind something else.
+
+    Kept are: state, which is where its update leaves it; what the micro-batches
+    read from outside, in the placement in which they find it; what they add up;
+    and what the forward pass makes for the backward pass. What an op needs only
+    while it runs is not counted.
 
     Pins are attributes `dist.pin`, of an argument, a function's result, a state,
-    or an op, for its first result; the choice is the best of those that have
-    them. Remarks say what splits each op, and whether the choice is proven to be
-    the best.
+    or an op, for its first result; the choice is one of those that have them.
+    Remarks say what splits each op, what the whole takes, and what no choice can
+    take less than; where that is the same, the choice is proven to be the best.
 
     ```mlir
     func.func @mlp(%x: tensor<512x1024xf32> {dist.pin = #dist.on<@mesh, [{}, {} ]>},
@@ -102,8 +106,8 @@ def ChoosePlacementsPass
     Option<"memory", "memory", "uint64_t", "0",
            "bytes of a rank for what is kept; 0: the device's memory">,
     Option<"mostStates", "most-states", "uint64_t", "64",
-           "states that are kept at a time; with more, the choice may be other "
-           "than the best, and a remark says by how much at most">,
+           "states that a search keeps at a time: more take longer, and find and "
+           "prove more">,
   ];
 }
 

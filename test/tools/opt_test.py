@@ -23,7 +23,7 @@ STAGES = {
 }
 
 # In no stage.
-ALONE = {"choose-placements"}
+ALONE = {"choose-placements", "price-placements"}
 
 
 class OptTest(ToolTest):

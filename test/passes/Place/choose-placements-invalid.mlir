@@ -6,6 +6,11 @@
 // RUN: not cleave-opt %t/pin.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not cleave-opt %t/whole.mlir --cleave-choose-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=WHOLE
 // RUN: not cleave-opt %t/rule.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=RULE
+// RUN: not cleave-opt %t/twice.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=TWO
+// RUN: not cleave-opt %t/shape.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=SHAPE
+// RUN: not cleave-opt %t/split.mlir --cleave-choose-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=SPLIT
+// RUN: not cleave-opt %t/input.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=INPUT
+// RUN: not cleave-opt %t/placed.mlir --cleave-price-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=NOMESH
 
 //--- mesh.mlir
 // AXES: error: mesh "tp": expects axes like dp=2,tp=4
@@ -35,5 +40,62 @@ func.func @f(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>) -> tensor<1x8x2x4
 // RULE: error: 'arith.constant' op has no sharding rule
 func.func @f() -> tensor<8xf32> {
   %x = arith.constant dense<1.0> : tensor<8xf32>
+  return %x : tensor<8xf32>
+}
+
+//--- twice.mlir
+// TWO: error: 'xf.accumulate' op is the second one: expects a function with one
+func.func @step(%x: tensor<2x4xf32>) {
+  %s = xf.accumulate 2 (%x) : (tensor<2x4xf32>) -> tensor<f32> {
+  ^bb0(%i: tensor<4xf32>):
+    %y = xf.sum %i : (tensor<4xf32>) -> tensor<f32>
+    xf.yield %y : tensor<f32>
+  }
+  %t = xf.accumulate 2 (%x) : (tensor<2x4xf32>) -> tensor<f32> {
+  ^bb0(%i: tensor<4xf32>):
+    %y = xf.sum %i : (tensor<4xf32>) -> tensor<f32>
+    xf.yield %y : tensor<f32>
+  }
+  return
+}
+
+//--- shape.mlir
+// SHAPE: error: expects arguments whose dim 0 is the number of micro-batches
+func.func @step(%x: tensor<2x4xf32>, %z: tensor<4xf32>) {
+  %s = xf.accumulate 2 (%x) : (tensor<2x4xf32>) -> tensor<f32> {
+  ^bb0(%i: tensor<4xf32>):
+    %y = xf.sum %i : (tensor<4xf32>) -> tensor<f32>
+    xf.yield %y : tensor<f32>
+  }
+  return
+}
+
+//--- split.mlir
+// SPLIT: error: expects pins of arguments that split the batch alone
+dist.mesh @mesh [#dist.axis<"tp" = 4>]
+func.func @step(%x: tensor<2x4x8xf32> {dist.pin = #dist.on<@mesh, [{}, {}, {tp}]>}) {
+  %s = xf.accumulate 2 (%x) : (tensor<2x4x8xf32>) -> tensor<f32> {
+  ^bb0(%i: tensor<4x8xf32>):
+    %y = xf.sum %i : (tensor<4x8xf32>) -> tensor<f32>
+    xf.yield %y : tensor<f32>
+  }
+  return
+}
+
+//--- input.mlir
+// INPUT: error: 'xf.accumulate' op expects arguments of the function as inputs
+func.func @step(%x: tensor<2x4xf32>) {
+  %w = xf.add %x, %x : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  %s = xf.accumulate 2 (%w) : (tensor<2x4xf32>) -> tensor<f32> {
+  ^bb0(%i: tensor<4xf32>):
+    %y = xf.sum %i : (tensor<4xf32>) -> tensor<f32>
+    xf.yield %y : tensor<f32>
+  }
+  return
+}
+
+//--- placed.mlir
+// NOMESH: error: expects a dist.mesh
+func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {
   return %x : tensor<8xf32>
 }
