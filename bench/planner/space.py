@@ -6,11 +6,11 @@ parallelism among them.
 usage: space.py CLEAVE SPACE [--layouts N]
 
 SPACE is the benchmark `space`, which lists them. Of each kind (with cp, with ep, with
-both, with neither) N layouts that are spread evenly over the list (0: all of them)
-are given to `cleave compile --plan`. Prints how many layouts there are, how many were
-tried, how many of these compiled, and how many were refused by which error, with N
-for its numbers; exit code 1 if anything else came of one, or one that is dense and
-has neither cp nor ep was refused.
+both, with neither) N layouts that are spread evenly over the list (0: all of them, a
+million, which takes days) are given to `cleave compile --plan`. Prints how many layouts
+there are, how many were tried, how many of these compiled, and how many were refused by
+which error, with N for its numbers; exit code 1 if anything else came of one, or one
+that is dense and has neither cp nor ep was refused.
 """
 import argparse
 import collections

@@ -92,8 +92,7 @@ void PlacementGraph::joinSums() {
     Value sum = part->getResult(0);
     auto user = dyn_cast<xf::AdditionOpInterface>(*sum.getUsers().begin());
     if (!user || !llvm::all_of(part->getOperandTypes(), [&](Type type) {
-          return type == sum.getType() &&
-                 type == user->getResult(0).getType();
+          return type == sum.getType() && type == user->getResult(0).getType();
         }))
       continue;
     SmallVector<Value> all;
@@ -256,7 +255,7 @@ void PlacementGraph::addYields(xf::AccumulateOp op) {
 }
 
 void PlacementGraph::addEnd(Operation *op, unsigned operand,
-                            std::vector<Placement> allowed) {
+                            ArrayRef<Placement> allowed) {
   Value value = op->getOperand(operand);
   size_t tensor = getTensor(value, getWhen(op));
   addSame({Site::End, op, operand, {}}, tensor, {}, allowed,

@@ -86,7 +86,7 @@ private:
   void addYields(xf::AccumulateOp op);
   /// The end of a value, which may be in these placements.
   void addEnd(mlir::Operation *op, unsigned operand,
-              std::vector<Placement> allowed);
+              llvm::ArrayRef<Placement> allowed);
 
   /// The number of a value's tensor as ops at that time see it.
   size_t getTensor(mlir::Value value, When when);

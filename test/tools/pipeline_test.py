@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pipelines: what every layout trains to is what one rank trains to.
 
-CLEAVE_LAYOUTS=all runs all layouts (some 1,100, half an hour on two cores), =N
+CLEAVE_LAYOUTS=all runs all layouts (some 1,600, 40 minutes on two cores), =N
 every N-th; without it, every 40-th. Half of them have communication in streams
 of its own, and give the bits that they give serially.
 """

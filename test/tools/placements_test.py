@@ -13,7 +13,7 @@ import unittest
 
 from random_plans_test import (MODULES, STEPS, draw_model, draw_tokens,
                                get_divisors)
-from support import ToolTest
+from support import LLAMA, SHAPE, ToolTest
 
 # Slow ones keep ranks apart, fast ones let them share.
 LINKS = ["ethernet-100x4", "ib-ndr400", "nvlink4", "nvlink5-nvl72"]
@@ -81,6 +81,21 @@ class PlacementsTest(ToolTest):
             self.assertLessEqual(abs(norm - one_norm), 1e-4 * one_norm,
                                  f"{got} {want}")
         self.counts["checked" if check else "trained"] += 1
+
+    def test_bad_input(self):
+        self.write_local()
+        build = ["cleave", "compile", LLAMA, *SHAPE, "-o", "train"]
+        for code, parts, *flags in [
+                (2, ["--placements", "{plan,auto}"], "--placements", "best"),
+                (2, "--placements auto: expects a layout without a pipeline "
+                 "(--pp 1), got 2 stages", "--placements", "auto", "--pp", "2",
+                 "--cluster", "local:2"),
+                (1, "this machine was not measured", "--placements", "auto",
+                 "--dp", "2")]:
+            env = dict(self.env)
+            if code == 1:
+                env["XDG_CACHE_HOME"] = self.path("empty")
+            self.expect_error(parts, *build, *flags, code=code, env=env)
 
     def test_random_placements_train_as_one_rank(self):
         count = int(os.environ.get("CLEAVE_PLACEMENTS", "12"))

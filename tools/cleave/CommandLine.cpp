@@ -437,7 +437,11 @@ tool::LayoutFlags::getPlan(const Model &model, llvm::StringRef config,
       return makeError("--auto: --cluster " + cluster +
                        " does not say how many ranks there are; expects "
                        "local:N or a cluster.json");
-    return choosePlan(model, config, work, report);
+    llvm::Expected<Plan> plan = choosePlan(model, config, work, report);
+    if (plan)
+      if (llvm::Error error = freePlacements(*plan))
+        return error;
+    return plan;
   }
   if (!writtenPlan.empty())
     return makeError("--write-plan: expects --auto, which chooses one");
@@ -474,15 +478,8 @@ tool::LayoutFlags::getPlan(const Model &model, llvm::StringRef config,
   }
   if (!plan)
     return plan.takeError();
-  if (placements == "auto") {
-    if (plan->pipeline)
-      return makeError(llvm::formatv("--placements auto: expects a layout "
-                                     "without a pipeline, got {0} stages",
-                                     plan->getNumStages()));
-    // The vocabulary is padded so that it may be split.
-    plan->dims = {{"vocab", plan->getAxes("vocab")}};
-    plan->optimizerAxes = plan->gradientAxes = plan->parameterAxes = {};
-  }
+  if (llvm::Error error = freePlacements(*plan))
+    return error;
   // Only tp splits what a model may not allow, sequences included; the number
   // of ranks may be more than there can be.
   if (plan->mesh.getNumRanks() > int64_t(runtime::limits::worldSize))
@@ -500,6 +497,20 @@ tool::LayoutFlags::getPlan(const Model &model, llvm::StringRef config,
                       plan->mesh.toString(), count(ranks, "rank"),
                       planPath.empty() ? "; --auto plans for all" : ""));
   return plan;
+}
+
+llvm::Error tool::LayoutFlags::freePlacements(Plan &plan) const {
+  if (placements != "auto")
+    return llvm::Error::success();
+  if (plan.pipeline)
+    return llvm::make_error<UsageError>(llvm::formatv(
+        "--placements auto: expects a layout without a pipeline (--pp 1), got "
+        "{0} stages",
+        plan.getNumStages()));
+  // The vocabulary is padded so that it may be split.
+  plan.dims = {{"vocab", plan.getAxes("vocab")}};
+  plan.optimizerAxes = plan.gradientAxes = plan.parameterAxes = {};
+  return llvm::Error::success();
 }
 
 std::optional<ChoosePlacementsPassOptions>

@@ -102,6 +102,8 @@ struct LayoutFlags {
                                llvm::raw_ostream *report) const;
 
 private:
+  /// Leaves of a plan what a choice of placements goes by.
+  llvm::Error freePlacements(Plan &plan) const;
   llvm::Expected<Plan> choosePlan(const Model &model, llvm::StringRef config,
                                   const Workload &work,
                                   llvm::raw_ostream *report) const;

@@ -28,8 +28,8 @@ std::vector<Strategy> getStrategies(const Mesh &mesh, const ShardingRule &rule);
 std::vector<Placement> getWholePlacements(const Mesh &mesh,
                                           llvm::ArrayRef<int64_t> shape);
 
-/// Where a tensor may be while others are added to it: the same, but an axis may
-/// also leave it a partial sum.
+/// Where a tensor may be while others are added to it: the same, but an axis
+/// may also leave it a partial sum.
 std::vector<Placement> getSumPlacements(const Mesh &mesh,
                                         llvm::ArrayRef<int64_t> shape);
 

@@ -303,7 +303,7 @@ Taken getTaken(const ShardingProblem &problem, const ShardingChoice &choice,
 
 /// The fewest seconds of the corners of the convex hull that take no more
 /// bytes.
-double getBestCorner(std::vector<Taken> all, double memory) {
+double getBestCorner(const std::vector<Taken> &all, double memory) {
   double best = INFINITY;
   for (const Taken &one : all) {
     if (one.bytes > memory || one.seconds >= best)
