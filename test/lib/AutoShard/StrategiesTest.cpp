@@ -129,3 +129,14 @@ TEST(Strategies, WholePlacements) {
                                            "[{x, y}, {}]", "[{}, {x}]",
                                            "[{y}, {x}]"}));
 }
+
+TEST(Strategies, SumPlacements) {
+  Mesh mesh({{"x", 2}, {"y", 3}});
+  std::vector<std::string> got;
+  for (const Placement &placement : getSumPlacements(mesh, {6}))
+    got.push_back(placement.toString(mesh));
+  EXPECT_EQ(got, (std::vector<std::string>{
+                     "[{}]", "[{y}]", "[{}] partial={y}", "[{x}]", "[{x, y}]",
+                     "[{x}] partial={y}", "[{}] partial={x}",
+                     "[{y}] partial={x}", "[{}] partial={x, y}"}));
+}

@@ -66,4 +66,16 @@ TEST(Mesh, Verify) {
             "expects the mesh to have at most 2147483647 ranks");
 }
 
+TEST(Mesh, Text) {
+  llvm::Expected<Mesh> mesh = Mesh::parse("dp=2, tp = 4");
+  ASSERT_TRUE(bool(mesh)) << getMessage(mesh.takeError());
+  EXPECT_EQ(mesh->toString(), R"(["dp"=2, "tp"=4])");
+  EXPECT_EQ(mesh->getText(), "dp=2,tp=4");
+  EXPECT_EQ(getMessage(Mesh::parse("dp").takeError()),
+            R"(mesh "dp": expects axes like dp=2,tp=4)");
+  EXPECT_EQ(getMessage(Mesh::parse("dp=0").takeError()),
+            R"(mesh "dp=0": expects mesh axis "dp" (size 0) to have a size of )"
+            "at least 1");
+}
+
 } // namespace
