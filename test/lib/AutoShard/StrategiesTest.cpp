@@ -58,7 +58,7 @@ TEST(Strategies, AreAllThatTypeCheck) {
   int64_t strategies = 0;
   for (const Mesh &mesh : {Mesh({{"x", 2}}), Mesh({{"x", 2}, {"y", 3}}),
                            Mesh({{"x", 2}, {"y", 1}})})
-    for (auto [text, sizes] :
+    for (const auto &[text, sizes] :
          {std::pair("b h, f h -> b f | reduce h | pass 0 | pass 1",
                     Sizes{{"b", 6}, {"h", 12}, {"f", 4}}),
           std::pair("b h, b h -> b h | pass 0 1", Sizes{{"b", 6}, {"h", 2}}),
