@@ -24,6 +24,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Potentials.h"
+#include "Repeats.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
@@ -106,15 +107,16 @@ struct Touched {
 struct Outcome {
   double cost = 0;
   uint32_t strategy = 0;
-  Key slots;                           ///< of those that lie behind it
-  llvm::SmallVector<uint16_t, 6> ends; ///< of each in `slots`
+  Key slots;       ///< of those that lie behind it
+  double rest = 0; ///< Chooser::getRest of the slots
 };
 
 class Chooser {
 public:
   Chooser(const ShardingProblem &problem, CollectivePricer price,
           size_t mostStates)
-      : problem(problem), mostStates(mostStates), costs(problem, price) {}
+      : problem(problem), price(price), mostStates(mostStates),
+        costs(problem, price) {}
 
   llvm::Expected<ShardingChoice> run();
 
@@ -136,13 +138,19 @@ private:
                double cost);
   double getMost(size_t tensor, Place need);
   void boundRests();
-  double getRest(size_t step, const Key &key);
+  double getRest(size_t step, size_t firstSlot, const Key &key);
   void finish(ShardingChoice &choice);
+  /// The best of those in which all parts that were left out are like one of
+  /// those that remain.
+  std::optional<ShardingChoice> expand(const ShardingChoice &part);
+  llvm::Expected<ShardingChoice> solveNarrowly(size_t width);
+  std::optional<ShardingChoice> solveReduced();
   double getCost(const ShardingChoice &choice) const {
     return choice.seconds + costs.byteCost * choice.bytes;
   }
 
   const ShardingProblem &problem;
+  CollectivePricer price;
   size_t mostStates;
   Costs costs;
   /// By tensor and need: cost from the home that is furthest away, or -1 if
@@ -161,9 +169,12 @@ private:
   std::vector<std::vector<std::vector<llvm::ArrayRef<double>>>> restNeeded;
   std::vector<std::vector<double>> restShares; ///< Potentials::getShare
   std::optional<Potentials> potentials;
-  size_t failedAt = 0;    ///< the op where the last search failed
-  bool leavesOut = false; ///< whether it left out states
-  bool isPlain = false;   ///< whether it keeps to Costs::plain
+  /// The problem with fewer of its equal parts, if it has many.
+  std::optional<Reduced> reduced;
+  std::unique_ptr<Chooser> inner; ///< of that
+  size_t failedAt = 0;            ///< the op where the last search failed
+  bool leavesOut = false;         ///< whether it left out states
+  bool isPlain = false;           ///< whether it keeps to Costs::plain
 };
 } // namespace
 
@@ -248,12 +259,13 @@ void Chooser::boundRests() {
   }
 }
 
-/// What the ops from a step on take at least, where tensors are as the key
-/// says.
-double Chooser::getRest(size_t step, const Key &key) {
-  double sum = rest[step];
+/// What the ops from a step on take at least for tensors being as the key says,
+/// which is of slots from `firstSlot` on.
+double Chooser::getRest(size_t step, size_t firstSlot, const Key &key) {
+  double sum = 0;
   size_t at = 0;
-  for (auto [number, slot] : llvm::enumerate(cuts[step])) {
+  for (size_t number = firstSlot; at != key.size(); ++number) {
+    const Slot &slot = cuts[step][number];
     View view = read(slot, key, at);
     at += view.length;
     if (!slot.isMade) {
@@ -314,7 +326,6 @@ std::vector<Outcome> Chooser::getOutcomes(size_t step,
         }
       if (one.behind != none) {
         write(outcome.slots, one.isMade, made, needs);
-        outcome.ends.push_back(uint16_t(outcome.slots.size()));
       } else if (costs.isInput(tensor)) {
         outcome.cost += costs.getBestHome(tensor, needs).second;
       }
@@ -431,6 +442,7 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
   for (const Touched &one : touched[step])
     if (one.before != none)
       isTouched[one.before] = true;
+  size_t numOthers = size_t(llvm::count(isTouched, false));
   llvm::ArrayRef<uint32_t> strategies =
       (isPlain ? costs.plain : costs.usable)[steps[step]];
   if (only)
@@ -445,14 +457,18 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
       at += views[number].length;
     }
     auto [outcomes, isNew] = known.try_emplace(own);
-    if (isNew)
+    if (isNew) {
       outcomes->second = getOutcomes(step, views, strategies);
+      for (Outcome &outcome : outcomes->second)
+        outcome.rest = getRest(step + 1, numOthers, outcome.slots);
+    }
+    double restOthers = rest[step + 1] + getRest(step + 1, 0, others);
     for (const Outcome &outcome : outcomes->second) {
       double cost = state.cost + outcome.cost;
       Key key = others + outcome.slots;
       auto [at, isFirst] = numbers.try_emplace(key, found.size());
       if (isFirst) {
-        double bound = cost + getRest(step + 1, key);
+        double bound = cost + restOthers + outcome.rest;
         found.push_back(
             {std::move(key), cost, bound, uint32_t(from), outcome.strategy});
       } else if (State &other = found[at->second]; cost < other.cost) {
@@ -597,14 +613,22 @@ void Chooser::finish(ShardingChoice &choice) {
   }
 }
 
-llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
-  costs.byteCost = secondsPerByte;
-  most.assign(problem.tensors.size(), {});
-  potentials.emplace(costs, steps);
-  boundRests();
-  // A narrow search finds a choice that is good, if not the best: nothing that
-  // cannot become better needs to be kept.
-  size_t width = std::min<size_t>(64, mostStates);
+std::optional<ShardingChoice> Chooser::expand(const ShardingChoice &part) {
+  std::optional<ShardingChoice> best;
+  for (const std::vector<size_t> &standing : reduced->standing) {
+    ShardingChoice choice;
+    for (size_t op : standing)
+      choice.strategies.push_back(part.strategies[op]);
+    finish(choice);
+    if (choice.seconds < impossible &&
+        (!best || getCost(choice) < getCost(*best)))
+      best = std::move(choice);
+  }
+  return best;
+}
+
+/// A choice that is good: a narrow search's, polished.
+llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
   std::optional<ShardingChoice> choice = search(width, impossible);
   // Where all that it kept came to no end, a choice without partial sums does.
   if (!choice && leavesOut) {
@@ -612,7 +636,7 @@ llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
     choice = search(width, impossible);
     isPlain = false;
     if (choice)
-      choice->bound = potentials->getBound();
+      choice->bound = std::min(potentials->getBound(), getCost(*choice));
   }
   for (; !choice && leavesOut; width *= 8)
     choice = search(width * 8, impossible);
@@ -638,10 +662,49 @@ llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
     if (isLast)
       break;
   }
+  return std::move(*choice);
+}
+
+/// The choice with fewer of the equal parts, for all of them; nothing if that
+/// is none.
+std::optional<ShardingChoice> Chooser::solveReduced() {
+  llvm::Expected<ShardingChoice> part = inner->solve(costs.byteCost);
+  if (!part) {
+    llvm::consumeError(part.takeError());
+    return std::nullopt;
+  }
+  std::optional<ShardingChoice> choice = expand(*part);
+  if (choice) {
+    potentials->follow(*choice);
+    boundRests();
+    choice->bound = std::min(potentials->getBound(), getCost(*choice));
+    choice->states = part->states;
+  }
+  return choice;
+}
+
+llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
+  costs.byteCost = secondsPerByte;
+  most.assign(problem.tensors.size(), {});
+  potentials.emplace(costs, steps);
+  boundRests();
+  size_t width = std::min<size_t>(64, mostStates);
+  std::optional<ShardingChoice> choice;
+  if (inner)
+    choice = solveReduced();
+  if (!choice) {
+    llvm::Expected<ShardingChoice> narrow = solveNarrowly(width);
+    if (!narrow)
+      return narrow;
+    choice = std::move(*narrow);
+  }
+  // Nothing that cannot become better needs to be kept.
   if (choice->bound < getCost(*choice) && width < mostStates)
     if (std::optional<ShardingChoice> better =
-            search(mostStates, getCost(*choice)))
+            search(mostStates, getCost(*choice))) {
+      better->bound = std::max(better->bound, choice->bound);
       choice = std::move(better);
+    }
   return std::move(*choice);
 }
 
@@ -649,29 +712,47 @@ llvm::Expected<ShardingChoice> Chooser::run() {
   if (llvm::Error error = costs.prepare())
     return error;
   order();
+  // Of more equal parts, what lies between the first and the last is alike.
+  constexpr size_t mostParts = 4;
+  reduced = reduce(problem, steps, mostParts);
+  if (reduced) {
+    inner = std::make_unique<Chooser>(reduced->problem, price, mostStates);
+    if (llvm::Error error = inner->costs.prepare())
+      return error;
+    inner->order();
+  }
   llvm::Expected<ShardingChoice> fast = solve(0);
   if (!fast || fast->bytes <= problem.memory)
     return fast;
-  // A byte is dearer than all else: nothing takes fewer than this.
-  llvm::Expected<ShardingChoice> small =
-      solve(1e6 * std::max(fast->seconds, 1e-3));
+  // A byte is dearer than all else.
+  double dear = 1e6 * std::max(fast->seconds, 1e-3);
+  llvm::Expected<ShardingChoice> small = solve(dear);
   if (!small)
     return small;
-  if (small->bytes > problem.memory)
+  if (small->bytes > problem.memory) {
+    bool isLeast = small->bound >= getCost(*small) * (1 - slack);
     return llvm::createStringError(llvm::formatv(
-        "what is kept takes at least {0:F0} bytes of a rank, which has {1:F0}",
-        small->bytes, problem.memory));
+        "what is kept takes at least {0:F0} bytes of a rank, which has {1:F0}"
+        "{2}",
+        isLeast ? small->bytes : small->bound / dear, problem.memory,
+        isLeast ? ""
+                : llvm::formatv("; no choice was found that takes less than "
+                                "{0:F0}",
+                                small->bytes)
+                      .str()));
+  }
   ShardingChoice best = *small;
   double bound = fast->bound;
   // Between a choice that does not fit and one that does lie others, if one is
   // cheaper than both at the price at which these cost the same.
-  while (fast->seconds < small->seconds) {
-    double price =
+  constexpr int mostPrices = 24;
+  for (int i = 0; i != mostPrices && fast->seconds < small->seconds; ++i) {
+    double byteSeconds =
         (small->seconds - fast->seconds) / (fast->bytes - small->bytes);
-    llvm::Expected<ShardingChoice> next = solve(price);
+    llvm::Expected<ShardingChoice> next = solve(byteSeconds);
     if (!next)
       return next;
-    bound = std::max(bound, next->bound - price * problem.memory);
+    bound = std::max(bound, next->bound - byteSeconds * problem.memory);
     bool fits = next->bytes <= problem.memory;
     if (fits && next->seconds < best.seconds)
       best = *next;

@@ -480,6 +480,67 @@ TEST(Choose, ColumnsThenRows) {
   EXPECT_NEAR(data.seconds, 2.1e-3 / 4, 1e-11);
 }
 
+namespace {
+/// Layers of two products and a sum with what they read, each with weights of
+/// its own that are kept. If `differ`, no two of them take quite the same time.
+ShardingProblem makeLayers(int64_t layers, bool differ) {
+  ShardingProblem problem;
+  problem.mesh = Mesh({{"x", 2}, {"y", 4}});
+  constexpr int64_t tokens = 64, hidden = 128, inner = 256;
+  auto add = [&](llvm::ArrayRef<int64_t> shape, bool isInput) {
+    PlacedTensor tensor;
+    tensor.shape.assign(shape.begin(), shape.end());
+    tensor.copies = isInput;
+    if (isInput)
+      tensor.allowed = getWholePlacements(problem.mesh, shape);
+    problem.tensors.push_back(tensor);
+    return problem.tensors.size() - 1;
+  };
+  auto multiply = [&](int64_t h, int64_t f) {
+    return llvm::cantFail(
+        ShardingRule::parse("b h, f h -> b f | reduce h | pass 0 | pass 1",
+                            {{"b", tokens}, {"h", h}, {"f", f}}));
+  };
+  ShardingRule sum = llvm::cantFail(ShardingRule::parse(
+      "b f, b f -> b f | pass 0 1", {{"b", tokens}, {"f", hidden}}));
+  size_t x = add({tokens, hidden}, true);
+  for (int64_t layer = 0; layer != layers; ++layer) {
+    double more = differ ? std::ldexp(double(layer), -40) : 0;
+    size_t up = add({inner, hidden}, true), h = add({tokens, inner}, false),
+           down = add({hidden, inner}, true), z = add({tokens, hidden}, false),
+           y = add({tokens, hidden}, false);
+    addOp(problem, multiply(hidden, inner), {x, up}, {h}, 1e-3 + more);
+    addOp(problem, multiply(inner, hidden), {h, down}, {z}, 1e-3);
+    addOp(problem, sum, {x, z}, {y}, 1e-4);
+    x = y;
+  }
+  return problem;
+}
+} // namespace
+
+/// Where parts are equal, few of them are looked at: it takes no more seconds
+/// than where they are not quite, and all have to be.
+TEST(Choose, EqualParts) {
+  auto price = [](Step::Kind, llvm::ArrayRef<Axis>, double bytes) {
+    return 1e-6 + 4e-9 * bytes;
+  };
+  constexpr int64_t layers = 12;
+  for (double memory : {double(INFINITY), 2e6, 8e5}) {
+    ShardingProblem equal = makeLayers(layers, false),
+                    other = makeLayers(layers, true);
+    equal.memory = other.memory = memory;
+    ShardingChoice choice =
+        llvm::cantFail(chooseShardings(equal, price, /*mostStates=*/64));
+    ShardingChoice all =
+        llvm::cantFail(chooseShardings(other, price, /*mostStates=*/64));
+    EXPECT_EQ(getTaken(equal, choice, price).seconds, choice.seconds);
+    EXPECT_LE(choice.bytes, memory);
+    EXPECT_LE(choice.seconds, all.seconds + 1e-9) << memory;
+    EXPECT_LE(choice.bound, all.seconds + 1e-9) << memory;
+    EXPECT_GE(choice.bound, 0.9 * choice.seconds) << memory;
+  }
+}
+
 TEST(Choose, Failures) {
   Mesh mesh({{"x", 2}});
   ShardingProblem problem = makeMLP(mesh, 4, 4, 4, true);
