@@ -309,11 +309,17 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
            << pinName << " has it";
   double at = getAt(placed, when);
   if (when == When::Forward)
-    for (size_t tensor : placed.operands)
+    for (auto [value, tensor] :
+         llvm::zip_equal(op->getOperands(), placed.operands)) {
       if (Known &operand = known[tensor]; !operand.isForward) {
         operand.at = at;
         operand.isForward = true;
       }
+      // Of a table that is read at both ends, the later.
+      if (auto other = numbers.find(see(value, When::Backward));
+          other != numbers.end())
+        known[other->second].at = at;
+    }
   for (size_t tensor : placed.results)
     if (!known[tensor].isForward)
       known[tensor].at = at;
