@@ -1,5 +1,6 @@
 //===- PlacementGraph.cpp - A function as a problem of placements ---------===//
 #include "passes/Place/PlacementGraph.h"
+#include "cleave/Reshard/Price.h"
 #include "dialects/xf/Provenance.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -60,13 +61,20 @@ LogicalResult PlacementGraph::build() {
   return success();
 }
 
+/// Whether an op adds more than two tensors of one type.
+static bool isSum(xf::AdditionOpInterface op) {
+  Type type = op->getResult(0).getType();
+  return op->getNumOperands() > 2 &&
+         llvm::all_of(op->getOperandTypes(),
+                      [&](Type each) { return each == type; });
+}
+
+static bool isNumber(Value value) { return getShape(value).empty(); }
+
 void PlacementGraph::splitSums() {
   SmallVector<xf::AdditionOpInterface> sums;
   function.walk([&](xf::AdditionOpInterface op) {
-    Type type = op->getResult(0).getType();
-    if (op->getNumOperands() > 2 &&
-        llvm::all_of(op->getOperandTypes(),
-                     [&](Type each) { return each == type; }))
+    if (isSum(op) && !isNumber(op->getResult(0)))
       sums.push_back(op);
   });
   // The last two first: of the layers of a model, decided from the last to the
@@ -74,6 +82,9 @@ void PlacementGraph::splitSums() {
   for (xf::AdditionOpInterface op : sums) {
     SmallVector<Value> left(op->getOperands());
     b.setInsertionPoint(op);
+    // Tensors that are read and written: by the sum, and by its parts.
+    double count = double(left.size());
+    shares[op] = (count + 1) / (3 * (count - 1));
     while (left.size() > 2) {
       Value last[] = {left.end()[-2], left.end()[-1]};
       Operation *part = b.clone(*op);
@@ -81,6 +92,7 @@ void PlacementGraph::splitSums() {
       left.pop_back_n(2);
       left.push_back(part->getResult(0));
       parts.push_back(part);
+      shares[part] = shares[op];
     }
     op.getAddendsMutable().assign(left);
   }
@@ -187,6 +199,9 @@ LogicalResult PlacementGraph::addOp(Operation &op) {
     return addReturn(op);
   if (op.getNumRegions() > 0)
     return op.emitOpError("has a region, which nothing is known of");
+  if (auto sum = dyn_cast<xf::AdditionOpInterface>(op);
+      sum && isSum(sum) && isNumber(sum->getResult(0)))
+    return addSum(sum), success();
   if (auto ruled = dyn_cast<xf::ShardingRuleOpInterface>(op))
     return addRuled(ruled);
   return op.emitOpError("has no sharding rule");
@@ -254,6 +269,50 @@ void PlacementGraph::addYields(xf::AccumulateOp op) {
   }
 }
 
+/// Leaves the operands where they are; counts one reduction along all axes.
+void PlacementGraph::addSum(xf::AdditionOpInterface op) {
+  for (unsigned i = 0; i != op->getNumOperands(); ++i)
+    addEnd(op, i, getSumPlacements(mesh, {}));
+  PlacedOp sum;
+  sum.results = {getTensor(op->getResult(0), getWhen(op))};
+  PlacedTensor number{{}, 4, {}};
+  Placement partial;
+  for (Axis axis = 0; axis != mesh.getNumAxes(); ++axis)
+    partial.partial.push_back(axis);
+  sum.seconds = {getReshardSeconds(mesh, number, partial, Placement(),
+                                   NetworkPricer(mesh, machine))
+                     .value_or(0)};
+  sum.strategies.resize(1);
+  sum.strategies[0].placements.results = {Placement()};
+  addToProblem({Site::Summed, op, 0, {}}, std::move(sum), -1);
+}
+
+/// Adds those that are partial along the same axes, and reduces each such sum
+/// once.
+void PlacementGraph::writeSum(xf::AdditionOpInterface op) {
+  Type whole = op->getResult(0).getType();
+  llvm::MapVector<Type, SmallVector<Value>> groups;
+  for (Value operand : op->getOperands())
+    groups[operand.getType()].push_back(operand);
+  SmallVector<Value> all;
+  for (auto &[type, values] : groups) {
+    if (type == whole) {
+      llvm::append_range(all, values);
+      continue;
+    }
+    Value part = values[0];
+    if (values.size() > 1) {
+      b.setInsertionPoint(op);
+      Operation *sum = b.clone(*op);
+      cast<xf::AdditionOpInterface>(sum).getAddendsMutable().assign(values);
+      part = sum->getResult(0);
+      part.setType(type);
+    }
+    all.push_back(move(part, Placement(), getWhen(op), op, op));
+  }
+  op.getAddendsMutable().assign(all);
+}
+
 void PlacementGraph::addEnd(Operation *op, unsigned operand,
                             ArrayRef<Placement> allowed) {
   Value value = op->getOperand(operand);
@@ -279,6 +338,8 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   ShardingRule rule = op.getShardingRule();
   OpPricer pricer(mesh, machine.device);
   double times = when == When::Once ? 1 : double(accumulate.getCount());
+  if (auto share = shares.find(op); share != shares.end())
+    times *= share->second;
   for (Strategy &strategy : getStrategies(mesh, rule)) {
     FailureOr<double> seconds = pricer.price(op, rule, strategy);
     if (failed(seconds))
@@ -574,6 +635,9 @@ void PlacementGraph::write(const ShardingChoice &choice) {
     case Site::End:
       moveOperand(site.op->getOpOperand(site.operand), needs[0],
                   getWhen(site.op), site.op, site.op);
+      break;
+    case Site::Summed:
+      writeSum(cast<xf::AdditionOpInterface>(site.op));
       break;
     case Site::Held: {
       Value held = move(site.value, needs[0], When::Once, accumulate,

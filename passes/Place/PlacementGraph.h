@@ -16,7 +16,9 @@
 //
 // Held, kept and yielded are ops of the problem alone, which do nothing but say
 // where a tensor is for as long: there it takes memory, and from there it is
-// moved as often as those that read it run.
+// moved as often as those that read it run. A sum of many numbers, as the norm
+// of all gradients is, adds those first that are partial along the same axes,
+// so it leaves each of them where it is made.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_PASSES_PLACE_PLACEMENTGRAPH_H
@@ -57,8 +59,8 @@ private:
   /// What an op of the problem stands for: an op with a rule, one that is the
   /// end of a value, or where a value is for longer.
   struct Site {
-    enum Kind { Ruled, End, Held, Kept, Yielded } kind = Ruled;
-    mlir::Operation *op = nullptr; ///< of Ruled, End and Yielded
+    enum Kind { Ruled, End, Held, Kept, Yielded, Summed } kind = Ruled;
+    mlir::Operation *op = nullptr; ///< of all but Held and Kept
     unsigned operand = 0;          ///< of End and Yielded
     mlir::Value value;             ///< of Held, Kept
   };
@@ -84,6 +86,8 @@ private:
   mlir::LogicalResult addReturn(mlir::Operation &op);
   mlir::LogicalResult addAccumulate(xf::AccumulateOp op);
   void addYields(xf::AccumulateOp op);
+  void addSum(xf::AdditionOpInterface op);
+  void writeSum(xf::AdditionOpInterface op);
   /// The end of a value, which may be in these placements.
   void addEnd(mlir::Operation *op, unsigned operand,
               llvm::ArrayRef<Placement> allowed);
@@ -147,6 +151,9 @@ private:
   std::vector<Site> sites;      ///< of the problem's ops
   double next = 0;              ///< number of the next forward op
   std::vector<mlir::Operation *> parts; ///< of sums, the last one first
+  /// Of an op that is a part of a sum: its share of what the whole sum takes,
+  /// over what it takes itself. Parts that end up together take no more.
+  llvm::DenseMap<mlir::Operation *, double> shares;
   /// While it writes: what stands for a value at a time, and what has been
   /// moved.
   llvm::DenseMap<Seen, mlir::Value> now;
