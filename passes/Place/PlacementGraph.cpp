@@ -172,8 +172,14 @@ LogicalResult PlacementGraph::addArguments() {
                                   "batch alone");
       allowed = {one};
     }
-    if (tokens && *pin)
-      problem.tensors[*tokens].allowed = allowed;
+    if (tokens && *pin) {
+      // One argument's pin is all arguments'.
+      std::vector<Placement> &home = problem.tensors[*tokens].allowed;
+      if (!llvm::is_contained(home, allowed[0]))
+        return function.emitError(
+            "expects pins of arguments that split the batch alike");
+      home = allowed;
+    }
     if (!tokens) {
       tokens = addTensor(argument, When::Once, std::move(allowed));
       problem.tensors[*tokens].shape.assign(shape.begin(), shape.end());

@@ -9,6 +9,7 @@
 // RUN: not cleave-opt %t/twice.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=TWO
 // RUN: not cleave-opt %t/shape.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=SHAPE
 // RUN: not cleave-opt %t/split.mlir --cleave-choose-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=SPLIT
+// RUN: not cleave-opt %t/unlike.mlir --cleave-choose-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=UNLIKE
 // RUN: not cleave-opt %t/input.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=INPUT
 // RUN: not cleave-opt %t/placed.mlir --cleave-price-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=NOMESH
 
@@ -74,6 +75,19 @@ func.func @step(%x: tensor<2x4xf32>, %z: tensor<4xf32>) {
 // SPLIT: error: expects pins of arguments that split the batch alone
 dist.mesh @mesh [#dist.axis<"tp" = 4>]
 func.func @step(%x: tensor<2x4x8xf32> {dist.pin = #dist.on<@mesh, [{}, {}, {tp}]>}) {
+  %s = xf.accumulate 2 (%x) : (tensor<2x4x8xf32>) -> tensor<f32> {
+  ^bb0(%i: tensor<4x8xf32>):
+    %y = xf.sum %i : (tensor<4x8xf32>) -> tensor<f32>
+    xf.yield %y : tensor<f32>
+  }
+  return
+}
+
+//--- unlike.mlir
+// UNLIKE: error: expects pins of arguments that split the batch alike
+dist.mesh @mesh [#dist.axis<"tp" = 4>]
+func.func @step(%x: tensor<2x4x8xf32> {dist.pin = #dist.on<@mesh, [{}, {tp}, {}]>},
+                %z: tensor<2x4x8xf32> {dist.pin = #dist.on<@mesh, [{}, {}, {}]>}) {
   %s = xf.accumulate 2 (%x) : (tensor<2x4x8xf32>) -> tensor<f32> {
   ^bb0(%i: tensor<4x8xf32>):
     %y = xf.sum %i : (tensor<4x8xf32>) -> tensor<f32>
