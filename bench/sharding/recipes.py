@@ -29,7 +29,7 @@ MODELS = ["llama-3.1-8b", "llama-2-7b", "mistral-7b-v0.1", "qwen2.5-7b",
           "pythia-12b", "gpt2-xl", "llama-3.2-1b", "smollm2-360m"]
 DEVICES = ["h100-sxm", "a100-80", "h200"]
 RANKS = [2, 4, 8, 16, 64, 256, 512]
-SEQ_LENS = [2048, 4096, 8192, 32768, 131072]
+SEQ_LENS = [2048, 4096, 8192, 32768, 131072]  # where the model has as many
 REMARK = re.compile(r"remark: ([\d.]+) us, ([\d.]+) of them in reshards; keeps "
                     r"([\d.]+) MB(?:; no choice takes less(?: than ([\d.]+) us)?"
                     r")?")
