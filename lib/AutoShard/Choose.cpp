@@ -145,6 +145,8 @@ private:
   std::optional<ShardingChoice> expand(const ShardingChoice &part);
   llvm::Expected<ShardingChoice> solveNarrowly(size_t width);
   std::optional<ShardingChoice> solveReduced();
+  std::optional<ShardingChoice> turn(const Wheel &wheel, size_t width);
+  ShardingChoice improve(ShardingChoice choice, size_t width);
   double getCost(const ShardingChoice &choice) const {
     return choice.seconds + costs.byteCost * choice.bytes;
   }
@@ -175,6 +177,9 @@ private:
   size_t failedAt = 0;            ///< the op where the last search failed
   bool leavesOut = false;         ///< whether it left out states
   bool isPlain = false;           ///< whether it keeps to Costs::plain
+  /// By op: its strategy, where a search is not free; or nothing at all.
+  std::vector<std::optional<uint32_t>> fixed;
+  const Wheel *wheel = nullptr; ///< to start from
 };
 } // namespace
 
@@ -497,7 +502,8 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
   std::vector<State> states(1);
   std::vector<std::vector<Link>> links;
   for (size_t step = 0; step != steps.size(); ++step) {
-    states = decide(step, states, upper, width, std::nullopt);
+    states = decide(step, states, upper, width,
+                    fixed.empty() ? std::nullopt : fixed[steps[step]]);
     if (states.empty()) {
       failedAt = steps[step];
       return std::nullopt;
@@ -644,25 +650,62 @@ llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
     return llvm::createStringError(
         problem.ops[failedAt].name +
         ": no strategy gives what the ops that use it need");
-  // Each better choice says which bounds matter, and each better bound which
-  // states do.
+  std::optional<ShardingChoice> other;
+  if (wheel && choice->bound < getCost(*choice))
+    other = turn(*wheel, width);
+  ShardingChoice best = improve(std::move(*choice), width);
+  if (!other)
+    return best;
+  // What is known by now helps here, too, however good the start is.
+  other->bound = best.bound;
+  potentials->follow(*other);
+  boundRests();
+  ShardingChoice another = improve(std::move(*other), width);
+  return getCost(another) < getCost(best) ? another : best;
+}
+
+/// The best choice in which all equal parts have the same, and others what is
+/// best then.
+std::optional<ShardingChoice> Chooser::turn(const Wheel &wheel, size_t width) {
+  Chooser part(wheel.problem, price, mostStates);
+  if (llvm::Error error = part.costs.prepare()) {
+    llvm::consumeError(std::move(error));
+    return std::nullopt;
+  }
+  part.order();
+  llvm::Expected<ShardingChoice> turned = part.solve(costs.byteCost);
+  if (!turned) {
+    llvm::consumeError(turned.takeError());
+    return std::nullopt;
+  }
+  for (std::optional<size_t> op : wheel.ops)
+    fixed.push_back(op ? std::optional(uint32_t(turned->strategies[*op]))
+                       : std::nullopt);
+  std::optional<ShardingChoice> choice = search(width, impossible);
+  fixed.clear();
+  return choice;
+}
+
+/// Each better choice says which bounds matter, and each better bound which
+/// states do.
+ShardingChoice Chooser::improve(ShardingChoice choice, size_t width) {
   constexpr int mostRounds = 4;
-  for (int i = 0; i != mostRounds && choice->bound < getCost(*choice); ++i) {
-    double bound = choice->bound;
-    polish(*choice);
-    choice->bound = std::min(bound, getCost(*choice));
-    potentials->follow(*choice);
+  for (int i = 0; i != mostRounds && choice.bound < getCost(choice); ++i) {
+    double bound = choice.bound;
+    polish(choice);
+    choice.bound = std::min(bound, getCost(choice));
+    potentials->follow(choice);
     boundRests();
-    std::optional<ShardingChoice> better = search(width, getCost(*choice));
+    std::optional<ShardingChoice> better = search(width, getCost(choice));
     if (!better)
       break;
     better->bound = std::max(better->bound, bound);
-    bool isLast = getCost(*better) >= getCost(*choice) * (1 - slack);
-    choice = std::move(better);
+    bool isLast = getCost(*better) >= getCost(choice) * (1 - slack);
+    choice = std::move(*better);
     if (isLast)
       break;
   }
-  return std::move(*choice);
+  return choice;
 }
 
 /// The choice with fewer of the equal parts, for all of them; nothing if that
@@ -720,6 +763,7 @@ llvm::Expected<ShardingChoice> Chooser::run() {
     if (llvm::Error error = inner->costs.prepare())
       return error;
     inner->order();
+    inner->wheel = &reduced->wheel;
   }
   llvm::Expected<ShardingChoice> fast = solve(0);
   if (!fast || fast->bytes <= problem.memory)

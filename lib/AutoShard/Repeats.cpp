@@ -65,6 +65,7 @@ private:
   Run findRun() const;
   Run findRun(size_t period) const;
   std::optional<Reduced> leaveOut(const Run &run, size_t mostParts) const;
+  Wheel makeWheel(const Run &run, const Reduced &reduced) const;
   /// Adds what a step says to `shift`; false if it says something else.
   bool addTo(Shift &shift, size_t step, size_t later) const;
 
@@ -204,7 +205,41 @@ std::optional<Reduced> Reducer::leaveOut(const Run &run,
       standing[steps[step]] =
           numbers[steps[begin + (step - run.begin) % run.period]];
   }
+  reduced.wheel = makeWheel(run, reduced);
   return reduced;
+}
+
+/// Of the first part: what it leaves to the next one is what it begins with.
+Wheel Reducer::makeWheel(const Run &run, const Reduced &reduced) const {
+  Shift shift, back;
+  llvm::SmallSet<size_t, 16> own;
+  for (size_t step = run.begin; step != run.begin + run.period; ++step) {
+    addTo(shift, step, step + run.period);
+    for (size_t tensor : getTensors(step))
+      own.insert(tensor);
+  }
+  for (auto [from, to] : shift)
+    if (from != to && own.contains(to))
+      back[to] = from;
+  Wheel wheel;
+  wheel.problem.mesh = problem.mesh;
+  wheel.problem.tensors = problem.tensors;
+  wheel.ops.resize(reduced.problem.ops.size());
+  for (size_t step = run.begin; step != run.begin + run.period; ++step) {
+    PlacedOp op = problem.ops[steps[step]];
+    op.at = double(steps.size() - step);
+    for (auto *list : {&op.operands, &op.results})
+      for (size_t &tensor : *list)
+        for (auto at = back.find(tensor); at != back.end();
+             at = back.find(tensor))
+          tensor = at->second;
+    wheel.problem.ops.push_back(std::move(op));
+  }
+  for (auto [step, op] : llvm::enumerate(steps))
+    if (step >= run.begin && step < run.end + run.period)
+      for (const std::vector<size_t> &standing : reduced.standing)
+        wheel.ops[standing[op]] = (step - run.begin) % run.period;
+  return wheel;
 }
 
 std::optional<Reduced> cleave::autoshard::reduce(const ShardingProblem &problem,
