@@ -145,7 +145,7 @@ private:
   std::optional<ShardingChoice> expand(const ShardingChoice &part);
   llvm::Expected<ShardingChoice> solveNarrowly(size_t width);
   std::optional<ShardingChoice> solveReduced();
-  std::optional<ShardingChoice> turn(const Wheel &wheel, size_t width);
+  std::vector<ShardingChoice> turn(const Wheel &wheel, size_t width);
   ShardingChoice improve(ShardingChoice choice, size_t width);
   double getCost(const ShardingChoice &choice) const {
     return choice.seconds + costs.byteCost * choice.bytes;
@@ -176,10 +176,13 @@ private:
   std::unique_ptr<Chooser> inner; ///< of that
   size_t failedAt = 0;            ///< the op where the last search failed
   bool leavesOut = false;         ///< whether it left out states
-  bool isPlain = false;           ///< whether it keeps to Costs::plain
+  /// By op: the strategies that a search keeps to.
+  const std::vector<std::vector<uint32_t>> *lists = &costs.usable;
   /// By op: its strategy, where a search is not free; or nothing at all.
   std::vector<std::optional<uint32_t>> fixed;
   const Wheel *wheel = nullptr; ///< to start from
+  /// What the last narrow search came to, from each of its starts.
+  std::vector<ShardingChoice> found;
 };
 } // namespace
 
@@ -448,8 +451,7 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
     if (one.before != none)
       isTouched[one.before] = true;
   size_t numOthers = size_t(llvm::count(isTouched, false));
-  llvm::ArrayRef<uint32_t> strategies =
-      (isPlain ? costs.plain : costs.usable)[steps[step]];
+  llvm::ArrayRef<uint32_t> strategies = (*lists)[steps[step]];
   if (only)
     strategies = *only;
   for (auto [from, state] : llvm::enumerate(states)) {
@@ -635,12 +637,16 @@ std::optional<ShardingChoice> Chooser::expand(const ShardingChoice &part) {
 
 /// A choice that is good: a narrow search's, polished.
 llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
-  std::optional<ShardingChoice> choice = search(width, impossible);
+  auto searchIn = [&](const std::vector<std::vector<uint32_t>> &own) {
+    lists = &own;
+    std::optional<ShardingChoice> choice = search(width, impossible);
+    lists = &costs.usable;
+    return choice;
+  };
+  std::optional<ShardingChoice> choice = searchIn(costs.usable);
   // Where all that it kept came to no end, a choice without partial sums does.
   if (!choice && leavesOut) {
-    isPlain = true;
-    choice = search(width, impossible);
-    isPlain = false;
+    choice = searchIn(costs.plain);
     if (choice)
       choice->bound = std::min(potentials->getBound(), getCost(*choice));
   }
@@ -650,40 +656,62 @@ llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
     return llvm::createStringError(
         problem.ops[failedAt].name +
         ": no strategy gives what the ops that use it need");
-  std::optional<ShardingChoice> other;
-  if (wheel && choice->bound < getCost(*choice))
-    other = turn(*wheel, width);
-  ShardingChoice best = improve(std::move(*choice), width);
-  if (!other)
-    return best;
-  // What is known by now helps here, too, however good the start is.
-  other->bound = best.bound;
-  potentials->follow(*other);
-  boundRests();
-  ShardingChoice another = improve(std::move(*other), width);
-  return getCost(another) < getCost(best) ? another : best;
+  std::vector<ShardingChoice> starts;
+  if (choice->bound < getCost(*choice)) {
+    if (wheel) {
+      starts = turn(*wheel, width);
+    } else {
+      for (const auto &own : costs.styled)
+        if (std::optional<ShardingChoice> styled = searchIn(own))
+          starts.push_back(std::move(*styled));
+      llvm::sort(starts, [&](const ShardingChoice &a, const ShardingChoice &b) {
+        return getCost(a) < getCost(b);
+      });
+      constexpr size_t mostStarts = 3;
+      starts.resize(std::min(starts.size(), mostStarts));
+    }
+  }
+  found = {improve(std::move(*choice), width)};
+  // What is known by now helps the others, too, however good they are.
+  for (ShardingChoice &start : starts) {
+    start.bound = found[0].bound;
+    potentials->follow(start);
+    boundRests();
+    found.push_back(improve(std::move(start), width));
+  }
+  return *std::min_element(
+      found.begin(), found.end(),
+      [&](const auto &a, const auto &b) { return getCost(a) < getCost(b); });
 }
 
-/// The best choice in which all equal parts have the same, and others what is
-/// best then.
-std::optional<ShardingChoice> Chooser::turn(const Wheel &wheel, size_t width) {
+/// Choices in which all equal parts have the same, and others what is best
+/// then: from each choice that was found for a part.
+std::vector<ShardingChoice> Chooser::turn(const Wheel &wheel, size_t width) {
+  std::vector<ShardingChoice> choices;
   Chooser part(wheel.problem, price, mostStates);
   if (llvm::Error error = part.costs.prepare()) {
     llvm::consumeError(std::move(error));
-    return std::nullopt;
+    return choices;
   }
   part.order();
   llvm::Expected<ShardingChoice> turned = part.solve(costs.byteCost);
   if (!turned) {
     llvm::consumeError(turned.takeError());
-    return std::nullopt;
+    return choices;
   }
-  for (std::optional<size_t> op : wheel.ops)
-    fixed.push_back(op ? std::optional(uint32_t(turned->strategies[*op]))
-                       : std::nullopt);
-  std::optional<ShardingChoice> choice = search(width, impossible);
-  fixed.clear();
-  return choice;
+  part.found.push_back(std::move(*turned));
+  for (const ShardingChoice &each : part.found) {
+    for (std::optional<size_t> op : wheel.ops)
+      fixed.push_back(op ? std::optional(uint32_t(each.strategies[*op]))
+                         : std::nullopt);
+    std::optional<ShardingChoice> choice = search(width, impossible);
+    fixed.clear();
+    if (choice && llvm::none_of(choices, [&](const ShardingChoice &other) {
+          return other.strategies == choice->strategies;
+        }))
+      choices.push_back(std::move(*choice));
+  }
+  return choices;
 }
 
 /// Each better choice says which bounds matter, and each better bound which

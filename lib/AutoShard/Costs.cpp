@@ -92,6 +92,19 @@ llvm::Error Costs::prepare() {
       });
     });
   }
+  for (unsigned style = 0; style != problem.numStyles; ++style) {
+    auto &lists = styled.emplace_back(usable);
+    for (auto [list, op] : llvm::zip_equal(lists, problem.ops)) {
+      if (op.styles.empty())
+        continue;
+      std::vector<uint32_t> own = list;
+      llvm::erase_if(own, [&, &op = op](uint32_t strategy) {
+        return (op.styles[strategy] >> style & 1) == 0;
+      });
+      if (!own.empty())
+        list = std::move(own);
+    }
+  }
   return llvm::Error::success();
 }
 

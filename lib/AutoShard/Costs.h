@@ -109,6 +109,8 @@ public:
   /// always be completed: what is whole gets everywhere, and all else becomes
   /// whole.
   std::vector<std::vector<uint32_t>> plain;
+  /// By style and op: those that keep to it, or all if none does.
+  std::vector<std::vector<std::vector<uint32_t>>> styled;
   /// By tensor: an input that is had everywhere at no cost.
   std::vector<bool> isFree;
 

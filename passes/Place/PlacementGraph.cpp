@@ -252,7 +252,17 @@ LogicalResult PlacementGraph::addAccumulate(xf::AccumulateOp op) {
     if (!isStacked(input))
       return op.emitOpError("expects arguments of the function as inputs");
     numbers[see(argument, When::Forward)] = *tokens;
+    for (unsigned dim = 0; dim != getShape(argument).size(); ++dim)
+      origins[argument].push_back(1 + dim);
   }
+  unsigned roles = 1;
+  if (tokens)
+    roles += unsigned(problem.tensors[*tokens].shape.size());
+  problem.numStyles = 1;
+  for (unsigned axis = 0; axis != mesh.getNumAxes(); ++axis)
+    problem.numStyles *= roles;
+  if (problem.numStyles > 32)
+    problem.numStyles = 0;
   for (Operation &each : body.without_terminator())
     if (failed(addOp(each)))
       return failure();
@@ -374,6 +384,8 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   if (placed.strategies.empty())
     return op.emitOpError("cannot be split so that its result is where ")
            << pinName << " has it";
+  if (when != When::Once && tokens)
+    placed.styles = getStyles(op, rule, placed.strategies);
   double at = getAt(placed, when);
   if (when == When::Forward)
     for (auto [value, tensor] :
@@ -411,6 +423,54 @@ double PlacementGraph::getAt(const PlacedOp &op, When when) {
       others = std::min(others.value_or(*operand.at), *operand.at);
   }
   return forward ? *forward : others ? *others : next++;
+}
+
+std::vector<uint32_t> PlacementGraph::getStyles(Operation *op,
+                                                const ShardingRule &rule,
+                                                ArrayRef<Strategy> strategies) {
+  // What the factors are, and so the dims of results.
+  SmallVector<unsigned, 8> own(rule.factors.size(), 0);
+  for (auto [value, tensor] :
+       llvm::zip_equal(op->getOperands(), rule.operands)) {
+    auto known = origins.find(value);
+    if (known == origins.end())
+      continue;
+    for (auto [dim, origin] : llvm::zip_equal(tensor, known->second))
+      for (Factor factor : dim)
+        if (own[factor] == 0)
+          own[factor] = origin;
+  }
+  for (auto [value, tensor] : llvm::zip_equal(op->getResults(), rule.results)) {
+    SmallVector<unsigned, 4> dims;
+    for (const DimFactors &dim : tensor) {
+      unsigned origin = 0;
+      for (Factor factor : dim)
+        origin = std::max(origin, own[factor]);
+      dims.push_back(origin);
+    }
+    origins[value] = std::move(dims);
+  }
+  unsigned roles = 1 + unsigned(problem.tensors[*tokens].shape.size());
+  std::vector<uint32_t> styles;
+  for (const Strategy &strategy : strategies) {
+    SmallVector<unsigned, 4> splits(mesh.getNumAxes(), 0);
+    for (auto [factor, axes] : llvm::enumerate(strategy.axes))
+      for (Axis axis : axes)
+        splits[axis] = own[factor];
+    uint32_t all = 0;
+    for (unsigned style = 0; style != problem.numStyles; ++style) {
+      bool keeps = true;
+      unsigned left = style;
+      for (unsigned split : splits) {
+        unsigned role = left % roles;
+        left /= roles;
+        keeps &= split == (llvm::is_contained(own, role) ? role : 0);
+      }
+      all |= uint32_t(keeps) << style;
+    }
+    styles.push_back(all);
+  }
+  return styles;
 }
 
 //===----------------------------------------------------------------------===//

@@ -108,6 +108,11 @@ private:
   /// Says that a tensor belongs to a forward op that reads it.
   void anchor(mlir::Value value, double at);
   double getAt(const PlacedOp &op, When when);
+  /// By strategy of an op: the styles that it keeps to. In each style each axis
+  /// splits one dim of what the inputs of micro-batches number, such as their
+  /// samples or their tokens, wherever an op has that dim, or none of them.
+  std::vector<uint32_t> getStyles(mlir::Operation *op, const ShardingRule &rule,
+                                  llvm::ArrayRef<Strategy> strategies);
 
   When getWhen(mlir::Operation *op) const;
   When getWhen(mlir::Value value) const;
@@ -154,6 +159,8 @@ private:
   /// Of an op that is a part of a sum: its share of what the whole sum takes,
   /// over what it takes itself. Parts that end up together take no more.
   llvm::DenseMap<mlir::Operation *, double> shares;
+  /// By value of a micro-batch and dim: 1 + the inputs' dim that it is, or 0.
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<unsigned, 4>> origins;
   /// While it writes: what stands for a value at a time, and what has been
   /// moved.
   llvm::DenseMap<Seen, mlir::Value> now;
