@@ -114,10 +114,16 @@ def ChoosePlacementsPass
 def PricePlacementsPass : Pass<"cleave-price-placements", "::mlir::ModuleOp"> {
   let summary = "Say what the placements of a function cost";
   let description = [{
-    Before and after: functions whose tensors are placed. A remark says what they
-    take by the same count that cleave-choose-placements makes least: seconds of
-    ops and reshards, and the bytes that are kept. So a choice can be compared
-    with what a plan, or a person, has placed.
+    Before: functions whose tensors are placed. After: the same, and a remark that
+    says what they take by the count that cleave-choose-placements makes least:
+    seconds of ops and reshards, and the bytes that are kept. So a choice can be
+    compared with what a plan, or a person, has placed.
+
+    ```mlir
+    // remark: 84.53 us, 0.00 of them in reshards; keeps 0.000 MB
+    func.func @f(%x: tensor<4x512x1024xf32, #dist.on<@mesh, [{tp}, {}, {}]>>, ...) {
+      %h = xf.linear %x, %w {contract = 1 : i64} : ...
+    ```
   }];
   let options = [
     Option<"cluster", "cluster", "std::string", "\"\"",
