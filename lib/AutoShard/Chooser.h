@@ -1,0 +1,161 @@
+//===- Chooser.h - The search for the cheapest placements -----------------===//
+#ifndef CLEAVE_LIB_AUTOSHARD_CHOOSER_H
+#define CLEAVE_LIB_AUTOSHARD_CHOOSER_H
+
+#include "Potentials.h"
+#include "Repeats.h"
+#include <memory>
+
+namespace cleave::autoshard {
+
+constexpr size_t none = ~size_t(0);
+
+/// Of bounds, which are sums in another order than costs.
+constexpr double slack = 1e-9;
+
+/// Places, ascending, in which a tensor is needed besides where it is made.
+using Needs = llvm::SmallVector<Place, 3>;
+
+/// The tensors between two ops, as numbers: of each, where it is made, if that
+/// is known; how many needs; the needs.
+using Key = std::u16string;
+
+/// A tensor between the ops that have been and those to come.
+struct Slot {
+  size_t tensor = 0;
+  bool isMade = false; ///< by an op that has been
+  unsigned later = 0;  ///< so many ops to come need it
+};
+
+/// What a key says of one tensor.
+struct View {
+  Place made = 0;
+  llvm::ArrayRef<Place> needs;
+  size_t length = 0; ///< of it in the key
+};
+
+inline View read(const Slot &slot, const Key &key, size_t at) {
+  static_assert(sizeof(Place) == sizeof(char16_t));
+  View view;
+  size_t begin = at;
+  if (slot.isMade)
+    view.made = Place(key[at++]);
+  size_t count = key[at++];
+  view.needs = {reinterpret_cast<const Place *>(key.data()) + at, count};
+  view.length = at + count - begin;
+  return view;
+}
+
+inline void write(Key &key, bool isMade, Place made, const Needs &needs) {
+  if (isMade)
+    key.push_back(char16_t(made));
+  key.push_back(char16_t(needs.size()));
+  for (Place need : needs)
+    key.push_back(char16_t(need));
+}
+
+struct State {
+  Key key;
+  double cost = 0;
+  double bound = 0;                ///< of what a choice with it takes in all
+  uint32_t from = 0, strategy = 0; ///< the state before the op, by its number
+};
+
+/// How a search came to a state.
+struct Link {
+  uint32_t from, strategy;
+};
+
+/// A tensor that an op reads or makes: its slots before and behind it.
+struct Touched {
+  size_t tensor = 0;
+  size_t before = none, behind = none;
+  bool wasMade = false, isMade = false;
+};
+
+/// What an op can do where its tensors are in some states: one for each way in
+/// which it can leave them.
+struct Outcome {
+  double cost = 0;
+  uint32_t strategy = 0;
+  Key slots;       ///< of those that lie behind it
+  double rest = 0; ///< Chooser::getRest of the slots
+};
+
+class Chooser {
+public:
+  Chooser(const ShardingProblem &problem, CollectivePricer price,
+          size_t mostStates)
+      : problem(problem), price(price), mostStates(mostStates),
+        costs(problem, price) {}
+
+  llvm::Expected<ShardingChoice> run();
+
+private:
+  void order();
+  /// Of the choice with the least cost, a byte that is kept costing
+  /// `secondsPerByte`; its bound is one of costs.
+  llvm::Expected<ShardingChoice> solve(double secondsPerByte);
+  std::vector<State> decide(size_t step, llvm::ArrayRef<State> states,
+                            double upper, size_t width,
+                            std::optional<uint32_t> only);
+  std::optional<ShardingChoice> search(size_t width, double upper);
+  void polish(ShardingChoice &choice);
+  std::vector<Outcome> getOutcomes(size_t step, llvm::ArrayRef<View> before,
+                                   llvm::ArrayRef<uint32_t> strategies);
+  void dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
+                 size_t width);
+  bool isMetBy(llvm::ArrayRef<Slot> cut, const Key &better, const Key &key,
+               double cost);
+  double getMost(size_t tensor, Place need);
+  void boundRests();
+  double getRest(size_t step, size_t firstSlot, const Key &key);
+  void finish(ShardingChoice &choice);
+  /// The best of those in which all parts that were left out are like one of
+  /// those that remain.
+  std::optional<ShardingChoice> expand(const ShardingChoice &part);
+  llvm::Expected<ShardingChoice> solveNarrowly(size_t width);
+  std::optional<ShardingChoice> solveReduced();
+  std::vector<ShardingChoice> turn(const Wheel &wheel, size_t width);
+  ShardingChoice improve(ShardingChoice choice, size_t width);
+  double getCost(const ShardingChoice &choice) const {
+    return choice.seconds + costs.byteCost * choice.bytes;
+  }
+
+  const ShardingProblem &problem;
+  CollectivePricer price;
+  size_t mostStates;
+  Costs costs;
+  /// By tensor and need: cost from the home that is furthest away, or -1 if
+  /// nobody has asked yet.
+  std::vector<std::vector<double>> most;
+  std::vector<size_t> steps; ///< ops, in the order in which they are decided
+  /// By step: the tensors between those before it and the others; and none, at
+  /// the end.
+  std::vector<std::vector<Slot>> cuts;
+  std::vector<std::vector<Touched>> touched; ///< by step
+  /// By step: what the ops from there on take at least; besides, by slot, what
+  /// is to be added for its place, if it is made, or else for that of each op
+  /// that needs it.
+  std::vector<double> rest;
+  std::vector<std::vector<std::vector<double>>> restMade;
+  std::vector<std::vector<std::vector<llvm::ArrayRef<double>>>> restNeeded;
+  std::vector<std::vector<double>> restShares; ///< Potentials::getShare
+  std::optional<Potentials> potentials;
+  /// The problem with fewer of its equal parts, if it has many.
+  std::optional<Reduced> reduced;
+  std::unique_ptr<Chooser> inner; ///< of that
+  size_t failedAt = 0;            ///< the op where the last search failed
+  bool leavesOut = false;         ///< whether it left out states
+  /// By op: the strategies that a search keeps to.
+  const std::vector<std::vector<uint32_t>> *lists = &costs.usable;
+  /// By op: its strategy, where a search is not free; or nothing at all.
+  std::vector<std::optional<uint32_t>> fixed;
+  const Wheel *wheel = nullptr; ///< to start from
+  /// What the last narrow search came to, from each of its starts.
+  std::vector<ShardingChoice> found;
+};
+
+} // namespace cleave::autoshard
+
+#endif // CLEAVE_LIB_AUTOSHARD_CHOOSER_H

@@ -1,0 +1,468 @@
+//===- Search.cpp - Dynamic programming over the ops of a problem ---------===//
+//
+// Dynamic programming over the ops. Between those that have been decided and
+// those to come lie tensors; a state says of each where it is made, if its op
+// has been, and where the ops that have been need it. Example, a tensor h of a
+// linear that two others read, on one axis x, from the end back:
+//
+//   behind the readers  nothing is needed                       0
+//   and with one        h is needed as [{}, {x}]                0.4 ms
+//                       h is needed as [{x}, {}]                0.3 ms
+//   and with the other  h is needed as [{}, {x}]                0.8 ms
+//                       h is needed as [{}, {x}] and [{x}, {}]  0.7 ms ...
+//   and with the linear h is made, and moved to where it is needed
+//
+// An input is at last kept where that costs least. One that may be where it
+// gets from to everywhere at no cost, as every rank's copy of it does by
+// slices, is in no state.
+//
+// In which order ops are decided changes nothing but how many states there are.
+// From behind, since what many ops make for one of them is then decided by that
+// one: attention's strategies say where its queries, keys and values are
+// needed, which the ops before would leave in all combinations. And a forward
+// op together with those of its gradient: `PlacedOp::at`.
+//
+//===----------------------------------------------------------------------===//
+#include "Chooser.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+using namespace cleave;
+using namespace cleave::autoshard;
+
+/// Says in which order ops are decided, and what lies between them.
+void Chooser::order() {
+  steps.resize(problem.ops.size());
+  std::iota(steps.begin(), steps.end(), size_t(0));
+  llvm::sort(steps, [&](size_t a, size_t b) {
+    return std::pair(problem.ops[a].at, a) > std::pair(problem.ops[b].at, b);
+  });
+  // Ops to come that touch a tensor, or need it.
+  std::vector<unsigned> touch(problem.tensors.size()), later(touch);
+  std::vector<bool> isMade(problem.tensors.size());
+  auto getTouched = [&](size_t op) {
+    const PlacedOp &own = problem.ops[op];
+    llvm::SmallVector<size_t, 8> all(own.operands.begin(), own.operands.end());
+    all.append(own.results.begin(), own.results.end());
+    llvm::sort(all);
+    all.erase(llvm::unique(all), all.end());
+    llvm::erase_if(all, [&](size_t tensor) { return costs.isFree[tensor]; });
+    return all;
+  };
+  for (size_t op : steps)
+    for (size_t tensor : getTouched(op)) {
+      ++touch[tensor];
+      later[tensor] += llvm::is_contained(problem.ops[op].operands, tensor);
+    }
+  std::vector<Slot> cut;
+  cuts.push_back(cut);
+  for (size_t op : steps) {
+    std::vector<Touched> &each = touched.emplace_back();
+    // What the op leaves alone comes first.
+    std::vector<Slot> next;
+    llvm::SmallVector<size_t, 8> all = getTouched(op);
+    for (const Slot &slot : cut)
+      if (!llvm::is_contained(all, slot.tensor))
+        next.push_back(slot);
+    for (size_t tensor : all) {
+      Touched one;
+      one.tensor = tensor;
+      for (auto [number, slot] : llvm::enumerate(cut))
+        if (slot.tensor == tensor)
+          one.before = number;
+      one.wasMade = isMade[tensor];
+      if (llvm::is_contained(problem.ops[op].results, tensor))
+        isMade[tensor] = true;
+      one.isMade = isMade[tensor];
+      later[tensor] -= llvm::is_contained(problem.ops[op].operands, tensor);
+      if (--touch[tensor] > 0) {
+        one.behind = next.size();
+        next.push_back({tensor, one.isMade, later[tensor]});
+      }
+      each.push_back(one);
+    }
+    cut = next;
+    cuts.push_back(std::move(next));
+  }
+}
+
+/// Finds what the ops from each step on take at least.
+void Chooser::boundRests() {
+  constexpr unsigned mostPasses = 40;
+  potentials->improve(mostPasses);
+  rest.clear();
+  restMade.clear();
+  restNeeded.clear();
+  restShares.clear();
+  for (auto [step, cut] : llvm::enumerate(cuts)) {
+    rest.push_back(potentials->getRest(step));
+    auto &made = restMade.emplace_back();
+    auto &needed = restNeeded.emplace_back();
+    auto &shares = restShares.emplace_back();
+    for (const Slot &slot : cut) {
+      made.emplace_back();
+      needed.emplace_back();
+      shares.push_back(potentials->getShare(slot.tensor, step));
+      if (slot.isMade)
+        made.back() = potentials->getMade(slot.tensor, step);
+      else
+        needed.back() = potentials->getNeeded(slot.tensor, step);
+    }
+  }
+}
+
+/// What the ops from a step on take at least for tensors being as the key says,
+/// which is of slots from `firstSlot` on.
+double Chooser::getRest(size_t step, size_t firstSlot, const Key &key) {
+  double sum = 0;
+  size_t at = 0;
+  for (size_t number = firstSlot; at != key.size(); ++number) {
+    const Slot &slot = cuts[step][number];
+    View view = read(slot, key, at);
+    at += view.length;
+    if (!slot.isMade) {
+      for (llvm::ArrayRef<double> each : restNeeded[step][number]) {
+        double least = impossible;
+        for (Place need : view.needs)
+          least = std::min(least, each[need]);
+        sum += least;
+      }
+      continue;
+    }
+    sum += restMade[step][number][view.made];
+    // Ops to come may need it where it has been moved to already.
+    double most = 0;
+    for (Place need : view.needs)
+      most = std::max(most, costs.getMove(slot.tensor, view.made, need));
+    sum -= most * restShares[step][number];
+  }
+  return sum;
+}
+
+std::vector<Outcome> Chooser::getOutcomes(size_t step,
+                                          llvm::ArrayRef<View> before,
+                                          llvm::ArrayRef<uint32_t> strategies) {
+  std::unordered_map<Key, size_t> numbers;
+  std::vector<Outcome> outcomes;
+  size_t op = steps[step];
+  for (uint32_t strategy : strategies) {
+    const Touches &own = costs.touches[op][strategy];
+    Outcome outcome;
+    outcome.strategy = strategy;
+    outcome.cost = costs.seconds[op][strategy];
+    for (const Touched &one : touched[step]) {
+      size_t tensor = one.tensor;
+      Place made = 0;
+      Needs needs;
+      if (one.before != none) {
+        made = before[one.before].made;
+        needs.assign(before[one.before].needs.begin(),
+                     before[one.before].needs.end());
+      }
+      for (auto [operand, need] : own.needs) {
+        auto where = llvm::lower_bound(needs, need);
+        if (operand != tensor || (one.wasMade && need == made) ||
+            (where != needs.end() && *where == need))
+          continue;
+        if (one.wasMade)
+          outcome.cost += costs.getMove(tensor, made, need);
+        needs.insert(where, need);
+      }
+      for (auto [result, place] : own.makes)
+        if (result == tensor) {
+          made = place;
+          outcome.cost += costs.getKeep(tensor, made);
+          llvm::erase(needs, made);
+          for (Place need : needs)
+            outcome.cost += costs.getMove(tensor, made, need);
+        }
+      if (one.behind != none) {
+        write(outcome.slots, one.isMade, made, needs);
+      } else if (costs.isInput(tensor)) {
+        outcome.cost += costs.getBestHome(tensor, needs).second;
+      }
+    }
+    if (outcome.cost == impossible)
+      continue;
+    auto [known, isNew] = numbers.try_emplace(outcome.slots, outcomes.size());
+    if (isNew)
+      outcomes.push_back(std::move(outcome));
+    else if (outcome.cost < outcomes[known->second].cost)
+      outcomes[known->second] = std::move(outcome);
+  }
+  return outcomes;
+}
+
+double Chooser::getMost(size_t tensor, Place need) {
+  std::vector<double> &all = most[tensor];
+  if (all.empty())
+    all.assign(costs.places[tensor]->size(), -1);
+  double &known = all[need];
+  if (known < 0)
+    for (Place home : costs.homes[tensor])
+      known = std::max(known, costs.getMove(tensor, home, need));
+  return known;
+}
+
+/// Whether what completes `key` to a choice also completes `better`, for no
+/// more than `cost` on top: a tensor is moved to where that one needs it from
+/// where this one does, or from wherever it is made; and where that one has
+/// made it elsewhere, each op to come moves it by way of there. No reshard is
+/// dearer than two that lead to the same.
+bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
+                      const Key &key, double cost) {
+  if (cost < 0)
+    return false;
+  double extra = 0;
+  size_t atA = 0, atB = 0;
+  for (const Slot &slot : cut) {
+    size_t tensor = slot.tensor;
+    View a = read(slot, better, atA), b = read(slot, key, atB);
+    atA += a.length;
+    atB += b.length;
+    if (slot.isMade) {
+      if (a.made != b.made)
+        extra += slot.later * costs.getMove(tensor, a.made, b.made);
+      for (Place need : b.needs)
+        if (need != a.made && !llvm::is_contained(a.needs, need))
+          extra += costs.getMove(tensor, a.made, need);
+      if (extra > cost)
+        return false;
+      continue;
+    }
+    // Each place of this one can be moved on from once: what leads there is
+    // then not needed for itself.
+    llvm::SmallVector<Place, 4> left;
+    for (Place other : b.needs)
+      if (!llvm::is_contained(a.needs, other))
+        left.push_back(other);
+    for (Place need : a.needs) {
+      if (llvm::is_contained(b.needs, need))
+        continue;
+      double least = getMost(tensor, need);
+      Place *from = nullptr;
+      for (Place &other : left)
+        if (double move = costs.getMove(tensor, other, need); move < least) {
+          least = move;
+          from = &other;
+        }
+      if (from)
+        left.erase(from);
+      extra += least;
+      if (extra > cost)
+        return false;
+    }
+  }
+  return true;
+}
+
+/// Drops states that another of no more cost can do the work of, until there
+/// are more than `width` others. States are in order of their bounds.
+void Chooser::dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
+                        size_t width) {
+  // Most are dropped for one of the first.
+  constexpr size_t mostCompared = 256;
+  size_t kept = 0;
+  for (size_t i = 0; i != states.size() && kept <= width; ++i) {
+    bool isWorse = false;
+    for (size_t other = 0; other != std::min(kept, mostCompared) && !isWorse;
+         ++other)
+      isWorse = isMetBy(cut, states[other].key, states[i].key,
+                        states[i].cost - states[other].cost);
+    if (isWorse)
+      continue;
+    if (kept != i)
+      states[kept] = std::move(states[i]);
+    ++kept;
+  }
+  states.resize(kept);
+}
+
+/// The states behind a step, those of the lowest bounds first, without those
+/// of a higher bound than `upper`, and of what another can do the work of; at
+/// most one more than `width`. `only`: the op's strategy, if it is not free.
+std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
+                                   double upper, size_t width,
+                                   std::optional<uint32_t> only) {
+  llvm::ArrayRef<Slot> cut = cuts[step];
+  // By what a state says of the op's own tensors.
+  std::unordered_map<Key, std::vector<Outcome>> known;
+  std::unordered_map<Key, size_t> numbers;
+  std::vector<State> found;
+  llvm::SmallVector<View, 16> views(cut.size());
+  llvm::SmallVector<bool, 16> isTouched(cut.size());
+  for (const Touched &one : touched[step])
+    if (one.before != none)
+      isTouched[one.before] = true;
+  size_t numOthers = size_t(llvm::count(isTouched, false));
+  llvm::ArrayRef<uint32_t> strategies = (*lists)[steps[step]];
+  if (only)
+    strategies = *only;
+  for (auto [from, state] : llvm::enumerate(states)) {
+    Key own, others;
+    size_t at = 0;
+    for (auto [number, slot] : llvm::enumerate(cut)) {
+      views[number] = read(slot, state.key, at);
+      (isTouched[number] ? own : others)
+          .append(state.key, at, views[number].length);
+      at += views[number].length;
+    }
+    auto [outcomes, isNew] = known.try_emplace(own);
+    if (isNew) {
+      outcomes->second = getOutcomes(step, views, strategies);
+      for (Outcome &outcome : outcomes->second)
+        outcome.rest = getRest(step + 1, numOthers, outcome.slots);
+    }
+    double restOthers = rest[step + 1] + getRest(step + 1, 0, others);
+    for (const Outcome &outcome : outcomes->second) {
+      double cost = state.cost + outcome.cost;
+      Key key = others + outcome.slots;
+      auto [at, isFirst] = numbers.try_emplace(key, found.size());
+      if (isFirst) {
+        double bound = cost + restOthers + outcome.rest;
+        found.push_back(
+            {std::move(key), cost, bound, uint32_t(from), outcome.strategy});
+      } else if (State &other = found[at->second]; cost < other.cost) {
+        other.bound += cost - other.cost;
+        other.cost = cost;
+        other.from = uint32_t(from);
+        other.strategy = outcome.strategy;
+      }
+    }
+  }
+  llvm::erase_if(found,
+                 [&](const State &state) { return !(state.bound <= upper); });
+  llvm::sort(found, [](const State &a, const State &b) {
+    return std::tie(a.bound, a.key) < std::tie(b.bound, b.key);
+  });
+  dropWorse(cuts[step + 1], found, width);
+  return found;
+}
+
+/// The best choice of no more than `upper`; nothing if there is none.
+std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
+  ShardingChoice choice;
+  double leftOut = impossible;
+  leavesOut = false;
+  upper *= 1 + slack;
+  std::vector<State> states(1);
+  std::vector<std::vector<Link>> links;
+  for (size_t step = 0; step != steps.size(); ++step) {
+    states = decide(step, states, upper, width,
+                    fixed.empty() ? std::nullopt : fixed[steps[step]]);
+    if (states.empty()) {
+      failedAt = steps[step];
+      return std::nullopt;
+    }
+    if (states.size() > width) {
+      leftOut = std::min(leftOut, states[width].bound);
+      states.resize(width);
+      leavesOut = true;
+    }
+    choice.states = std::max(choice.states, states.size());
+    std::vector<Link> &link = links.emplace_back();
+    for (const State &state : states)
+      link.push_back({state.from, state.strategy});
+  }
+  // Nothing lies behind the last op, so one state is left.
+  double cost = states.front().cost;
+  choice.bound = leftOut < cost * (1 - slack) ? leftOut : cost;
+  choice.strategies.resize(problem.ops.size());
+  uint32_t state = 0;
+  for (size_t step = steps.size(); step-- > 0;) {
+    choice.strategies[steps[step]] = links[step][state].strategy;
+    state = links[step][state].from;
+  }
+  finish(choice);
+  return choice;
+}
+
+/// Makes a choice better, a few steps after the other: each time the best of
+/// those that differ there and nowhere else. Until no such steps are left, or
+/// it has been through all of them a few times.
+void Chooser::polish(ShardingChoice &choice) {
+  constexpr size_t windows[] = {8, 12, 16, 24}, width = 64;
+  constexpr int mostRounds = 24;
+  auto getStrategy = [&](size_t step) -> size_t & {
+    return choice.strategies[steps[step]];
+  };
+  // The choice's own states.
+  std::vector<State> trail(1);
+  for (size_t step = 0; step != steps.size(); ++step)
+    trail.push_back(decide(step, trail.back(), impossible, 1,
+                           uint32_t(getStrategy(step)))[0]);
+  size_t inVain = 0;
+  for (int round = 0; round != mostRounds && inVain != std::size(windows);
+       ++round) {
+    size_t window = windows[size_t(round) % std::size(windows)];
+    ++inVain;
+    for (size_t begin = 0; begin < steps.size(); begin += window / 2) {
+      std::vector<State> states = {trail[begin]};
+      std::vector<std::vector<State>> all;
+      size_t step = begin;
+      do {
+        bool isFree = step < begin + window;
+        states = decide(step, states, impossible, width,
+                        isFree ? std::nullopt
+                               : std::optional(uint32_t(getStrategy(step))));
+        if (states.size() > width)
+          states.resize(width);
+        all.push_back(states);
+        ++step;
+      } while (step != steps.size() && !states.empty() &&
+               (step < begin + window || states.size() > 1 ||
+                states[0].key != trail[step].key));
+      // What it kept of the states may have come to no end.
+      if (states.empty())
+        continue;
+      double saved = trail[step].cost - states[0].cost;
+      if (saved <= trail[step].cost * slack)
+        continue;
+      inVain = 0;
+      size_t state = 0;
+      for (size_t back = step; back-- > begin;) {
+        trail[back + 1] = all[back - begin][state];
+        getStrategy(back) = trail[back + 1].strategy;
+        state = trail[back + 1].from;
+      }
+      for (size_t later = step + 1; later <= steps.size(); ++later)
+        trail[later].cost -= saved;
+    }
+  }
+  finish(choice);
+}
+
+/// From the strategies: placements, seconds and bytes.
+void Chooser::finish(ShardingChoice &choice) {
+  size_t tensors = problem.tensors.size();
+  choice.placements.resize(tensors);
+  choice.seconds = choice.bytes = 0;
+  std::vector<Needs> needs(tensors);
+  std::vector<Place> made(tensors);
+  for (auto [op, strategy] : llvm::enumerate(choice.strategies)) {
+    choice.seconds += costs.seconds[op][strategy];
+    for (auto [tensor, need] : costs.touches[op][strategy].needs)
+      if (!llvm::is_contained(needs[tensor], need))
+        needs[tensor].push_back(need);
+    for (auto [tensor, place] : costs.touches[op][strategy].makes)
+      made[tensor] = place;
+  }
+  for (size_t tensor = 0; tensor != tensors; ++tensor) {
+    if (costs.isInput(tensor))
+      made[tensor] = costs.getBestHome(tensor, needs[tensor]).first;
+    if (costs.homes[tensor].empty())
+      continue; // Nobody makes or reads it.
+    const PlacedTensor &placed = problem.tensors[tensor];
+    choice.placements[tensor] = costs.places[tensor]->get(made[tensor]);
+    if (!costs.isInput(tensor) || !needs[tensor].empty())
+      choice.bytes += placed.copies * costs.getBytes(tensor, made[tensor]);
+    for (Place need : needs[tensor])
+      if (need != made[tensor]) {
+        choice.seconds +=
+            placed.moves * costs.getReshard(tensor, made[tensor], need);
+        choice.bytes += placed.movedTo * costs.getBytes(tensor, need);
+      }
+  }
+}
