@@ -89,16 +89,22 @@ std::vector<ShardingChoice> Chooser::turn(const Wheel &wheel, size_t width) {
     llvm::consumeError(turned.takeError());
     return choices;
   }
-  part.found.push_back(std::move(*turned));
+  auto isIn = [](const ShardingChoice &choice,
+                 llvm::ArrayRef<ShardingChoice> all) {
+    return llvm::any_of(all, [&](const ShardingChoice &other) {
+      return other.strategies == choice.strategies;
+    });
+  };
+  // A wider search may have come to another one.
+  if (!isIn(*turned, part.found))
+    part.found.push_back(std::move(*turned));
   for (const ShardingChoice &each : part.found) {
     for (std::optional<size_t> op : wheel.ops)
       fixed.push_back(op ? std::optional(uint32_t(each.strategies[*op]))
                          : std::nullopt);
     std::optional<ShardingChoice> choice = search(width, impossible);
     fixed.clear();
-    if (choice && llvm::none_of(choices, [&](const ShardingChoice &other) {
-          return other.strategies == choice->strategies;
-        }))
+    if (choice && !isIn(*choice, choices))
       choices.push_back(std::move(*choice));
   }
   return choices;
