@@ -64,6 +64,28 @@ int64_t Plan::getPaddedVocab(int64_t vocab) const {
   return (vocab + parts - 1) / parts * parts;
 }
 
+std::string Plan::toTactics() const {
+  std::string text;
+  auto addLine = [&](const std::string &tactic, const AxisList &axes) {
+    std::string names;
+    for (Axis axis : axes)
+      if (mesh.getSize(axis) > 1)
+        names += (names.empty() ? "" : ", ") + mesh.getName(axis).str();
+    if (!names.empty())
+      text += tactic + " over " + names + "\n";
+  };
+  auto split = [](const std::string &dim) { return "split \"" + dim + "\""; };
+  // An axis of a parameter's dim splits the sequence where no op has that dim.
+  for (const auto &[dim, axes] : dims)
+    if (dim != "sequence")
+      addLine(split(dim), axes);
+  addLine(split("sequence"), getAxes("sequence"));
+  addLine("keep optimizer", optimizerAxes);
+  addLine("keep gradients", gradientAxes);
+  addLine("keep parameters", parameterAxes);
+  return text;
+}
+
 int64_t Plan::getNumStages() const {
   return pipeline ? mesh.getAxes()[pipeline->axis].size : 1;
 }

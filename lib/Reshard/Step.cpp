@@ -8,22 +8,29 @@ using namespace cleave;
 using llvm::ArrayRef;
 using llvm::Twine;
 
-std::string Step::toString(const Mesh &mesh) const {
-  std::string over = " over " + mesh.toString(axes);
-  std::string at = ", dim " + std::to_string(dim);
+llvm::StringRef cleave::getName(Step::Kind kind) {
   switch (kind) {
-  case Kind::AllReduce:
-    return "all_reduce" + over;
-  case Kind::ReduceScatter:
-    return "reduce_scatter" + over + at;
-  case Kind::AllGather:
-    return "all_gather" + over + at;
-  case Kind::AllToAll:
-    return "all_to_all" + over + at + " to dim " + std::to_string(splitDim);
-  case Kind::Slice:
-    return "slice" + over + at;
+  case Step::Kind::AllReduce:
+    return "all_reduce";
+  case Step::Kind::ReduceScatter:
+    return "reduce_scatter";
+  case Step::Kind::AllGather:
+    return "all_gather";
+  case Step::Kind::AllToAll:
+    return "all_to_all";
+  case Step::Kind::Slice:
+    return "slice";
   }
   llvm_unreachable("unknown step");
+}
+
+std::string Step::toString(const Mesh &mesh) const {
+  std::string text = getName(kind).str() + " over " + mesh.toString(axes);
+  if (kind != Kind::AllReduce)
+    text += ", dim " + std::to_string(dim);
+  if (kind == Kind::AllToAll)
+    text += " to dim " + std::to_string(splitDim);
+  return text;
 }
 
 /// Takes `axes` off the partial axes of `placement`.

@@ -209,9 +209,14 @@ cleave::checkCompilation(const Model &model, const CompileOptions &options) {
     axis.size = std::min<int64_t>(axis.size, 2);
   small.plan.mesh = Mesh(axes);
   small.plan.microBatches = std::min<int64_t>(plan.microBatches, 3);
+  // What is chosen by cost may split any dim by all axes.
+  bool isChosen = options.stages.choose.has_value();
   auto parts = [&](StringRef dim) {
-    return small.plan.mesh.getSize(plan.getAxes(dim));
+    return isChosen ? small.plan.mesh.getNumRanks()
+                    : small.plan.mesh.getSize(plan.getAxes(dim));
   };
+  if (isChosen)
+    small.stages.choose->allowsIdle = true;
   int64_t samples = options.work.globalBatch / plan.microBatches /
                     plan.mesh.getSize(plan.getAxes("batch"));
   small.work.globalBatch =

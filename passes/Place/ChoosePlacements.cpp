@@ -5,11 +5,15 @@
 // written back.
 //
 //===----------------------------------------------------------------------===//
+#include "cleave/AutoShard/Moves.h"
+#include "cleave/AutoShard/Tactics.h"
 #include "cleave/Hardware/Cluster.h"
 #include "cleave/Reshard/Price.h"
 #include "dialects/exec/Exec.h"
 #include "passes/Place/Passes.h"
 #include "passes/Place/PlacementGraph.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_CHOOSEPLACEMENTSPASS
@@ -64,8 +68,10 @@ private:
     PlacementGraph graph(function, meshName, mesh, machine);
     if (failed(graph.build()))
       return failure();
-    graph.problem.memory = memory > 0 ? double(memory) : machine.device.memory;
     NetworkPricer price(mesh, machine);
+    if (llvm::Error error = keepToTactics(graph.problem, price))
+      return function.emitError(llvm::toString(std::move(error)));
+    graph.problem.memory = memory > 0 ? double(memory) : machine.device.memory;
     llvm::Expected<ShardingChoice> choice =
         chooseShardings(graph.problem, price, size_t(mostStates));
     if (!choice)
@@ -79,6 +85,8 @@ private:
     return success();
   }
 
+  llvm::Error keepToTactics(ShardingProblem &problem, CollectivePricer price);
+
   dist::MeshOp addMesh(const Mesh &mesh) {
     OpBuilder b(getOperation().getBodyRegion());
     SmallVector<Attribute> axes;
@@ -89,3 +97,84 @@ private:
   }
 };
 } // namespace
+
+/// What a choice takes and moves, in words; of collectives, what differs from
+/// `before`, which becomes the choice's.
+static std::string describe(const ShardingProblem &problem,
+                            const ShardingChoice &choice,
+                            CollectivePricer price,
+                            std::vector<CollectiveTotal> &before) {
+  std::string text = llvm::formatv("{0:F2} us", choice.seconds * 1e6).str();
+  std::vector<CollectiveTotal> now =
+      getTotals(getMoves(problem, choice, price));
+  auto find = [](const CollectiveTotal &total, ArrayRef<CollectiveTotal> in) {
+    for (const CollectiveTotal &other : in)
+      if (other.kind == total.kind && other.axes == total.axes)
+        return other;
+    return CollectiveTotal{total.kind, total.axes};
+  };
+  auto add = [&](const CollectiveTotal &total, double count, double bytes,
+                 double seconds) {
+    if (count != 0 || bytes != 0)
+      text += llvm::formatv("; {0}{1:F0} {2} over {3}: {4:F3} MB, {5:F2} us",
+                            count < 0 ? "" : "+", count, getName(total.kind),
+                            problem.mesh.toString(total.axes), bytes * 1e-6,
+                            seconds * 1e6)
+                  .str();
+  };
+  for (const CollectiveTotal &total : now) {
+    CollectiveTotal old = find(total, before);
+    add(total, total.count - old.count, total.bytes - old.bytes,
+        total.seconds - old.seconds);
+  }
+  for (const CollectiveTotal &old : before)
+    if (find(old, now).count == 0)
+      add(old, -old.count, -old.bytes, -old.seconds);
+  before = std::move(now);
+  return text;
+}
+
+/// Says of each tactic what the step takes with it and those before it, and
+/// which collectives come in with it, where nothing else is split.
+llvm::Error ChoosePlacements::keepToTactics(ShardingProblem &problem,
+                                            CollectivePricer price) {
+  if (tactics.empty())
+    return llvm::Error::success();
+  auto file = llvm::MemoryBuffer::getFile(tactics);
+  if (!file)
+    return llvm::createStringError(tactics + ": " + file.getError().message());
+  llvm::Expected<std::vector<Tactic>> lines =
+      parseTactics((*file)->getBuffer(), tactics);
+  if (!lines)
+    return lines.takeError();
+  Tactic alone;
+  alone.verb = Tactic::Verb::SplitNothingElse;
+  std::vector<CollectiveTotal> before;
+  for (size_t i = 0; i != lines->size(); ++i) {
+    const Tactic &tactic = (*lines)[i];
+    ShardingProblem part = problem;
+    std::vector<Tactic> some(lines->begin(), lines->begin() + i + 1);
+    some.push_back(alone);
+    llvm::Expected<std::vector<TacticEffect>> effects =
+        applyTactics(part, some, allowsIdle);
+    if (!effects)
+      return effects.takeError();
+    llvm::Expected<ShardingChoice> choice =
+        chooseShardings(part, price, size_t(mostStates));
+    if (!choice)
+      return llvm::createStringError(tactic.place + ": " +
+                                     llvm::toString(choice.takeError()));
+    const TacticEffect &effect = (*effects)[i];
+    auto remark =
+        emitRemark(FileLineColLoc::get(&getContext(), tactics, tactic.line, 1));
+    remark << tactic.text << ": of " << effect.ops << " ops";
+    if (effect.left > 0)
+      remark << ", not of " << effect.left << " (" << effect.firstLeft
+             << " the first)";
+    remark << "; alone with those before it "
+           << describe(part, *choice, price, before);
+  }
+  if (auto effects = applyTactics(problem, *lines, allowsIdle); !effects)
+    return effects.takeError();
+  return llvm::Error::success();
+}

@@ -103,6 +103,10 @@ def ChoosePlacementsPass
     Option<"meshText", "mesh", "std::string", "\"\"",
            "axes, the last of neighbours: dp=2,tp=4; of a module without a "
            "dist.mesh">,
+    Option<"tactics", "tactics", "std::string", "\"\"",
+           "file of tactics that the choice keeps to, docs/sharding.md">,
+    Option<"allowsIdle", "allow-idle-tactics", "bool", "false",
+           "tactics may be for no op: of layers that a small model has not">,
     Option<"memory", "memory", "uint64_t", "0",
            "bytes of a rank for what is kept; 0: the device's memory">,
     Option<"mostStates", "most-states", "uint64_t", "64",

@@ -20,6 +20,9 @@ static xf::StateOp getState(xf::GetOp op) {
                                                            op.getStateAttr());
 }
 
+/// What the dims of inputs of micro-batches are, the batch first.
+static constexpr llvm::StringLiteral tokenDims[] = {"batch", "sequence"};
+
 PlacementGraph::PlacementGraph(func::FuncOp function,
                                FlatSymbolRefAttr meshName, const Mesh &mesh,
                                const Machine &machine)
@@ -53,6 +56,7 @@ LogicalResult PlacementGraph::build() {
     accumulate = op;
   }
   splitSums();
+  moveBiases();
   if (failed(addStates()) || failed(addArguments()))
     return failure();
   for (Operation &op : function.getBody().front())
@@ -98,24 +102,25 @@ void PlacementGraph::splitSums() {
   }
 }
 
-/// Puts a part back where it is read as it is made, of what is there, too.
-void PlacementGraph::joinSums() {
-  for (Operation *part : parts) {
-    Value sum = part->getResult(0);
-    auto user = dyn_cast<xf::AdditionOpInterface>(*sum.getUsers().begin());
-    if (!user || !llvm::all_of(part->getOperandTypes(), [&](Type type) {
-          return type == sum.getType() && type == user->getResult(0).getType();
-        }))
-      continue;
-    SmallVector<Value> all;
-    for (Value operand : user->getOperands())
-      if (operand == sum)
-        llvm::append_range(all, part->getOperands());
-      else
-        all.push_back(operand);
-    user.getAddendsMutable().assign(all);
-    part->erase();
-  }
+/// Where a summed factor of a product is split, each rank would add the whole
+/// of its bias. An add that reads the product, as that of the residual stream,
+/// adds the bias instead, when the sum is whole.
+void PlacementGraph::moveBiases() {
+  function.walk([](xf::ShardingRuleOpInterface op) {
+    ShardingRule rule = op.getShardingRule();
+    if (rule.addends.empty() || !op->getResult(0).hasOneUse())
+      return;
+    Value product = op->getResult(0);
+    auto add = dyn_cast<xf::AdditionOpInterface>(*product.user_begin());
+    if (!add || add->getResult(0).getType() != product.getType())
+      return;
+    SmallVector<Value> biases;
+    for (unsigned addend : rule.addends)
+      biases.push_back(op->getOperand(addend));
+    for (unsigned addend : llvm::reverse(rule.addends))
+      op->eraseOperand(addend);
+    add.getAddendsMutable().append(biases);
+  });
 }
 
 /// State that the function sets is in the place of what it is set to.
@@ -181,12 +186,30 @@ LogicalResult PlacementGraph::addArguments() {
       home = allowed;
     }
     if (!tokens) {
+      for (unsigned dim = 0;
+           dim != std::min(shape.size(), std::size(tokenDims)); ++dim)
+        nameDim(tokenDims[dim]);
       tokens = addTensor(argument, When::Once, std::move(allowed));
       problem.tensors[*tokens].shape.assign(shape.begin(), shape.end());
     }
     numbers[see(argument, When::Once)] = *tokens;
+    SmallVector<uint32_t, 4> &names = dims[argument];
+    names.push_back(0);
+    for (unsigned dim = 0; dim != shape.size(); ++dim)
+      names.push_back(dim < std::size(tokenDims) ? nameDim(tokenDims[dim]) : 0);
   }
   return success();
+}
+
+uint32_t PlacementGraph::nameDim(StringRef name) {
+  constexpr size_t mostNames = 32;
+  auto at = llvm::find(problem.dims, name);
+  size_t number = size_t(at - problem.dims.begin());
+  if (name.empty() || number == mostNames)
+    return 0;
+  if (at == problem.dims.end())
+    problem.dims.push_back(name.str());
+  return uint32_t(1) << number;
 }
 
 LogicalResult PlacementGraph::addOp(Operation &op) {
@@ -229,6 +252,12 @@ LogicalResult PlacementGraph::addGet(xf::GetOp op) {
     at->second = addTensor(op, When::Once, getAllowed(op, home));
   }
   numbers[see(op, When::Once)] = at->second;
+  SmallVector<uint32_t, 4> &names = dims[op];
+  names.assign(getShape(op).size(), 0);
+  if (std::optional<ArrayAttr> given = state.getDims())
+    for (auto [name, dim] :
+         llvm::zip_equal(names, given->getAsValueRange<StringAttr>()))
+      name = nameDim(dim);
   return success();
 }
 
@@ -252,8 +281,9 @@ LogicalResult PlacementGraph::addAccumulate(xf::AccumulateOp op) {
     if (!isStacked(input))
       return op.emitOpError("expects arguments of the function as inputs");
     numbers[see(argument, When::Forward)] = *tokens;
-    for (unsigned dim = 0; dim != getShape(argument).size(); ++dim)
-      origins[argument].push_back(1 + dim);
+    SmallVector<uint32_t, 4> names(dims.lookup(input));
+    names.erase(names.begin());
+    dims[argument] = std::move(names);
   }
   unsigned roles = 1;
   if (tokens)
@@ -278,6 +308,7 @@ void PlacementGraph::addYields(xf::AccumulateOp op) {
     size_t tensor = getTensor(value, getWhen(value));
     size_t sum = addTensor(result, When::Once);
     problem.tensors[sum].copies = 1;
+    dims[result] = SmallVector<uint32_t, 4>(dims.lookup(value));
     addSame({Site::Yielded, yield, unsigned(number), {}}, tensor, sum,
             getSumPlacements(mesh, getShape(value)),
             known[tensor].at.value_or(next));
@@ -301,32 +332,6 @@ void PlacementGraph::addSum(xf::AdditionOpInterface op) {
   sum.strategies.resize(1);
   sum.strategies[0].placements.results = {Placement()};
   addToProblem({Site::Summed, op, 0, {}}, std::move(sum), -1);
-}
-
-/// Adds those that are partial along the same axes, and reduces each such sum
-/// once.
-void PlacementGraph::writeSum(xf::AdditionOpInterface op) {
-  Type whole = op->getResult(0).getType();
-  llvm::MapVector<Type, SmallVector<Value>> groups;
-  for (Value operand : op->getOperands())
-    groups[operand.getType()].push_back(operand);
-  SmallVector<Value> all;
-  for (auto &[type, values] : groups) {
-    if (type == whole) {
-      llvm::append_range(all, values);
-      continue;
-    }
-    Value part = values[0];
-    if (values.size() > 1) {
-      b.setInsertionPoint(op);
-      Operation *sum = b.clone(*op);
-      cast<xf::AdditionOpInterface>(sum).getAddendsMutable().assign(values);
-      part = sum->getResult(0);
-      part.setType(type);
-    }
-    all.push_back(move(part, Placement(), getWhen(op), op, op));
-  }
-  op.getAddendsMutable().assign(all);
 }
 
 void PlacementGraph::addEnd(Operation *op, unsigned operand,
@@ -384,8 +389,9 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   if (placed.strategies.empty())
     return op.emitOpError("cannot be split so that its result is where ")
            << pinName << " has it";
+  placed.dims = nameFactors(op, rule);
   if (when != When::Once && tokens)
-    placed.styles = getStyles(op, rule, placed.strategies);
+    placed.styles = getStyles(placed);
   double at = getAt(placed, when);
   if (when == When::Forward)
     for (auto [value, tensor] :
@@ -425,46 +431,51 @@ double PlacementGraph::getAt(const PlacedOp &op, When when) {
   return forward ? *forward : others ? *others : next++;
 }
 
-std::vector<uint32_t> PlacementGraph::getStyles(Operation *op,
-                                                const ShardingRule &rule,
-                                                ArrayRef<Strategy> strategies) {
-  // What the factors are, and so the dims of results.
-  SmallVector<unsigned, 8> own(rule.factors.size(), 0);
+SmallVector<uint32_t, 8>
+PlacementGraph::nameFactors(xf::ShardingRuleOpInterface op,
+                            const ShardingRule &rule) {
+  SmallVector<uint32_t, 8> own(rule.factors.size(), 0);
   for (auto [value, tensor] :
        llvm::zip_equal(op->getOperands(), rule.operands)) {
-    auto known = origins.find(value);
-    if (known == origins.end())
+    auto known = dims.find(value);
+    if (known == dims.end())
       continue;
-    for (auto [dim, origin] : llvm::zip_equal(tensor, known->second))
-      for (Factor factor : dim)
-        if (own[factor] == 0)
-          own[factor] = origin;
+    for (auto [dim, name] : llvm::zip_equal(tensor, known->second))
+      if (!dim.empty())
+        own[dim.front()] |= name;
   }
   for (auto [value, tensor] : llvm::zip_equal(op->getResults(), rule.results)) {
-    SmallVector<unsigned, 4> dims;
-    for (const DimFactors &dim : tensor) {
-      unsigned origin = 0;
-      for (Factor factor : dim)
-        origin = std::max(origin, own[factor]);
-      dims.push_back(origin);
-    }
-    origins[value] = std::move(dims);
+    SmallVector<uint32_t, 4> names;
+    for (const DimFactors &dim : tensor)
+      names.push_back(dim.empty() ? 0 : own[dim.front()]);
+    dims[value] = std::move(names);
   }
-  unsigned roles = 1 + unsigned(problem.tensors[*tokens].shape.size());
+  return own;
+}
+
+std::vector<uint32_t> PlacementGraph::getStyles(const PlacedOp &op) const {
+  // In a style, number `style` has a digit for each axis: 0, or 1 + the token's
+  // dim that it splits. The first names are those of tokens.
+  unsigned numDims = unsigned(problem.tensors[*tokens].shape.size());
+  uint32_t tokenMask = (uint32_t(1) << numDims) - 1;
+  uint32_t had = 0;
+  for (uint32_t names : op.dims)
+    had |= names & tokenMask;
   std::vector<uint32_t> styles;
-  for (const Strategy &strategy : strategies) {
-    SmallVector<unsigned, 4> splits(mesh.getNumAxes(), 0);
-    for (auto [factor, axes] : llvm::enumerate(strategy.axes))
+  for (const Strategy &strategy : op.strategies) {
+    SmallVector<uint32_t, 4> splits(mesh.getNumAxes(), 0);
+    for (auto [names, axes] : llvm::zip_equal(op.dims, strategy.axes))
       for (Axis axis : axes)
-        splits[axis] = own[factor];
+        splits[axis] = names & tokenMask;
     uint32_t all = 0;
     for (unsigned style = 0; style != problem.numStyles; ++style) {
       bool keeps = true;
       unsigned left = style;
-      for (unsigned split : splits) {
-        unsigned role = left % roles;
-        left /= roles;
-        keeps &= split == (llvm::is_contained(own, role) ? role : 0);
+      for (uint32_t split : splits) {
+        unsigned role = left % (1 + numDims);
+        left /= 1 + numDims;
+        uint32_t wanted = role == 0 ? 0 : had & (uint32_t(1) << (role - 1));
+        keeps &= wanted == 0 ? split == 0 : (split & wanted) != 0;
       }
       all |= uint32_t(keeps) << style;
     }
@@ -570,8 +581,14 @@ void PlacementGraph::addSame(Site site, size_t operand,
   PlacedOp op;
   op.operands = {operand};
   op.results.assign(results.begin(), results.end());
+  Value value = site.value ? site.value : site.op->getOperand(site.operand);
+  // Its factors are the dims of what it is about.
+  op.dims.assign(problem.tensors[operand].shape.size(), 0);
+  if (auto names = dims.find(value); names != dims.end() && !isStacked(value))
+    op.dims.assign(names->second.begin(), names->second.end());
   for (const Placement &placement : placements) {
     Strategy strategy;
+    strategy.axes.assign(placement.dims.begin(), placement.dims.end());
     strategy.placements.operands = {placement};
     strategy.placements.results.assign(results.size(), placement);
     op.strategies.push_back(std::move(strategy));
@@ -580,11 +597,72 @@ void PlacementGraph::addSame(Site site, size_t operand,
   addToProblem(site, std::move(op), at);
 }
 
+static int64_t getLayer(Operation *op) {
+  xf::ProvenanceAttr provenance = xf::getProvenance(op);
+  return provenance ? provenance.getLayer() : -1;
+}
+
+int64_t PlacementGraph::findLayer(const Site &site) const {
+  if (site.kind == Site::Held) {
+    // That of the first op that reads it.
+    int64_t first = -1;
+    for (Operation *user : site.value.getUsers())
+      if (int64_t layer = getLayer(user);
+          layer >= 0 && (first < 0 || layer < first))
+        first = layer;
+    return first;
+  }
+  if (site.kind == Site::Ruled && getWhen(site.op) == When::Once) {
+    // An update is of its gradient's.
+    int64_t last = getLayer(site.op);
+    for (Value operand : site.op->getOperands())
+      if (auto at = layers.find(operand); at != layers.end())
+        last = std::max(last, at->second);
+    return last;
+  }
+  if (site.kind == Site::Ruled || site.kind == Site::Summed)
+    return getLayer(site.op);
+  Operation *made =
+      (site.value ? site.value : site.op->getOperand(site.operand))
+          .getDefiningOp();
+  return made ? getLayer(made) : -1;
+}
+
+Keeps PlacementGraph::getKeeps(const Site &site, bool isNumber) const {
+  if (isNumber)
+    return Keeps::None;
+  switch (site.kind) {
+  case Site::Held:
+    return Keeps::Parameters;
+  case Site::Kept:
+    return Keeps::Activations;
+  case Site::Yielded:
+    return Keeps::Gradients;
+  case Site::Ruled:
+    return accumulate && getWhen(site.op) == When::Once ? Keeps::Optimizer
+                                                        : Keeps::None;
+  case Site::End:
+  case Site::Summed:
+    return Keeps::None;
+  }
+}
+
 void PlacementGraph::addToProblem(Site site, PlacedOp op, double at) {
   Operation *source = site.op ? site.op : site.value.getDefiningOp();
   op.name = source->getName().getStringRef().str();
-  if (auto name = dyn_cast<NameLoc>(source->getLoc()))
-    op.name += " (" + name.getName().str() + ")";
+  if (auto name = dyn_cast<NameLoc>(source->getLoc())) {
+    op.label = name.getName().str();
+    op.name += " (" + op.label + ")";
+  }
+  op.layer = findLayer(site);
+  if (site.kind == Site::Yielded)
+    layers[accumulate.getResult(site.operand)] = op.layer;
+  else if (site.kind == Site::Ruled)
+    for (Value result : site.op->getResults())
+      layers[result] = op.layer;
+  bool isNumber =
+      !op.operands.empty() && problem.tensors[op.operands[0]].shape.empty();
+  op.keeps = getKeeps(site, isNumber);
   op.at = at;
   problem.ops.push_back(std::move(op));
   sites.push_back(site);
@@ -601,139 +679,4 @@ PlacementGraph::readPin(Operation *op, Attribute pin, Type type) const {
   if (failed(dist::verifyPlaced(op, placed, meshName.getValue(), mesh)))
     return failure();
   return std::optional(dist::getPlacement(on, mesh));
-}
-
-//===----------------------------------------------------------------------===//
-// From the choice to types and reshards
-//===----------------------------------------------------------------------===//
-
-void PlacementGraph::report(const ShardingChoice &choice) {
-  double computes = 0;
-  for (auto [site, placed, number] :
-       llvm::zip_equal(sites, problem.ops, choice.strategies)) {
-    const Strategy &strategy = placed.strategies[number];
-    computes += placed.seconds[number];
-    if (site.kind != Site::Ruled)
-      continue;
-    ShardingRule rule =
-        cast<xf::ShardingRuleOpInterface>(site.op).getShardingRule();
-    std::string splits;
-    for (auto [factor, axes] : llvm::zip_equal(rule.factors, strategy.axes))
-      if (!axes.empty())
-        splits += (splits.empty() ? "splits " : ", ") + factor.name +
-                  " along " + mesh.toString(axes);
-    emitRemark(site.op->getLoc())
-        << (splits.empty() ? "splits nothing" : splits) << "; "
-        << llvm::formatv("{0:F2} us", placed.seconds[number] * 1e6).str();
-  }
-  auto remark = emitRemark(function.getLoc());
-  remark << llvm::formatv("{0:F2} us, {1:F2} of them in reshards; ",
-                          choice.seconds * 1e6,
-                          (choice.seconds - computes) * 1e6)
-                .str();
-  if (choice.bytes > 0)
-    remark << llvm::formatv("keeps {0:F3} MB; ", choice.bytes * 1e-6).str();
-  if (choice.bound == choice.seconds)
-    remark << "no choice takes less";
-  else
-    remark << "no choice takes less than "
-           << llvm::formatv("{0:F2} us", choice.bound * 1e6).str();
-}
-
-RankedTensorType PlacementGraph::getPlaced(Value value,
-                                           const Placement &placement) const {
-  return dist::withPlacement(cast<RankedTensorType>(value.getType()),
-                             dist::getPlacementAttr(meshName, mesh, placement));
-}
-
-Value PlacementGraph::move(Value value, const Placement &placement, When when,
-                           Operation *before, Operation *origin) {
-  Type type = getPlaced(value, placement);
-  if (type == value.getType())
-    return value;
-  Value &known = moved[{value, type, unsigned(when)}];
-  if (!known) {
-    b.setInsertionPoint(before);
-    auto reshard = dist::ReshardOp::create(b, value.getLoc(), type, value);
-    xf::copyProvenance(origin, reshard);
-    known = reshard;
-  }
-  return known;
-}
-
-void PlacementGraph::moveOperand(OpOperand &operand, const Placement &need,
-                                 When when, Operation *before,
-                                 Operation *origin) {
-  Value value = operand.get();
-  Placement placement = need;
-  if (isStacked(value))
-    placement.dims.insert(placement.dims.begin(), AxisList());
-  if (Value other = now.lookup(see(value, when)))
-    value = other;
-  operand.set(move(value, placement, when, before, origin));
-}
-
-void PlacementGraph::write(const ShardingChoice &choice) {
-  for (auto [state, tensor] : states) {
-    auto op = cast<xf::StateOp>(state);
-    op.setType(dist::withPlacement(
-        op.getTensorType(),
-        dist::getPlacementAttr(meshName, mesh, choice.placements[tensor])));
-  }
-  for (auto [seen, tensor] : numbers) {
-    auto [value, when] = seen;
-    if (when != unsigned(getWhen(value)))
-      continue;
-    Placement placement = choice.placements[tensor];
-    if (isStacked(value))
-      placement.dims.insert(placement.dims.begin(), AxisList());
-    setPlacement(value, placement);
-  }
-  for (auto [site, placed, number] :
-       llvm::zip_equal(sites, problem.ops, choice.strategies)) {
-    ArrayRef<Placement> needs = placed.strategies[number].placements.operands;
-    switch (site.kind) {
-    case Site::Ruled:
-      for (auto [operand, need] :
-           llvm::zip_equal(site.op->getOpOperands(), needs))
-        moveOperand(operand, need, getWhen(site.op), site.op, site.op);
-      break;
-    case Site::End:
-      moveOperand(site.op->getOpOperand(site.operand), needs[0],
-                  getWhen(site.op), site.op, site.op);
-      break;
-    case Site::Summed:
-      writeSum(cast<xf::AdditionOpInterface>(site.op));
-      break;
-    case Site::Held: {
-      Value held = move(site.value, needs[0], When::Once, accumulate,
-                        site.value.getDefiningOp());
-      for (When when : {When::Forward, When::Backward})
-        now[see(site.value, when)] = held;
-      break;
-    }
-    case Site::Kept: {
-      Operation *made = site.value.getDefiningOp();
-      When when = getWhen(site.value);
-      Value kept = move(site.value, needs[0], when, made->getNextNode(), made);
-      now[see(site.value, When::Backward)] = kept;
-      break;
-    }
-    case Site::Yielded: {
-      OpOperand &operand = site.op->getOpOperand(site.operand);
-      Operation *made = operand.get().getDefiningOp();
-      // Where it is made, so that only one is held whole at a time.
-      moveOperand(operand, needs[0], getWhen(made), made->getNextNode(), made);
-      break;
-    }
-    }
-  }
-  joinSums();
-  Operation *end = function.getBody().front().getTerminator();
-  function.setFunctionType(b.getFunctionType(
-      function.getBody().front().getArgumentTypes(), end->getOperandTypes()));
-}
-
-AxisList PlacementGraph::getBatchAxes(const ShardingChoice &choice) const {
-  return tokens ? choice.placements[*tokens].dims[0] : AxisList();
 }

@@ -49,13 +49,6 @@ public:
 
   ShardingProblem problem;
 
-private:
-  /// How often an op runs and, of a micro-batch, in which pass. What one of
-  /// these has is another tensor to another.
-  enum class When { Once, Forward, Backward };
-  /// A value as ops at one time see it.
-  using Seen = std::pair<mlir::Value, unsigned>;
-
   /// What an op of the problem stands for: an op with a rule, one that is the
   /// end of a value, or where a value is for longer.
   struct Site {
@@ -64,6 +57,13 @@ private:
     unsigned operand = 0;          ///< of End and Yielded
     mlir::Value value;             ///< of Held, Kept
   };
+
+private:
+  /// How often an op runs and, of a micro-batch, in which pass. What one of
+  /// these has is another tensor to another.
+  enum class When { Once, Forward, Backward };
+  /// A value as ops at one time see it.
+  using Seen = std::pair<mlir::Value, unsigned>;
 
   /// What is known of a tensor besides.
   struct Known {
@@ -78,6 +78,7 @@ private:
   /// before the sum is moved, and that it is decided one by one; and back.
   void splitSums();
   void joinSums();
+  void moveBiases();
   mlir::LogicalResult addStates();
   mlir::LogicalResult addArguments();
   mlir::LogicalResult addOp(mlir::Operation &op);
@@ -108,11 +109,19 @@ private:
   /// Says that a tensor belongs to a forward op that reads it.
   void anchor(mlir::Value value, double at);
   double getAt(const PlacedOp &op, When when);
+  /// The bit of a dim's name; 0 of none, and of names beyond the 32nd.
+  uint32_t nameDim(llvm::StringRef name);
+  /// What an op's factors are, from the names of its operands' dims; names
+  /// those of its results.
+  llvm::SmallVector<uint32_t, 8> nameFactors(xf::ShardingRuleOpInterface op,
+                                             const ShardingRule &rule);
   /// By strategy of an op: the styles that it keeps to. In each style each axis
-  /// splits one dim of what the inputs of micro-batches number, such as their
-  /// samples or their tokens, wherever an op has that dim, or none of them.
-  std::vector<uint32_t> getStyles(mlir::Operation *op, const ShardingRule &rule,
-                                  llvm::ArrayRef<Strategy> strategies);
+  /// splits one dim of the tokens, wherever an op has that dim, or none of
+  /// them.
+  std::vector<uint32_t> getStyles(const PlacedOp &op) const;
+  int64_t findLayer(const Site &site) const;
+  /// A number, as a norm, is kept for nothing.
+  Keeps getKeeps(const Site &site, bool isNumber) const;
 
   When getWhen(mlir::Operation *op) const;
   When getWhen(mlir::Value value) const;
@@ -159,8 +168,9 @@ private:
   /// Of an op that is a part of a sum: its share of what the whole sum takes,
   /// over what it takes itself. Parts that end up together take no more.
   llvm::DenseMap<mlir::Operation *, double> shares;
-  /// By value of a micro-batch and dim: 1 + the inputs' dim that it is, or 0.
-  llvm::DenseMap<mlir::Value, llvm::SmallVector<unsigned, 4>> origins;
+  /// By value and dim: the bits of its names.
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<uint32_t, 4>> dims;
+  llvm::DenseMap<mlir::Value, int64_t> layers; ///< that values are of
   /// While it writes: what stands for a value at a time, and what has been
   /// moved.
   llvm::DenseMap<Seen, mlir::Value> now;

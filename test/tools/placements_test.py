@@ -13,7 +13,7 @@ import unittest
 
 from random_plans_test import (MODULES, STEPS, draw_model, draw_tokens,
                                get_divisors)
-from support import LLAMA, SHAPE, ToolTest
+from support import GOLDEN, LLAMA, SHAPE, ToolTest
 
 # Slow ones keep ranks apart, fast ones let them share.
 LINKS = ["ethernet-100x4", "ib-ndr400", "nvlink4", "nvlink5-nvl72"]
@@ -96,6 +96,57 @@ class PlacementsTest(ToolTest):
             if code == 1:
                 env["XDG_CACHE_HOME"] = self.path("empty")
             self.expect_error(parts, *build, *flags, code=code, env=env)
+
+    def test_a_layout_as_tactics(self):
+        """What flags say of placements, written as tactics and read again; with
+        biases, which a product that is split by rows cannot add."""
+        self.write_local()
+        build = ["cleave", "compile", os.path.join(GOLDEN, "gpt2"), *SHAPE, "-q"]
+        layout = ["--dp", "2", "--tp", "2", "--cluster", "local:4"]
+        self.run_tool(*build, *layout, "--sequence-parallel", "--zero", "3",
+                      "--write-tactics", "flags.tactics", "-o", "recipe",
+                      env=self.env)
+        self.assertEqual(
+            self.read("flags.tactics").decode(),
+            'split "batch" over dp\nsplit "heads" over tp\n'
+            'split "intermediate" over tp\nsplit "kv_heads" over tp\n'
+            'split "vocab" over tp\nsplit "sequence" over tp\n'
+            "keep optimizer over dp\nkeep gradients over dp\n"
+            "keep parameters over dp\n")
+        done = self.start(*build, *layout, "--tactics", "flags.tactics",
+                          "--remarks", "--check", "-o", "train", env=self.env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for line, text in enumerate(
+                self.read("flags.tactics").decode().splitlines(), 1):
+            self.assertIn(f"flags.tactics:{line}:1: {text}: of", done.stderr)
+        self.run_tool(*build, "-o", "one", env=self.env)
+        self.write("tokens", draw_tokens(random.Random(1), 101, [STEPS, 4, 16]))
+        want = self.train("one")
+        for name in ["recipe", "train"]:
+            for got, expected in zip(self.train(name), want, strict=True):
+                self.assertLessEqual(abs(got[0] - expected[0]),
+                                     1e-5 * expected[0], name)
+                self.assertLessEqual(abs(got[1] - expected[1]),
+                                     1e-4 * expected[1], name)
+
+    def test_bad_tactics(self):
+        self.write_local()
+        build = ["cleave", "compile", LLAMA, *SHAPE, "-o", "train", "--dp", "2",
+                 "--cluster", "local:2"]
+        for code, text, part, *flags in [
+                (2, "", "excludes --placements plan", "--placements", "plan"),
+                (1, "split heads over dp", "a.tactics:1: expects a dim's name in "
+                 'quotes, got "heads over dp"'),
+                (1, "\nsplit \"head\" over dp", 'a.tactics:2: no tensor has a '
+                 'dim "head"; there are batch, sequence, vocab, hidden'),
+                (1, 'split "heads" over pp', 'no axis "pp"; it has dp, tp'),
+                (1, 'layers 7: split "heads" over dp',
+                 "a.tactics:1: is for no op")]:
+            self.write("a.tactics", text)
+            self.expect_error(part, *build, *flags, "--tactics", "a.tactics",
+                              code=code, env=self.env)
+        self.expect_error("b.tactics: No such file or directory", *build,
+                          "--tactics", "b.tactics", env=self.env)
 
     def test_random_placements_train_as_one_rank(self):
         count = int(os.environ.get("CLEAVE_PLACEMENTS", "12"))

@@ -296,12 +296,30 @@ void tool::LayoutFlags::add(CLI::App &app) {
                  "cluster.json of CPUs; its links say which collectives are "
                  "cheapest")
       ->capture_default_str();
-  app.add_option("--placements", placements,
-                 "plan: each tensor is where the layout has it; auto: where it "
-                 "costs least, on the mesh of the layout, with its "
-                 "micro-batches and what it recomputes")
-      ->check(CLI::IsMember({"plan", "auto"}))
-      ->capture_default_str();
+  CLI::Option *how =
+      app.add_option(
+             "--placements", placements,
+             "plan: each tensor is where the layout has it; auto: where it "
+             "costs least, on the mesh of the layout, with its "
+             "micro-batches and what it recomputes")
+          ->check(CLI::IsMember({"plan", "auto"}))
+          ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--tactics",
+         [this, how](const std::string &path) {
+           if (how->count() > 0 && placements != "auto")
+             throw CLI::ValidationError("--tactics",
+                                        "excludes --placements " + placements +
+                                            ": a choice by cost keeps to them");
+           placements = "auto";
+           tactics = path;
+         },
+         "file of tactics, such as: split \"heads\" over tp; placements are "
+         "chosen by cost, of those that keep to them (docs/sharding.md)")
+      ->type_name("FILE");
+  app.add_option("--write-tactics", writtenTactics,
+                 "write what the layout says of placements, as tactics")
+      ->type_name("FILE");
   app.add_option("--overlap", overlap,
                  "run communication beside compute, in streams of its own, "
                  "where that hides some: always, never, or auto: not inside a "
@@ -500,6 +518,9 @@ tool::LayoutFlags::getPlan(const Model &model, llvm::StringRef config,
 }
 
 llvm::Error tool::LayoutFlags::freePlacements(Plan &plan) const {
+  if (!writtenTactics.empty())
+    if (llvm::Error error = writeFile(writtenTactics, plan.toTactics()))
+      return error;
   if (placements != "auto")
     return llvm::Error::success();
   if (plan.pipeline)
@@ -518,6 +539,7 @@ tool::LayoutFlags::getChoice(const Plan &plan, const Cluster &where) const {
   if (placements != "auto")
     return std::nullopt;
   ChoosePlacementsPassOptions options;
+  options.tactics = tactics;
   options.cluster = cluster;
   if (where.getNumRanks() == 0)
     options.cluster += ":" + std::to_string(plan.mesh.getNumRanks());

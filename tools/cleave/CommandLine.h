@@ -68,6 +68,8 @@ struct LayoutFlags {
   std::string planPath, cluster = "local", dtype = "f32";
   std::string overlap = "auto";
   std::string placements = "plan"; ///< or auto: chosen by cost
+  std::string tactics;             ///< a file that the choice keeps to
+  std::string writtenTactics;      ///< where the layout's go
   std::string recompute = "none", recomputeModules = "attention";
   int64_t recomputeBlocks = 0;
   /// Not said, they are as many as the schedule has.
@@ -102,7 +104,8 @@ struct LayoutFlags {
                                llvm::raw_ostream *report) const;
 
 private:
-  /// Leaves of a plan what a choice of placements goes by.
+  /// Leaves of a plan what a choice of placements goes by, once what it said of
+  /// them is written where the flags ask for that.
   llvm::Error freePlacements(Plan &plan) const;
   llvm::Expected<Plan> choosePlan(const Model &model, llvm::StringRef config,
                                   const Workload &work,

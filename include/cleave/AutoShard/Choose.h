@@ -20,10 +20,21 @@ struct PlacedTensor {
   double movedTo = 0; ///< and in each further placement that it is moved to
 };
 
+/// What an op stands for that says where tensors are for long; None: an op that
+/// computes. What runs once a step, updates and what they read of gradients, is
+/// of the Optimizer.
+enum class Keeps { None, Parameters, Gradients, Optimizer, Activations };
+
 /// An op, with the seconds of a rank in each of its strategies. It may read
 /// what it makes, as an update reads the state that it changes.
 struct PlacedOp {
-  std::string name;                               ///< for messages
+  std::string name;   ///< for messages
+  std::string label;  ///< what its author calls it, or nothing
+  int64_t layer = -1; ///< that it is of; -1: of none
+  Keeps keeps = Keeps::None;
+  /// By factor of its strategies: bit k says that dims of it are what
+  /// ShardingProblem::dims[k] names.
+  llvm::SmallVector<uint32_t, 8> dims;
   llvm::SmallVector<size_t, 4> operands, results; ///< numbers of tensors
   std::vector<Strategy> strategies;
   std::vector<double> seconds;
@@ -42,6 +53,7 @@ struct ShardingProblem {
   Mesh mesh;
   std::vector<PlacedTensor> tensors;
   std::vector<PlacedOp> ops;
+  std::vector<std::string> dims; ///< names of dims of tensors, at most 32
   /// Manners of which a search keeps to one at first, so that it begins with
   /// choices that are of one piece: at most 32, such as that one axis splits
   /// samples everywhere. What is chosen need not keep to any.

@@ -69,6 +69,8 @@ struct Plan {
 
   /// As plan.json.
   std::string toJSON() const;
+  /// What it says of placements, as tactics (cleave/AutoShard/Tactics.h).
+  std::string toTactics() const;
 };
 
 /// The plan of a layout with neither context nor expert parallelism; what it

@@ -37,6 +37,9 @@ struct Step {
   std::string toString(const Mesh &mesh) const;
 };
 
+/// `all_reduce`
+llvm::StringRef getName(Step::Kind kind);
+
 /// Seconds of a collective of this kind over all groups of ranks that differ
 /// along `axes` only, if each rank holds `bytes` before it. It is not asked of
 /// a slice, nor of one rank.

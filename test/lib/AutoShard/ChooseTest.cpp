@@ -1,4 +1,5 @@
 #include "cleave/AutoShard/Choose.h"
+#include "cleave/AutoShard/Moves.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <functional>
@@ -379,6 +380,10 @@ TEST(Choose, IsTheBestOfAllOnSmallGraphs) {
     double ops = 0;
     for (auto [op, number] : llvm::zip_equal(problem.ops, choice->strategies))
       ops += op.seconds[number];
+    double moves = 0;
+    for (const Move &move : getMoves(problem, *choice, price))
+      moves += move.getSeconds();
+    ASSERT_NEAR(ops + moves, choice->seconds, 1e-9) << "graph " << drawn;
     moved += choice->seconds > ops + 1e-6;
   }
   EXPECT_EQ(graphs, 600);

@@ -1,0 +1,45 @@
+//===- Moves.h - What a choice of placements moves ------------------------===//
+#ifndef CLEAVE_AUTOSHARD_MOVES_H
+#define CLEAVE_AUTOSHARD_MOVES_H
+
+#include "cleave/AutoShard/Choose.h"
+
+namespace cleave {
+
+/// One collective of a move, or a cut of what a rank has.
+struct MoveStep {
+  Step step;
+  double bytes = 0;   ///< of a rank's shard, before it or behind: the larger
+  double seconds = 0; ///< once
+};
+
+/// A tensor on its way from where it is made to where ops need it.
+struct Move {
+  size_t tensor = 0;
+  Placement from, to;
+  std::vector<size_t> ops; ///< that need it there
+  double times = 1;        ///< a step does it so often
+  std::vector<MoveStep> steps;
+
+  double getSeconds() const; ///< of a step, all times
+};
+
+/// All moves of a choice, by tensor: what it takes besides the ops' seconds.
+std::vector<Move> getMoves(const ShardingProblem &problem,
+                           const ShardingChoice &choice,
+                           CollectivePricer price);
+
+/// The collectives of one kind along the same axes.
+struct CollectiveTotal {
+  Step::Kind kind = Step::Kind::AllReduce;
+  AxisList axes;
+  double count = 0, bytes = 0, seconds = 0; ///< of a step
+};
+
+/// The sums of moves, the one that takes longest first; cuts are no
+/// collectives.
+std::vector<CollectiveTotal> getTotals(llvm::ArrayRef<Move> moves);
+
+} // namespace cleave
+
+#endif // CLEAVE_AUTOSHARD_MOVES_H
