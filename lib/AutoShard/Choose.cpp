@@ -175,7 +175,7 @@ llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
   return std::move(*choice);
 }
 
-llvm::Expected<ShardingChoice> Chooser::run() {
+llvm::Error Chooser::prepare() {
   if (llvm::Error error = costs.prepare())
     return error;
   order();
@@ -189,11 +189,27 @@ llvm::Expected<ShardingChoice> Chooser::run() {
     inner->order();
     inner->wheel = &reduced->wheel;
   }
+  return llvm::Error::success();
+}
+
+/// At which a byte is dearer than all else.
+static double getDear(const ShardingChoice &fast) {
+  return 1e6 * std::max(fast.seconds, 1e-3);
+}
+
+/// What a byte costs where two choices cost the same.
+static double getByteSeconds(const ShardingChoice &fast,
+                             const ShardingChoice &small) {
+  return (small.seconds - fast.seconds) / (fast.bytes - small.bytes);
+}
+
+llvm::Expected<ShardingChoice> Chooser::run() {
+  if (llvm::Error error = prepare())
+    return error;
   llvm::Expected<ShardingChoice> fast = solve(0);
   if (!fast || fast->bytes <= problem.memory)
     return fast;
-  // A byte is dearer than all else.
-  double dear = 1e6 * std::max(fast->seconds, 1e-3);
+  double dear = getDear(*fast);
   llvm::Expected<ShardingChoice> small = solve(dear);
   if (!small)
     return small;
@@ -215,8 +231,7 @@ llvm::Expected<ShardingChoice> Chooser::run() {
   // cheaper than both at the price at which these cost the same.
   constexpr int mostPrices = 24;
   for (int i = 0; i != mostPrices && fast->seconds < small->seconds; ++i) {
-    double byteSeconds =
-        (small->seconds - fast->seconds) / (fast->bytes - small->bytes);
+    double byteSeconds = getByteSeconds(*fast, *small);
     llvm::Expected<ShardingChoice> next = solve(byteSeconds);
     if (!next)
       return next;
@@ -232,8 +247,106 @@ llvm::Expected<ShardingChoice> Chooser::run() {
   return best;
 }
 
+llvm::Expected<std::vector<ShardingChoice>> Chooser::computeFront(size_t most) {
+  if (llvm::Error error = prepare())
+    return error;
+  llvm::Expected<ShardingChoice> fast = solve(0);
+  if (!fast)
+    return fast.takeError();
+  llvm::Expected<ShardingChoice> small = solve(getDear(*fast));
+  if (!small)
+    return small.takeError();
+  std::vector<ShardingChoice> front;
+  if (small->bytes >= fast->bytes) {
+    front.push_back(std::move(*fast));
+  } else {
+    // Of equally fast ones only the smaller is on it.
+    if (small->seconds > fast->seconds * (1 + slack))
+      front.push_back(std::move(*fast));
+    front.push_back(std::move(*small));
+  }
+  // By the number of a choice: nothing lies between it and the next.
+  std::vector<bool> isEdge(front.size(), false);
+  while (front.size() < most) {
+    std::optional<size_t> widest;
+    auto getGap = [&](size_t at) {
+      return front[at].bytes - front[at + 1].bytes;
+    };
+    for (size_t at = 0; at + 1 < front.size(); ++at)
+      if (!isEdge[at] && (!widest || getGap(at) > getGap(*widest)))
+        widest = at;
+    if (!widest)
+      break;
+    const ShardingChoice &before = front[*widest], &after = front[*widest + 1];
+    double byteSeconds = getByteSeconds(before, after);
+    llvm::Expected<ShardingChoice> next = solve(byteSeconds);
+    if (!next)
+      return next.takeError();
+    double cost = before.seconds + byteSeconds * before.bytes;
+    bool isBetween =
+        next->seconds + byteSeconds * next->bytes < cost * (1 - slack) &&
+        next->bytes < before.bytes && next->bytes > after.bytes &&
+        next->seconds > before.seconds && next->seconds < after.seconds;
+    isEdge[*widest] = !isBetween;
+    if (!isBetween)
+      continue;
+    front.insert(front.begin() + ptrdiff_t(*widest) + 1, std::move(*next));
+    isEdge.insert(isEdge.begin() + ptrdiff_t(*widest) + 1, false);
+  }
+  // What nothing of as few bytes takes less than.
+  for (ShardingChoice &each : front)
+    each.bound = std::min(each.seconds,
+                          each.bound - each.byteSeconds * each.bytes);
+  return front;
+}
+
+std::vector<std::optional<ShardingChoice>>
+Chooser::getAlternatives(const ShardingChoice &choice, size_t op) {
+  constexpr size_t reach = 24, width = 256;
+  size_t count = problem.ops[op].strategies.size();
+  if (llvm::Error error = costs.prepare()) {
+    llvm::consumeError(std::move(error));
+    return std::vector<std::optional<ShardingChoice>>(count);
+  }
+  order();
+  costs.byteCost = choice.byteSeconds;
+  most.assign(problem.tensors.size(), {});
+  potentials.emplace(costs, steps);
+  potentials->follow(choice);
+  boundRests();
+  fixed.clear();
+  for (size_t strategy : choice.strategies)
+    fixed.push_back(uint32_t(strategy));
+  size_t at = size_t(llvm::find(steps, op) - steps.begin());
+  for (size_t step = at - std::min(at, reach);
+       step != std::min(steps.size(), at + reach + 1); ++step)
+    fixed[steps[step]] = std::nullopt;
+  std::vector<std::optional<ShardingChoice>> all;
+  for (uint32_t strategy = 0; strategy != count; ++strategy) {
+    fixed[op] = strategy;
+    all.push_back(llvm::is_contained(costs.usable[op], strategy)
+                      ? search(width, impossible)
+                      : std::nullopt);
+  }
+  return all;
+}
+
 llvm::Expected<ShardingChoice>
 cleave::chooseShardings(const ShardingProblem &problem, CollectivePricer price,
                         size_t mostStates) {
   return Chooser(problem, price, mostStates).run();
+}
+
+llvm::Expected<std::vector<ShardingChoice>>
+cleave::computeShardingFront(const ShardingProblem &problem,
+                             CollectivePricer price, size_t most,
+                             size_t mostStates) {
+  return Chooser(problem, price, mostStates).computeFront(most);
+}
+
+std::vector<std::optional<ShardingChoice>>
+cleave::getAlternatives(const ShardingProblem &problem,
+                        const ShardingChoice &choice, size_t op,
+                        CollectivePricer price) {
+  return Chooser(problem, price, /*mostStates=*/1).getAlternatives(choice, op);
 }

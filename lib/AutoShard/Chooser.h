@@ -90,8 +90,12 @@ public:
         costs(problem, price) {}
 
   llvm::Expected<ShardingChoice> run();
+  llvm::Expected<std::vector<ShardingChoice>> computeFront(size_t most);
+  std::vector<std::optional<ShardingChoice>>
+  getAlternatives(const ShardingChoice &choice, size_t op);
 
 private:
+  llvm::Error prepare();
   void order();
   /// Of the choice with the least cost, a byte that is kept costing
   /// `secondsPerByte`; its bound is one of costs.

@@ -84,6 +84,10 @@ llvm::Error Costs::prepare() {
                    getBestHome(tensor, need).second != impossible;
           }))
         own.push_back(uint32_t(strategy));
+    if (own.empty())
+      return llvm::createStringError(
+          problem.ops[usable.size() - 1].name +
+          ": no strategy finds its operands where it needs them");
     plain.push_back(own);
     llvm::erase_if(plain.back(), [&](uint32_t strategy) {
       return llvm::any_of(each[strategy].needs, [&](auto touch) {

@@ -439,6 +439,7 @@ void Chooser::finish(ShardingChoice &choice) {
   size_t tensors = problem.tensors.size();
   choice.placements.resize(tensors);
   choice.seconds = choice.bytes = 0;
+  choice.byteSeconds = costs.byteCost;
   std::vector<Needs> needs(tensors);
   std::vector<Place> made(tensors);
   for (auto [op, strategy] : llvm::enumerate(choice.strategies)) {

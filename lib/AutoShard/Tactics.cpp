@@ -325,6 +325,7 @@ bool Applier::narrow(size_t number, Test passes) {
   if (!op.styles.empty())
     keepOnly(op.styles);
   narrowedBy[number] = tactic;
+  op.heldBy = tactic->place + ", " + tactic->text;
   return true;
 }
 

@@ -1,5 +1,6 @@
 //===- Charts.cpp - Bars, columns and points ------------------------------===//
 #include "Charts.h"
+#include "Drawing.h"
 #include "Scale.h"
 #include "cleave/Search/Format.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -35,36 +36,6 @@ struct Plot {
   double getBottom() const { return top + height; }
 };
 } // namespace
-
-static void drawLine(HtmlWriter &html, llvm::StringRef style, double x1,
-                     double y1, double x2, double y2) {
-  html.leaf("path",
-            {{"class", style.str()},
-             {"d", "M" + formatPixels(x1) + " " + formatPixels(y1) + "L" +
-                       formatPixels(x2) + " " + formatPixels(y2)}});
-}
-
-static void drawText(HtmlWriter &html, llvm::StringRef style, double x,
-                     double y, llvm::StringRef text) {
-  html.element(
-      "text",
-      {{"class", style.str()}, {"x", formatPixels(x)}, {"y", formatPixels(y)}},
-      text);
-}
-
-static void drawSVG(HtmlWriter &html, double width, double height,
-                    llvm::StringRef label, HtmlWriter::Content content) {
-  std::string w = formatPixels(width), h = formatPixels(height);
-  html.element("div", {{"class", "scroll"}}, [&] {
-    html.element("svg",
-                 {{"width", w},
-                  {"height", h},
-                  {"viewBox", "0 0 " + w + " " + h},
-                  {"role", "img"},
-                  {"aria-label", label.str()}},
-                 content);
-  });
-}
 
 /// Grid lines with their values, in GB, at the left.
 static void drawBytesAxis(HtmlWriter &html, const Plot &plot) {

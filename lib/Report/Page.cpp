@@ -1,7 +1,7 @@
 //===- Page.cpp - The sections of a report --------------------------------===//
 #include "Charts.h"
+#include "PageWriter.h"
 #include "Scale.h"
-#include "cleave/Catalog/Catalog.h"
 #include "cleave/Search/Format.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -12,37 +12,18 @@
 
 using namespace cleave;
 
-namespace cleave {
-extern const Catalog reportCatalog;
-}
-
 namespace {
-class Page {
+class Page : PageWriter {
 public:
   Page(llvm::raw_ostream &os, const PlanContext &context,
        const SearchResult &result, const Report &report)
-      : os(os), html(os), context(context), result(result), report(report),
+      : PageWriter(os), context(context), result(result), report(report),
         plan(result.best.front()),
         limit(context.request.getMemoryLimit(context.machine)) {}
 
   void print(llvm::StringRef title);
 
 private:
-  /// A table's row of cells.
-  using Row = std::vector<std::string>;
-
-  void section(llvm::StringRef heading, HtmlWriter::Content content);
-  void note(const llvm::Twine &text) {
-    html.element("p", {{"class", "note"}}, text.str());
-  }
-  /// `columns` are headings; those that begin with "#" are of numbers.
-  void table(llvm::StringRef id, llvm::ArrayRef<llvm::StringRef> columns,
-             HtmlWriter::Content rows);
-  void cell(llvm::StringRef text, bool isNumber = false) {
-    html.element("td", {{"class", isNumber ? "n" : ""}}, text);
-  }
-  void tile(llvm::StringRef name, llvm::StringRef value, llvm::StringRef unit,
-            llvm::StringRef remark);
   /// Parts of a whole as rows, with their colours, the total in the last one.
   template <typename Whole>
   void parts(llvm::StringRef id, llvm::StringRef prefix,
@@ -61,8 +42,6 @@ private:
   void printBinding();
   void printProof();
 
-  llvm::raw_ostream &os;
-  HtmlWriter html;
   const PlanContext &context;
   const SearchResult &result;
   const Report &report;
@@ -70,42 +49,6 @@ private:
   const double limit; ///< bytes that a device may use
 };
 } // namespace
-
-void Page::section(llvm::StringRef heading, HtmlWriter::Content content) {
-  html.element("section", {}, [&] {
-    html.element("h2", heading);
-    content();
-  });
-}
-
-void Page::table(llvm::StringRef id, llvm::ArrayRef<llvm::StringRef> columns,
-                 HtmlWriter::Content rows) {
-  html.element("div", {{"class", "scroll"}}, [&] {
-    html.element("table", {{"id", id.str()}}, [&] {
-      html.element("thead", {}, [&] {
-        html.element("tr", {}, [&] {
-          for (llvm::StringRef column : columns) {
-            bool isNumber = column.consume_front("#");
-            html.element("th", {{"class", isNumber ? "n" : ""}}, column);
-          }
-        });
-      });
-      html.element("tbody", {}, rows);
-    });
-  });
-}
-
-void Page::tile(llvm::StringRef name, llvm::StringRef value,
-                llvm::StringRef unit, llvm::StringRef remark) {
-  html.element("div", {{"class", "tile"}}, [&] {
-    html.element("span", {{"class", "name"}}, name);
-    html.element("span", {{"class", "value"}}, [&] {
-      html.text(value);
-      html.element("small", (" " + unit).str());
-    });
-    html.element("span", {{"class", "remark"}}, remark);
-  });
-}
 
 template <typename Whole>
 void Page::parts(llvm::StringRef id, llvm::StringRef prefix,
@@ -446,34 +389,22 @@ void Page::printProof() {
 }
 
 void Page::print(llvm::StringRef title) {
-  os << "<!DOCTYPE html>";
-  html.element("html", {{"lang", "en"}}, [&] {
-    html.element("head", {}, [&] {
-      html.leaf("meta", {{"charset", "utf-8"}});
-      html.leaf("meta", {{"name", "viewport"},
-                         {"content", "width=device-width, initial-scale=1"}});
-      html.element("title", llvm::formatv("{0} on {1} {2}", title,
-                                          context.machine.devices,
-                                          context.machine.device.name)
-                                .str());
-      for (const CatalogFile &file : reportCatalog)
-        html.element("style", {}, [&] { os << file.text; });
-    });
-    html.element("body", {}, [&] {
-      printHeader(title);
-      html.element("main", {}, [&] {
-        printLayout();
-        printStep();
-        printMemory();
-        printTimeline();
-        printFront();
-        printNextBest();
-        printBinding();
-        printProof();
-      });
-    });
-  });
-  os << '\n';
+  page(llvm::formatv("{0} on {1} {2}", title, context.machine.devices,
+                     context.machine.device.name)
+           .str(),
+       [&] {
+         printHeader(title);
+         html.element("main", {}, [&] {
+           printLayout();
+           printStep();
+           printMemory();
+           printTimeline();
+           printFront();
+           printNextBest();
+           printBinding();
+           printProof();
+         });
+       });
 }
 
 void cleave::printReport(llvm::raw_ostream &os, llvm::StringRef title,

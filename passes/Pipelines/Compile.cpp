@@ -9,6 +9,7 @@
 #include "passes/Emit/EmitProgram.h"
 #include "passes/Import/BuildModel.h"
 #include "passes/Interpret/CheckMeaning.h"
+#include "passes/Place/PlacementGraph.h"
 #include "runtime/program/Limits.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -155,10 +156,10 @@ static void choosePlan(CompileOptions &options, int64_t numLayers) {
   options.stages.recompute.stageLayers.assign(layers.begin(), layers.end());
 }
 
-/// The model's forward graph through every stage.
+/// The model's forward graph, with what the stages go by.
 static llvm::Expected<OwningOpRef<ModuleOp>>
-buildProgram(Compilation &compilation, const Model &model,
-             CompileOptions &options, MeaningCheck::Result *meaning = nullptr) {
+importModel(Compilation &compilation, const Model &model,
+            CompileOptions &options) {
   BuildOptions build;
   build.batch = options.work.globalBatch / options.plan.microBatches;
   build.seqLen = options.work.seqLen;
@@ -173,6 +174,16 @@ buildProgram(Compilation &compilation, const Model &model,
   choosePlan(options, int64_t(model.layers.size()));
   if (failed(mlir::verify(**module)))
     return compilation.collector.getError("verification of the imported model");
+  return module;
+}
+
+/// The model's forward graph through every stage.
+static llvm::Expected<OwningOpRef<ModuleOp>>
+buildProgram(Compilation &compilation, const Model &model,
+             CompileOptions &options, MeaningCheck::Result *meaning = nullptr) {
+  auto module = importModel(compilation, model, options);
+  if (!module)
+    return module;
   if (failed(runStages(**module, getStages(), options, meaning)))
     return compilation.collector.getError(meaning ? "check" : "compilation");
   return module;
@@ -248,6 +259,30 @@ cleave::checkCompilation(const Model &model, const CompileOptions &options) {
   report.microBatches = small.plan.microBatches;
   report.passes = meaning.passes;
   return report;
+}
+
+llvm::Expected<ShardingProblem>
+cleave::buildShardingProblem(const Model &model, CompileOptions options,
+                             const Machine &machine) {
+  Compilation compilation(options.remarks);
+  auto module = importModel(compilation, model, options);
+  if (!module)
+    return module.takeError();
+  if (failed(runStages(**module, getStages().take_while([](const Stage &stage) {
+        return stage.name != "place";
+      }),
+                       options)))
+    return compilation.collector.getError("compilation");
+  PassManager pm((*module)->getContext());
+  pm.addPass(createExpandCrossEntropyPass());
+  if (failed(pm.run(**module)))
+    return compilation.collector.getError("compilation");
+  PlacementGraph graph((*module)->lookupSymbol<mlir::func::FuncOp>("step"),
+                       FlatSymbolRefAttr::get(&compilation.context, "mesh"),
+                       options.plan.mesh, machine);
+  if (failed(graph.build()))
+    return compilation.collector.getError("choice of placements");
+  return std::move(graph.problem);
 }
 
 /// What comes after the last stage.

@@ -2,6 +2,7 @@
 #ifndef CLEAVE_PASSES_PIPELINES_COMPILE_H
 #define CLEAVE_PASSES_PIPELINES_COMPILE_H
 
+#include "cleave/AutoShard/Choose.h"
 #include "cleave/Hardware/Cluster.h"
 #include "cleave/Plan/Plan.h"
 #include "passes/Pipelines/Pipelines.h"
@@ -35,6 +36,13 @@ struct MeaningReport {
   int64_t microBatches = 0;
   int64_t passes = 0; ///< that changed the step
 };
+
+/// The training step of a model as a problem of placements on the plan's mesh,
+/// whose other placements do not count, with the plan's micro-batches and what
+/// it recomputes.
+llvm::Expected<ShardingProblem> buildShardingProblem(const Model &model,
+                                                     CompileOptions options,
+                                                     const Machine &machine);
 
 /// Compiles a small model of the same structure, by the same plan and options
 /// with each mesh axis cut down to two ranks, and runs its step in f64 on

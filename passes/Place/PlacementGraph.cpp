@@ -390,6 +390,8 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
     return op.emitOpError("cannot be split so that its result is where ")
            << pinName << " has it";
   placed.dims = nameFactors(op, rule);
+  for (const FactorInfo &factor : rule.factors)
+    placed.factors.push_back(factor.name);
   if (when != When::Once && tokens)
     placed.styles = getStyles(placed);
   double at = getAt(placed, when);
@@ -649,12 +651,22 @@ Keeps PlacementGraph::getKeeps(const Site &site, bool isNumber) const {
 
 void PlacementGraph::addToProblem(Site site, PlacedOp op, double at) {
   Operation *source = site.op ? site.op : site.value.getDefiningOp();
+  // What ends is called as what made it.
+  if (site.kind == Site::Yielded || site.kind == Site::End)
+    if (Operation *made = site.op->getOperand(site.operand).getDefiningOp())
+      source = made;
   op.name = source->getName().getStringRef().str();
   if (auto name = dyn_cast<NameLoc>(source->getLoc())) {
     op.label = name.getName().str();
     op.name += " (" + op.label + ")";
   }
   op.layer = findLayer(site);
+  if (accumulate) {
+    When when = site.op ? getWhen(site.op) : getWhen(site.value);
+    op.phase = when == When::Once      ? "step"
+               : when == When::Forward ? "forward"
+                                       : "backward";
+  }
   if (site.kind == Site::Yielded)
     layers[accumulate.getResult(site.operand)] = op.layer;
   else if (site.kind == Site::Ruled)

@@ -163,6 +163,7 @@ void addSizeCommand(CLI::App &app, std::function<int()> &run);
 void addPlanCommand(CLI::App &app, std::function<int()> &run);
 void addEstimateCommand(CLI::App &app, std::function<int()> &run);
 void addExplainCommand(CLI::App &app, std::function<int()> &run);
+void addExploreCommand(CLI::App &app, std::function<int()> &run);
 void addCalibrateCommand(CLI::App &app, std::function<int()> &run);
 
 } // namespace cleave::tool

@@ -136,3 +136,13 @@ llvm::Error cleave::tool::writeFile(llvm::StringRef output,
     return error;
   return file->commit(output);
 }
+
+llvm::StringRef cleave::tool::getTitle(llvm::StringRef model,
+                                       llvm::StringRef type) {
+  llvm::StringRef path = model.rtrim('/');
+  path.consume_back("/config.json");
+  llvm::StringRef name = llvm::sys::path::filename(path);
+  name.consume_back(".json");
+  return name.empty() || name.starts_with(".") || name == "config" ? type
+                                                                   : name;
+}

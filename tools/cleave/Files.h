@@ -44,6 +44,9 @@ std::string readMessage(llvm::StringRef log);
 /// regular file is written to where it is.
 llvm::Error writeFile(llvm::StringRef output, llvm::StringRef text);
 
+/// What a model's folder or file is called; its type if that is no name.
+llvm::StringRef getTitle(llvm::StringRef model, llvm::StringRef type);
+
 } // namespace cleave::tool
 
 #endif // CLEAVE_TOOLS_CLEAVE_FILES_H

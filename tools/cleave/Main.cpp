@@ -89,6 +89,7 @@ static int runCommand(int argc, char **argv) {
   tool::addPlanCommand(app, run);
   tool::addEstimateCommand(app, run);
   tool::addExplainCommand(app, run);
+  tool::addExploreCommand(app, run);
   tool::addCalibrateCommand(app, run);
   try {
     app.parse(argc, argv);

@@ -4,7 +4,6 @@
 #include "cleave/Report/Report.h"
 #include "cleave/Search/Format.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/Path.h"
 #include <cmath>
 
 using namespace cleave;
@@ -20,16 +19,6 @@ struct PlanCommandFlags {
   bool json = false, runnable = false;
 };
 } // namespace
-
-/// What a model's folder or file is called; its type if that is no name.
-static llvm::StringRef getTitle(llvm::StringRef model, llvm::StringRef type) {
-  llvm::StringRef path = model.rtrim('/');
-  path.consume_back("/config.json");
-  llvm::StringRef name = llvm::sys::path::filename(path);
-  name.consume_back(".json");
-  return name.empty() || name.starts_with(".") || name == "config" ? type
-                                                                   : name;
-}
 
 /// Days and price of a run of so many tokens, failures not counted.
 static void printRun(llvm::raw_ostream &os, const PlanContext &context,
@@ -178,8 +167,8 @@ static int runPlan(const PlanCommandFlags &flags) {
         line.show(done, all);
       });
     }();
-    printReport(os, getTitle(flags.common.model, planned->model.name), context,
-                *result, report);
+    printReport(os, tool::getTitle(flags.common.model, planned->model.name),
+                context, *result, report);
     if (llvm::Error error = tool::writeFile(flags.report, page))
       return tool::fail(std::move(error));
   }

@@ -35,6 +35,7 @@ struct PlacedOp {
   /// By factor of its strategies: bit k says that dims of it are what
   /// ShardingProblem::dims[k] names.
   llvm::SmallVector<uint32_t, 8> dims;
+  std::vector<std::string> factors; ///< their names; may be left out
   llvm::SmallVector<size_t, 4> operands, results; ///< numbers of tensors
   std::vector<Strategy> strategies;
   std::vector<double> seconds;
@@ -45,6 +46,8 @@ struct PlacedOp {
   /// together, such as one and those of its gradient, should be near each
   /// other.
   double at = 0;
+  std::string phase;  ///< forward, backward, or step: once a step
+  std::string heldBy; ///< a person's words that left it fewer strategies
 };
 
 /// Ops, each tensor made by at most one of them. An op that reads a graph's
@@ -67,6 +70,7 @@ struct ShardingChoice {
   std::vector<Placement> placements; ///< by tensor: where it is made or kept
   double seconds = 0;                ///< of ops and reshards
   double bytes = 0;                  ///< of the shards that are kept
+  double byteSeconds = 0;            ///< what a byte cost when it was chosen
   /// No choice that fits takes less; equal to `seconds` if that is proven to be
   /// the least.
   double bound = 0;
@@ -97,6 +101,21 @@ struct ShardingChoice {
 llvm::Expected<ShardingChoice> chooseShardings(const ShardingProblem &problem,
                                                CollectivePricer price,
                                                size_t mostStates = 1 << 13);
+
+/// The front of seconds against bytes, from the fastest choice to the smallest:
+/// corners of its convex hull, `most` at most, those that are furthest apart;
+/// the bound of each is for choices that keep no more than it does.
+/// Fails as chooseShardings does, but for memory, which does not count.
+llvm::Expected<std::vector<ShardingChoice>>
+computeShardingFront(const ShardingProblem &problem, CollectivePricer price,
+                     size_t most, size_t mostStates = 1 << 13);
+
+/// By strategy of an op: the best choice with that one which is like `choice`
+/// in all but some two dozen ops before and behind it; nothing where there is
+/// none. A byte costs what it does there, so the memory may be less or more.
+std::vector<std::optional<ShardingChoice>>
+getAlternatives(const ShardingProblem &problem, const ShardingChoice &choice,
+                size_t op, CollectivePricer price);
 
 /// Seconds of a reshard, rounded as above; nothing if there is none.
 std::optional<double> getReshardSeconds(const Mesh &mesh,

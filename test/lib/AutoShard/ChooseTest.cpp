@@ -338,6 +338,66 @@ double getLeast(const std::vector<Taken> &all, double memory) {
 }
 } // namespace
 
+TEST(Choose, KnowsWhatEachStrategyOfAnOpCosts) {
+  Random random(7);
+  int64_t possible = 0, impossible = 0;
+  for (int64_t drawn = 0; drawn != 60; ++drawn) {
+    ShardingProblem problem = draw(random);
+    Prices price = Prices::draw(random);
+    ShardingChoice choice = llvm::cantFail(chooseShardings(problem, price));
+    size_t op = random() % problem.ops.size();
+    auto all = getAlternatives(problem, choice, op, price);
+    ASSERT_EQ(all.size(), problem.ops[op].strategies.size());
+    for (size_t strategy = 0; strategy != all.size(); ++strategy) {
+      ShardingProblem narrow = problem;
+      PlacedOp &only = narrow.ops[op];
+      only.strategies = {problem.ops[op].strategies[strategy]};
+      only.seconds = {problem.ops[op].seconds[strategy]};
+      llvm::Expected<ShardingChoice> want = chooseShardings(narrow, price);
+      ASSERT_EQ(bool(want), all[strategy].has_value()) << "graph " << drawn;
+      if (!want) {
+        llvm::consumeError(want.takeError());
+        ++impossible;
+        continue;
+      }
+      ++possible;
+      EXPECT_EQ(all[strategy]->strategies[op], strategy);
+      EXPECT_EQ(all[strategy]->seconds, want->seconds) << "graph " << drawn;
+    }
+    EXPECT_EQ(all[choice.strategies[op]]->seconds, choice.seconds);
+  }
+  EXPECT_GT(possible, 100);
+  EXPECT_GT(impossible, 0);
+}
+
+TEST(Choose, FrontGoesFromTheFastestToTheSmallest) {
+  Random random(8);
+  size_t corners = 0;
+  for (int64_t drawn = 0; drawn != 60; ++drawn) {
+    ShardingProblem problem = draw(random);
+    Prices price = Prices::draw(random);
+    auto front = llvm::cantFail(computeShardingFront(problem, price, 6));
+    ASSERT_FALSE(front.empty());
+    ASSERT_LE(front.size(), 6u);
+    EXPECT_NEAR(front[0].seconds,
+                llvm::cantFail(chooseShardings(problem, price)).seconds, 1e-6);
+    for (const ShardingChoice &each : front)
+      EXPECT_LE(each.bound, each.seconds) << "graph " << drawn;
+    for (size_t i = 1; i != front.size(); ++i) {
+      EXPECT_LT(front[i].bytes, front[i - 1].bytes) << "graph " << drawn;
+      EXPECT_GT(front[i].seconds, front[i - 1].seconds) << "graph " << drawn;
+    }
+    // What fits into less than the last takes does not exist.
+    problem.memory = front.back().bytes - 1;
+    llvm::Expected<ShardingChoice> less = chooseShardings(problem, price);
+    EXPECT_FALSE(bool(less)) << "graph " << drawn;
+    if (!less)
+      llvm::consumeError(less.takeError());
+    corners += front.size();
+  }
+  EXPECT_GT(corners, 65u);
+}
+
 TEST(Choose, IsTheBestOfAllOnSmallGraphs) {
   Random random(1);
   constexpr double mostWays = 40000;

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""cleave explore: what it shows is what the compiler would choose, adds up, and
+answers why."""
+import json
+import re
+import unittest
+import xml.etree.ElementTree as tree
+
+from report_test import Balance
+from support import LLAMA, ToolTest
+
+# A machine on which the small model's ops are not all but free.
+STEP = ["explore", LLAMA, "--cluster", "h100-sxm:4", "--mesh", "dp=2,tp=2",
+        "--seq-len", "128", "--global-batch", "512", "--micro-batches", "2",
+        "--dtype", "bf16"]
+TACTICS = """split "batch" over dp
+split "heads" over tp
+split "intermediate" over tp
+split "vocab" over tp
+keep optimizer over dp
+"""
+
+
+class ExploreTest(ToolTest):
+    def explore(self, *flags):
+        return self.run_tool("cleave", *STEP, *flags)
+
+    def explore_json(self, *flags):
+        return json.loads(self.explore("--json", *flags))
+
+    def check_sums(self, strategy):
+        moves = ops = 0
+        for kind in strategy["kinds"]:
+            layers = kind.get("last_layer", 0) - kind.get("first_layer", 0) + 1
+            for op in kind["ops"]:
+                ops += layers * op["seconds"]
+                moves += layers * sum(
+                    move["times"] * step["seconds"]
+                    for move in op["moves"] for step in move["steps"])
+        self.assertAlmostEqual(ops, strategy["compute_seconds"], delta=1e-9)
+        self.assertAlmostEqual(ops + moves, strategy["seconds"], delta=1e-9)
+        collectives = sum(each["seconds"] for each in strategy["collectives"])
+        self.assertAlmostEqual(moves, collectives, delta=1e-9)
+        self.assertAlmostEqual(sum(strategy["kept_bytes"].values()),
+                               strategy["bytes"], delta=1)
+        self.assertLessEqual(strategy["least_seconds"], strategy["seconds"])
+
+    def test_strategies_add_up(self):
+        self.write("a.tactics", TACTICS)
+        found = self.explore_json("--tactics", "a.tactics", "--front", "4")
+        self.assertEqual(found["mesh"], "dp=2,tp=2")
+        free, told, *front = found["strategies"]
+        for strategy in found["strategies"]:
+            self.check_sums(strategy)
+        self.assertLessEqual(free["seconds"], told["seconds"])
+        # On the front less memory takes more time.
+        self.assertGreater(len(front), 1)
+        self.assertAlmostEqual(front[0]["seconds"], free["seconds"], delta=1e-9)
+        for small, large in zip(front[1:], front):
+            self.assertLess(small["bytes"], large["bytes"])
+            self.assertGreater(small["seconds"], large["seconds"])
+        # What the tactics say is what is done, and they are named.
+        ops = {(op["op"], op.get("pass"), op.get("keeps")): op
+               for kind in told["kinds"] for op in kind["ops"]}
+        up = ops["xf.linear (layers.0.up)", "forward", None]
+        self.assertIn("intermediate {tp}", up["splits"])
+        self.assertIn("batch {dp}", up["splits"])
+        self.assertEqual(up["held_by"],
+                         'a.tactics:3, split "intermediate" over tp')
+
+    def test_the_text(self):
+        text = self.explore()
+        self.assertRegex(text, r"\A1: chosen by cost: [\d.]+ ms a step, no "
+                         r"choice takes less")
+        self.assertIn("mesh dp=2,tp=2 of h100-sxm, 512 x 128 tokens in 2 "
+                      "micro-batches", text)
+        for name in ["attention", "up", "down", "norm1"]:
+            self.assertRegex(text, rf"(?m)^  forward +{name} ")
+
+    def test_differences(self):
+        self.write("a.tactics", TACTICS)
+        text = self.explore("--tactics", "a.tactics", "--compare", "1,2")
+        self.assertRegex(text, r"\Afrom chosen by cost \(.*\)\n"
+                         r"to of a\.tactics \(.*\)\n")
+        self.assertIn("intermediate {tp}", text)
+        self.write("b.tactics", TACTICS)
+        same = self.explore("--tactics", "a.tactics", "--tactics", "b.tactics",
+                            "--compare", "2,3")
+        self.assertTrue(same.endswith("no op differs\n"), same)
+        found = self.explore_json("--tactics", "a.tactics", "--compare", "1,2")
+        for each in found["differences"]:
+            self.assertNotEqual(
+                {**each["from"], "held_by": 0}, {**each["to"], "held_by": 0})
+
+    def test_why(self):
+        self.write("a.tactics", TACTICS)
+        text = self.explore("--tactics", "a.tactics", "--op", "layers.1.up")
+        forward = text.split("\n\n")[0]
+        self.assertRegex(forward, r"\Axf.linear \(layers.1.up\), forward: "
+                         r"splits batch {dp}, intermediate {tp}")
+        self.assertIn('held by a.tactics:3, split "intermediate" over tp',
+                      forward)
+        # Others may be cheaper, since tactics hold them off.
+        self.assertRegex(forward, r"(?m)^  batch {dp}, \S+ {tp} .* tactics$")
+        free = self.explore("--op", "layers.1.up").split("\n\n")[0]
+        self.assertNotIn("tactics", free)
+        costs = [float(line.split()[-2]) for line in free.splitlines()[1:]
+                 if re.match(r"  \w+ \{", line)]
+        self.assertGreater(len(costs), 3)
+        # Of what is chosen freely none is cheaper, and the next best is first.
+        self.assertEqual(costs, sorted(costs))
+        self.assertGreaterEqual(costs[0], 0)
+
+    def test_the_page(self):
+        self.write("a.tactics", TACTICS)
+        self.explore("--tactics", "a.tactics", "--front", "3", "--report",
+                     "page.html")
+        text = self.read("page.html").decode()
+        balance = Balance()
+        balance.feed(text)
+        self.assertEqual(balance.open, [])
+        self.assertEqual(balance.references, [])
+        self.assertEqual(len(balance.ids), len(set(balance.ids)))
+        page = tree.fromstring(text.removeprefix("<!DOCTYPE html>"))
+        headings = ["".join(each.itertext()) for each in page.iter("h2")]
+        self.assertEqual(headings, ["1: chosen by cost", "2: of a.tactics",
+                                    "Less memory, more time"])
+        drawn = 0
+        for svg in page.iter("svg"):
+            width, height = float(svg.get("width")), float(svg.get("height"))
+            names = [text.text for text in svg.iter("text")
+                     if text.get("class") == "node"]
+            drawn += "attention" in names
+            for box in svg.iter("rect"):
+                x, y, w, h = (float(box.get(key))
+                              for key in ["x", "y", "width", "height"])
+                self.assertLessEqual(0, x)
+                self.assertLessEqual(x + w, width)
+                self.assertLessEqual(y + h, height)
+        self.assertGreaterEqual(drawn, 4)
+        moved = [each for each in page.iter("text")
+                 if each.get("class") == "move"]
+        self.assertTrue(any("all_reduce {tp}" in each.text
+                            or "reduce_scatter {tp}" in each.text
+                            for each in moved))
+        again = self.explore("--tactics", "a.tactics", "--front", "3",
+                             "--report", "-")
+        self.assertEqual(again, text)
+
+    def test_bad_input(self):
+        small = ["cleave", *STEP[:4], "--seq-len", "16", "--global-batch", "4"]
+        self.write("a.tactics", 'split "heads" over xp\n')
+        for code, part, *flags in [
+                (2, "--mesh dp=8: has 8 ranks, --cluster h100-sxm:4 has 4",
+                 "--mesh", "dp=8"),
+                (2, "--micro-batches 3: expects a divisor of --global-batch 4",
+                 "--micro-batches", "3"),
+                (2, "--compare 3: expects numbers from 1 to 1", "--compare",
+                 "1,3"),
+                (2, "no op is called so; there are", "--op", "nothing.*"),
+                (1, 'a.tactics:1: the mesh has no axis "xp"; it has devices',
+                 "--tactics", "a.tactics"),
+                (1, "b.tactics: No such file or directory", "--tactics",
+                 "b.tactics"),
+                (1, "what is kept takes at least", "--memory", "0.0001")]:
+            self.expect_error(part, *small, *flags, code=code)
+
+
+if __name__ == "__main__":
+    unittest.main()
