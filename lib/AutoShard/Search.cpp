@@ -258,14 +258,27 @@ bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
   return true;
 }
 
-/// Drops states that another of no more cost can do the work of, until there
-/// are more than `width` others. States are in order of their bounds.
+/// Orders states by their bounds, and drops those that another of no more cost
+/// can do the work of, until there are more than `width` others.
 void Chooser::dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
                         size_t width) {
-  // Most are dropped for one of the first.
-  constexpr size_t mostCompared = 256;
-  size_t kept = 0;
+  // Most are dropped for one of the first; a wide search is to be exact.
+  constexpr size_t narrow = 64;
+  const size_t mostCompared = width > narrow ? 256 : 8;
+  auto isBefore = [](const State &a, const State &b) {
+    return std::tie(a.bound, a.key) < std::tie(b.bound, b.key);
+  };
+  size_t kept = 0, ordered = 0;
   for (size_t i = 0; i != states.size() && kept <= width; ++i) {
+    // Those that are dropped for being too many need no order.
+    if (i == ordered) {
+      ordered = std::min(states.size(), i + 4 * width);
+      auto begin = states.begin() + ptrdiff_t(i);
+      auto end = states.begin() + ptrdiff_t(ordered);
+      if (end != states.end())
+        std::nth_element(begin, end, states.end(), isBefore);
+      std::sort(begin, end, isBefore);
+    }
     bool isWorse = false;
     for (size_t other = 0; other != std::min(kept, mostCompared) && !isWorse;
          ++other)
@@ -318,10 +331,12 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
     double restOthers = rest[step + 1] + getRest(step + 1, 0, others);
     for (const Outcome &outcome : outcomes->second) {
       double cost = state.cost + outcome.cost;
+      double bound = cost + restOthers + outcome.rest;
+      if (!(bound <= upper))
+        continue;
       Key key = others + outcome.slots;
       auto [at, isFirst] = numbers.try_emplace(key, found.size());
       if (isFirst) {
-        double bound = cost + restOthers + outcome.rest;
         found.push_back(
             {std::move(key), cost, bound, uint32_t(from), outcome.strategy});
       } else if (State &other = found[at->second]; cost < other.cost) {
@@ -332,11 +347,6 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
       }
     }
   }
-  llvm::erase_if(found,
-                 [&](const State &state) { return !(state.bound <= upper); });
-  llvm::sort(found, [](const State &a, const State &b) {
-    return std::tie(a.bound, a.key) < std::tie(b.bound, b.key);
-  });
   dropWorse(cuts[step + 1], found, width);
   return found;
 }
@@ -393,37 +403,59 @@ void Chooser::polish(ShardingChoice &choice) {
   for (size_t step = 0; step != steps.size(); ++step)
     trail.push_back(decide(step, trail.back(), impossible, 1,
                            uint32_t(getStrategy(step)))[0]);
+  // A window in which nothing changed since it was looked at in vain would be
+  // again.
+  struct Vain {
+    Key key; ///< of the states before it
+    size_t end = 0;
+    int round = 0;
+  };
+  std::vector<Vain> inVainBefore[std::size(windows)];
+  std::vector<int> changed(steps.size(), 0); ///< by step: 1 + the last round
   size_t inVain = 0;
   for (int round = 0; round != mostRounds && inVain != std::size(windows);
        ++round) {
     size_t window = windows[size_t(round) % std::size(windows)];
     ++inVain;
+    std::vector<Vain> &known = inVainBefore[size_t(round) % std::size(windows)];
+    known.resize(steps.size() / (window / 2) + 1);
     for (size_t begin = 0; begin < steps.size(); begin += window / 2) {
-      std::vector<State> states = {trail[begin]};
+      Vain &before = known[begin / (window / 2)];
+      if (before.end > begin && before.key == trail[begin].key &&
+          *std::max_element(changed.begin() + ptrdiff_t(begin),
+                            changed.begin() + ptrdiff_t(before.end)) <=
+              before.round)
+        continue;
       std::vector<std::vector<State>> all;
       size_t step = begin;
       do {
         bool isFree = step < begin + window;
-        states = decide(step, states, impossible, width,
-                        isFree ? std::nullopt
-                               : std::optional(uint32_t(getStrategy(step))));
-        if (states.size() > width)
-          states.resize(width);
-        all.push_back(states);
+        std::vector<State> next = decide(
+            step,
+            all.empty() ? llvm::ArrayRef(trail[begin])
+                        : llvm::ArrayRef(all.back()),
+            trail.back().cost * (1 + slack), width,
+            isFree ? std::nullopt : std::optional(uint32_t(getStrategy(step))));
+        if (next.size() > width)
+          next.resize(width);
+        all.push_back(std::move(next));
         ++step;
-      } while (step != steps.size() && !states.empty() &&
-               (step < begin + window || states.size() > 1 ||
-                states[0].key != trail[step].key));
+      } while (step != steps.size() && !all.back().empty() &&
+               (step < begin + window || all.back().size() > 1 ||
+                all.back()[0].key != trail[step].key));
+      const std::vector<State> &states = all.back();
       // What it kept of the states may have come to no end.
-      if (states.empty())
+      double saved = states.empty() ? 0 : trail[step].cost - states[0].cost;
+      if (saved <= trail[step].cost * slack) {
+        before = {trail[begin].key, step, round};
         continue;
-      double saved = trail[step].cost - states[0].cost;
-      if (saved <= trail[step].cost * slack)
-        continue;
+      }
       inVain = 0;
       size_t state = 0;
       for (size_t back = step; back-- > begin;) {
         trail[back + 1] = all[back - begin][state];
+        if (getStrategy(back) != trail[back + 1].strategy)
+          changed[back] = round + 1;
         getStrategy(back) = trail[back + 1].strategy;
         state = trail[back + 1].from;
       }
