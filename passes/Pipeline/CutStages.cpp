@@ -11,6 +11,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
+#include "dialects/dist/PlanAttr.h"
 #include "dialects/dist/Stages.h"
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -573,6 +574,8 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
       return signalPassFailure();
     }
     xf::AccumulateOp loop = *loops.begin();
+    if (failed(readPlan()))
+      return signalPassFailure();
     PipelineShape shape;
     shape.stages = mesh.getNumStages();
     shape.chunks = virtualStages;
@@ -597,6 +600,19 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
     if (failed(cutter.run()))
       return signalPassFailure();
     numMessages += cutter.getNumChannels();
+  }
+
+  /// What the module's plan says of the pipeline, if it has one.
+  LogicalResult readPlan() {
+    auto plan = dist::getPlan(getOperation());
+    if (!plan)
+      return getOperation().emitError(llvm::toString(plan.takeError()));
+    if (!*plan || !(*plan)->pipeline)
+      return success();
+    schedule = cleave::getName((*plan)->pipeline->schedule).str();
+    virtualStages = (*plan)->pipeline->virtualStages;
+    layers = (*plan)->pipeline->layers;
+    return success();
   }
 
   /// Of each virtual stage: those that the option names, or as even as can be.

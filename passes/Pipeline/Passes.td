@@ -36,7 +36,8 @@ def CutStagesPass : Pass<"cleave-cut-stages", "::mlir::ModuleOp"> {
   let options = [
     Option<"schedule", "schedule", "std::string", "\"1f1b\"",
            "what a stage runs when: gpipe, 1f1b, 1f1b-eager, interleaved, "
-           "zb-h1, zb-h2, zb-v, dualpipe-v">,
+           "zb-h1, zb-h2, zb-v, dualpipe-v; of a module with a dist.plan this "
+           "and the next two are the plan's">,
     Option<"virtualStages", "virtual-stages", "int64_t", "1",
            "virtual stages of a stage">,
     ListOption<"layers", "layers", "int64_t",

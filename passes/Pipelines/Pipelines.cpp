@@ -95,6 +95,7 @@ void cleave::registerAllDialects(DialectRegistry &registry) {
 
 void cleave::registerAllPasses() {
   registerGradPasses();
+  registerPlanPasses();
   registerRecomputePasses();
   registerPlacePasses();
   registerPartitionPasses();

@@ -10,6 +10,7 @@
 #include "passes/Partition/Passes.h"
 #include "passes/Pipeline/Passes.h"
 #include "passes/Place/Passes.h"
+#include "passes/Plan/Passes.h"
 #include "passes/Recompute/Passes.h"
 
 namespace cleave {

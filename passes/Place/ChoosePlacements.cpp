@@ -9,6 +9,7 @@
 #include "cleave/AutoShard/Tactics.h"
 #include "cleave/Hardware/Cluster.h"
 #include "cleave/Reshard/Price.h"
+#include "dialects/dist/PlanAttr.h"
 #include "dialects/exec/Exec.h"
 #include "passes/Place/Passes.h"
 #include "passes/Place/PlacementGraph.h"
@@ -43,7 +44,7 @@ public:
       return fail(machine.takeError());
     dist::MeshOp op = dist::lookupMesh(getOperation());
     if (!op) {
-      llvm::Expected<Mesh> parsed = Mesh::parse(meshText);
+      llvm::Expected<Mesh> parsed = readMesh();
       if (!parsed)
         return fail(parsed.takeError());
       op = addMesh(*parsed);
@@ -63,6 +64,20 @@ public:
   }
 
 private:
+  /// The option's, or the plan's.
+  llvm::Expected<Mesh> readMesh() {
+    if (meshText.empty()) {
+      auto plan = dist::getPlan(getOperation());
+      if (!plan)
+        return plan.takeError();
+      if (*plan && (*plan)->pipeline)
+        return llvm::createStringError("expects a plan without a pipeline");
+      if (*plan)
+        return (*plan)->mesh;
+    }
+    return Mesh::parse(meshText);
+  }
+
   LogicalResult place(func::FuncOp function, FlatSymbolRefAttr meshName,
                       const Mesh &mesh, const Machine &machine) {
     PlacementGraph graph(function, meshName, mesh, machine);

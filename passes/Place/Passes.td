@@ -50,7 +50,7 @@ def PlaceTensorsPass : Pass<"cleave-place-tensors", "::mlir::ModuleOp"> {
   let options = [
     Option<"plan", "plan", "std::string", "\"\"",
            "path of a plan.json, by hand or of cleave plan --runnable -o; without "
-           "one, a mesh of one rank">,
+           "one, the module's dist.plan, or else a mesh of one rank">,
   ];
 }
 
@@ -102,7 +102,7 @@ def ChoosePlacementsPass
            "cluster.json; rank i of the mesh is device i">,
     Option<"meshText", "mesh", "std::string", "\"\"",
            "axes, the last of neighbours: dp=2,tp=4; of a module without a "
-           "dist.mesh">,
+           "dist.mesh; none: those of its dist.plan">,
     Option<"tactics", "tactics", "std::string", "\"\"",
            "file of tactics that the choice keeps to, docs/sharding.md">,
     Option<"allowsIdle", "allow-idle-tactics", "bool", "false",

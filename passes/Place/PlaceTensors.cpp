@@ -22,6 +22,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
+#include "dialects/dist/PlanAttr.h"
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Log.h"
@@ -532,6 +533,11 @@ private:
     if (given)
       return *given;
     if (plan.empty()) {
+      auto known = dist::getPlan(getOperation());
+      if (!known)
+        return known.takeError();
+      if (*known)
+        return **known;
       Plan single;
       single.mesh = Mesh({{"dp", 1}, {"tp", 1}});
       return single;

@@ -30,7 +30,7 @@ def RecomputePass : Pass<"cleave-recompute", "::mlir::ModuleOp"> {
   let options = [
     ListOption<"modules", "modules", "std::string",
                "modules of a layer that are repeated, as #xf.provenance names "
-               "them; full: all">,
+               "them; full: all; none: what the module's dist.plan says">,
     Option<"layers", "layers", "int64_t", "0",
            "so many layers of each virtual stage, from its first one on; 0: all">,
     ListOption<"stageLayers", "stage-layers", "int64_t",

@@ -9,6 +9,7 @@
 // input.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/PlanAttr.h"
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Log.h"
@@ -29,6 +30,8 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
   using RecomputePassBase::RecomputePassBase;
 
   void runOnOperation() override {
+    if (modules.empty() && failed(readPlan()))
+      return signalPassFailure();
     if (modules.empty())
       return;
     if (failed(readModules()))
@@ -44,6 +47,20 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
         readCopies(op);
     });
     numRepeated += copies.size();
+  }
+
+  /// What the module's plan repeats, if it has one.
+  LogicalResult readPlan() {
+    auto plan = dist::getPlan(getOperation());
+    if (!plan)
+      return getOperation().emitError(llvm::toString(plan.takeError()));
+    if (!*plan)
+      return success();
+    modules = (*plan)->recompute;
+    layers = (*plan)->recomputeBlocks;
+    if ((*plan)->pipeline)
+      stageLayers = (*plan)->pipeline->layers;
+    return success();
   }
 
   LogicalResult readModules() {

@@ -23,7 +23,7 @@ STAGES = {
 }
 
 # In no stage.
-ALONE = {"choose-placements", "price-placements"}
+ALONE = {"choose-placements", "choose-plan", "price-placements"}
 
 
 class OptTest(ToolTest):
@@ -91,6 +91,25 @@ class OptTest(ToolTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("plan.json: the plan has 2 micro-batches, the step 1",
                       done.stderr)
+
+    def test_stages_go_by_the_plan_in_the_ir(self):
+        """A step of which only the IR is known, planned, cut and recomputed,
+        still computes what it did."""
+        self.run_tool("cleave", "import", LLAMA, "--seq-len", "16", "--batch",
+                      "2", "--pad-vocab", "332", "-o", "padded.mlir")
+        done = self.start(
+            "cleave-opt", "padded.mlir", "--check-meaning",
+            "--cleave-build-step=micro-batches=2",
+            "--cleave-choose-plan=cluster=h100-sxm:4 pin=tp=2,pp=2,"
+            "recompute=full",
+            *["--cleave-stage-" + name for name in list(STAGES)[1:5]], "-o",
+            "stages.mlir")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = self.read("stages.mlir").decode()
+        self.assertIn('dist.plan = {dims = {', text)
+        self.assertIn("func.func @stage_1", text)
+        self.assertIn("recomputed = true", text)
+        self.assertIn("dist.all_reduce", text)
 
     def test_place_reads_what_the_planner_found(self):
         """As compile --plan does, which also knows the model's type."""

@@ -15,6 +15,7 @@
 #include "mlir/Pass/PassManager.h"
 #include "passes/Grad/Passes.h"
 #include "passes/Import/BuildModel.h"
+#include "passes/Plan/ReadGraph.h"
 #include "gtest/gtest.h"
 #include <set>
 
@@ -214,6 +215,31 @@ TEST_P(Costs, KeptActivations) {
                                                   4 * (rows * statistics + 1)))
         << getName(dtype).str();
   }
+}
+
+/// What cleave-choose-plan reads from the step is what the planner reads from
+/// the configuration.
+TEST_P(Costs, TheStepSaysWhatTheConfigSays) {
+  llvm::Expected<StepGraph> read = readGraph(*owner);
+  ASSERT_TRUE(bool(read)) << llvm::toString(read.takeError());
+  const Architecture &got = read->model;
+  EXPECT_EQ(got.hidden, architecture.hidden);
+  EXPECT_EQ(got.vocab, architecture.vocab);
+  EXPECT_EQ(got.tied, architecture.tied);
+  EXPECT_EQ(got.positions, architecture.positions);
+  EXPECT_EQ(got.vectors, architecture.vectors);
+  ASSERT_EQ(got.blocks.size(), architecture.blocks.size());
+  for (auto [a, b] : llvm::zip(got.blocks, architecture.blocks)) {
+    EXPECT_EQ(a.count, b.count);
+    EXPECT_TRUE(a.block == b.block);
+  }
+  EXPECT_EQ(got.getParameters(), architecture.getParameters());
+  EXPECT_EQ(got.getFlopsPerToken(seqLen),
+            architecture.getFlopsPerToken(seqLen));
+  EXPECT_EQ(read->microBatches, microBatches);
+  EXPECT_EQ(read->work.seqLen, seqLen);
+  EXPECT_EQ(read->work.globalBatch, microBatches * samples);
+  EXPECT_EQ(read->work.dtype, DType::F32);
 }
 
 INSTANTIATE_TEST_SUITE_P(Published, Costs, testing::ValuesIn(getNames()),
