@@ -295,14 +295,14 @@ llvm::Expected<std::vector<ShardingChoice>> Chooser::computeFront(size_t most) {
   }
   // What nothing of as few bytes takes less than.
   for (ShardingChoice &each : front)
-    each.bound = std::min(each.seconds,
-                          each.bound - each.byteSeconds * each.bytes);
+    each.bound =
+        std::min(each.seconds, each.bound - each.byteSeconds * each.bytes);
   return front;
 }
 
 std::vector<std::optional<ShardingChoice>>
 Chooser::getAlternatives(const ShardingChoice &choice, size_t op) {
-  constexpr size_t reach = 24, width = 256;
+  constexpr size_t reach = 24;
   size_t count = problem.ops[op].strategies.size();
   if (llvm::Error error = costs.prepare()) {
     llvm::consumeError(std::move(error));
@@ -325,7 +325,7 @@ Chooser::getAlternatives(const ShardingChoice &choice, size_t op) {
   for (uint32_t strategy = 0; strategy != count; ++strategy) {
     fixed[op] = strategy;
     all.push_back(llvm::is_contained(costs.usable[op], strategy)
-                      ? search(width, impossible)
+                      ? search(mostStates, impossible)
                       : std::nullopt);
   }
   return all;
@@ -347,6 +347,6 @@ cleave::computeShardingFront(const ShardingProblem &problem,
 std::vector<std::optional<ShardingChoice>>
 cleave::getAlternatives(const ShardingProblem &problem,
                         const ShardingChoice &choice, size_t op,
-                        CollectivePricer price) {
-  return Chooser(problem, price, /*mostStates=*/1).getAlternatives(choice, op);
+                        CollectivePricer price, size_t mostStates) {
+  return Chooser(problem, price, mostStates).getAlternatives(choice, op);
 }

@@ -115,7 +115,7 @@ computeShardingFront(const ShardingProblem &problem, CollectivePricer price,
 /// none. A byte costs what it does there, so the memory may be less or more.
 std::vector<std::optional<ShardingChoice>>
 getAlternatives(const ShardingProblem &problem, const ShardingChoice &choice,
-                size_t op, CollectivePricer price);
+                size_t op, CollectivePricer price, size_t mostStates = 64);
 
 /// Seconds of a reshard, rounded as above; nothing if there is none.
 std::optional<double> getReshardSeconds(const Mesh &mesh,

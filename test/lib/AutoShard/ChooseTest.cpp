@@ -346,7 +346,7 @@ TEST(Choose, KnowsWhatEachStrategyOfAnOpCosts) {
     Prices price = Prices::draw(random);
     ShardingChoice choice = llvm::cantFail(chooseShardings(problem, price));
     size_t op = random() % problem.ops.size();
-    auto all = getAlternatives(problem, choice, op, price);
+    auto all = getAlternatives(problem, choice, op, price, 1 << 13);
     ASSERT_EQ(all.size(), problem.ops[op].strategies.size());
     for (size_t strategy = 0; strategy != all.size(); ++strategy) {
       ShardingProblem narrow = problem;
