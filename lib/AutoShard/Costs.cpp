@@ -1,5 +1,6 @@
 //===- Costs.cpp - A problem of placements as numbers ---------------------===//
 #include "Costs.h"
+#include "Styles.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
 
@@ -96,19 +97,7 @@ llvm::Error Costs::prepare() {
       });
     });
   }
-  for (unsigned style = 0; style != problem.numStyles; ++style) {
-    auto &lists = styled.emplace_back(usable);
-    for (auto [list, op] : llvm::zip_equal(lists, problem.ops)) {
-      if (op.styles.empty())
-        continue;
-      std::vector<uint32_t> own = list;
-      llvm::erase_if(own, [&, &op = op](uint32_t strategy) {
-        return (op.styles[strategy] >> style & 1) == 0;
-      });
-      if (!own.empty())
-        list = std::move(own);
-    }
-  }
+  styled = getStyles(problem, usable);
   return llvm::Error::success();
 }
 

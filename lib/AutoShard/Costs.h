@@ -109,7 +109,7 @@ public:
   /// always be completed: what is whole gets everywhere, and all else becomes
   /// whole.
   std::vector<std::vector<uint32_t>> plain;
-  /// By style and op: those that keep to it, or all if none does.
+  /// By style and op, see Styles.h.
   std::vector<std::vector<std::vector<uint32_t>>> styled;
   /// By tensor: an input that is had everywhere at no cost.
   std::vector<bool> isFree;

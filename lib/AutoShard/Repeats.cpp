@@ -177,7 +177,8 @@ std::optional<Reduced> Reducer::leaveOut(const Run &run,
 
   Reduced reduced;
   reduced.problem.mesh = problem.mesh;
-  reduced.problem.numStyles = problem.numStyles;
+  reduced.problem.dims = problem.dims;
+  reduced.problem.sampleDims = problem.sampleDims;
   reduced.problem.tensors = problem.tensors;
   std::vector<size_t> numbers(problem.ops.size());
   for (auto [step, op] : llvm::enumerate(steps)) {
@@ -224,7 +225,8 @@ Wheel Reducer::makeWheel(const Run &run, const Reduced &reduced) const {
       back[to] = from;
   Wheel wheel;
   wheel.problem.mesh = problem.mesh;
-  wheel.problem.numStyles = problem.numStyles;
+  wheel.problem.dims = problem.dims;
+  wheel.problem.sampleDims = problem.sampleDims;
   wheel.problem.tensors = problem.tensors;
   wheel.ops.resize(reduced.problem.ops.size());
   for (size_t step = run.begin; step != run.begin + run.period; ++step) {

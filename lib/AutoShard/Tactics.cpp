@@ -322,8 +322,6 @@ bool Applier::narrow(size_t number, Test passes) {
   };
   keepOnly(op.strategies);
   keepOnly(op.seconds);
-  if (!op.styles.empty())
-    keepOnly(op.styles);
   narrowedBy[number] = tactic;
   op.heldBy = tactic->place + ", " + tactic->text;
   return true;

@@ -189,6 +189,7 @@ LogicalResult PlacementGraph::addArguments() {
       for (unsigned dim = 0;
            dim != std::min(shape.size(), std::size(tokenDims)); ++dim)
         nameDim(tokenDims[dim]);
+      problem.sampleDims = unsigned(problem.dims.size());
       tokens = addTensor(argument, When::Once, std::move(allowed));
       problem.tensors[*tokens].shape.assign(shape.begin(), shape.end());
     }
@@ -285,14 +286,6 @@ LogicalResult PlacementGraph::addAccumulate(xf::AccumulateOp op) {
     names.erase(names.begin());
     dims[argument] = std::move(names);
   }
-  unsigned roles = 1;
-  if (tokens)
-    roles += unsigned(problem.tensors[*tokens].shape.size());
-  problem.numStyles = 1;
-  for (unsigned axis = 0; axis != mesh.getNumAxes(); ++axis)
-    problem.numStyles *= roles;
-  if (problem.numStyles > 32)
-    problem.numStyles = 0;
   for (Operation &each : body.without_terminator())
     if (failed(addOp(each)))
       return failure();
@@ -392,8 +385,6 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   placed.dims = nameFactors(op, rule);
   for (const FactorInfo &factor : rule.factors)
     placed.factors.push_back(factor.name);
-  if (when != When::Once && tokens)
-    placed.styles = getStyles(placed);
   double at = getAt(placed, when);
   if (when == When::Forward)
     for (auto [value, tensor] :
@@ -453,37 +444,6 @@ PlacementGraph::nameFactors(xf::ShardingRuleOpInterface op,
     dims[value] = std::move(names);
   }
   return own;
-}
-
-std::vector<uint32_t> PlacementGraph::getStyles(const PlacedOp &op) const {
-  // In a style, number `style` has a digit for each axis: 0, or 1 + the token's
-  // dim that it splits. The first names are those of tokens.
-  unsigned numDims = unsigned(problem.tensors[*tokens].shape.size());
-  uint32_t tokenMask = (uint32_t(1) << numDims) - 1;
-  uint32_t had = 0;
-  for (uint32_t names : op.dims)
-    had |= names & tokenMask;
-  std::vector<uint32_t> styles;
-  for (const Strategy &strategy : op.strategies) {
-    SmallVector<uint32_t, 4> splits(mesh.getNumAxes(), 0);
-    for (auto [names, axes] : llvm::zip_equal(op.dims, strategy.axes))
-      for (Axis axis : axes)
-        splits[axis] = names & tokenMask;
-    uint32_t all = 0;
-    for (unsigned style = 0; style != problem.numStyles; ++style) {
-      bool keeps = true;
-      unsigned left = style;
-      for (uint32_t split : splits) {
-        unsigned role = left % (1 + numDims);
-        left /= 1 + numDims;
-        uint32_t wanted = role == 0 ? 0 : had & (uint32_t(1) << (role - 1));
-        keeps &= wanted == 0 ? split == 0 : (split & wanted) != 0;
-      }
-      all |= uint32_t(keeps) << style;
-    }
-    styles.push_back(all);
-  }
-  return styles;
 }
 
 //===----------------------------------------------------------------------===//

@@ -115,10 +115,6 @@ private:
   /// those of its results.
   llvm::SmallVector<uint32_t, 8> nameFactors(xf::ShardingRuleOpInterface op,
                                              const ShardingRule &rule);
-  /// By strategy of an op: the styles that it keeps to. In each style each axis
-  /// splits one dim of the tokens, wherever an op has that dim, or none of
-  /// them.
-  std::vector<uint32_t> getStyles(const PlacedOp &op) const;
   int64_t findLayer(const Site &site) const;
   /// A number, as a norm, is kept for nothing.
   Keeps getKeeps(const Site &site, bool isNumber) const;

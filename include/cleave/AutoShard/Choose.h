@@ -39,8 +39,6 @@ struct PlacedOp {
   llvm::SmallVector<size_t, 4> operands, results; ///< numbers of tensors
   std::vector<Strategy> strategies;
   std::vector<double> seconds;
-  /// By strategy, or none: bit k says that it keeps to style k.
-  std::vector<uint32_t> styles;
   /// Those with the highest are decided first, of equal ones the last: it does
   /// not change what is chosen, but how long that takes. Ops that belong
   /// together, such as one and those of its gradient, should be near each
@@ -57,10 +55,8 @@ struct ShardingProblem {
   std::vector<PlacedTensor> tensors;
   std::vector<PlacedOp> ops;
   std::vector<std::string> dims; ///< names of dims of tensors, at most 32
-  /// Manners of which a search keeps to one at first, so that it begins with
-  /// choices that are of one piece: at most 32, such as that one axis splits
-  /// samples everywhere. What is chosen need not keep to any.
-  unsigned numStyles = 0;
+  /// So many of them, the first ones, are those of samples: batch, sequence.
+  unsigned sampleDims = 0;
   /// Of a rank, for all shards that are kept.
   double memory = std::numeric_limits<double>::infinity();
 };
