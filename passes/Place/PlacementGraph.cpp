@@ -607,6 +607,7 @@ Keeps PlacementGraph::getKeeps(const Site &site, bool isNumber) const {
   case Site::Summed:
     return Keeps::None;
   }
+  llvm_unreachable("unknown kind");
 }
 
 void PlacementGraph::addToProblem(Site site, PlacedOp op, double at) {

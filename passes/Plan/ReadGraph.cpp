@@ -67,7 +67,7 @@ private:
 /// The state that a value is, or is a cast of.
 static xf::StateOp getState(mlir::Value value) {
   mlir::Operation *op = value.getDefiningOp();
-  while (op && isa<mlir::CastOpInterface>(op))
+  while (llvm::isa_and_nonnull<mlir::CastOpInterface>(op))
     op = op->getOperand(0).getDefiningOp();
   auto get = mlir::dyn_cast_or_null<xf::GetOp>(op);
   return get ? mlir::SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
