@@ -24,9 +24,9 @@ import tempfile
 import time
 
 MODELS = ["llama-3.1-8b", "llama-2-7b", "mistral-7b-v0.1", "qwen2.5-7b",
-          "qwen3-8b", "olmo-2-1124-7b", "phi-3-mini-4k-instruct", "gemma-7b",
-          "granite-3.3-8b-instruct", "starcoder2-7b", "opt-6.7b",
-          "pythia-12b", "gpt2-xl", "llama-3.2-1b", "smollm2-360m"]
+          "qwen3-8b", "olmo-2-1124-7b", "phi-3-mini-4k-instruct", "gemma-2b",
+          "granite-3.3-8b-instruct", "starcoder2-3b", "opt-6.7b",
+          "pythia-12b", "gpt2-large", "llama-3.2-1b", "smollm2-360m"]
 DEVICES = ["h100-sxm", "a100-80", "h200"]
 RANKS = [2, 4, 8, 16, 64, 256, 512]
 SEQ_LENS = [2048, 4096, 8192, 32768, 131072]  # where the model has as many
