@@ -25,6 +25,24 @@ std::optional<ShardingChoice> Chooser::expand(const ShardingChoice &part) {
   return best;
 }
 
+/// What keeps to each style, by bounds that hold for nothing else, so that they
+/// are near.
+std::vector<ShardingChoice> Chooser::searchStyles(size_t width) {
+  std::vector<ShardingChoice> found;
+  std::optional<Potentials> free(std::move(potentials));
+  for (const auto &own : costs.styled) {
+    potentials.emplace(costs, steps, own);
+    boundRests();
+    lists = &own;
+    if (std::optional<ShardingChoice> styled = search(width, impossible))
+      found.push_back(std::move(*styled));
+  }
+  lists = &costs.usable;
+  potentials.emplace(std::move(*free));
+  boundRests();
+  return found;
+}
+
 /// A choice that is good: a narrow search's, polished.
 llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
   auto searchIn = [&](const std::vector<std::vector<uint32_t>> &own) {
@@ -51,9 +69,7 @@ llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
     if (wheel) {
       starts = turn(*wheel, width);
     } else {
-      for (const auto &own : costs.styled)
-        if (std::optional<ShardingChoice> styled = searchIn(own))
-          starts.push_back(std::move(*styled));
+      starts = searchStyles(width);
       llvm::sort(starts, [&](const ShardingChoice &a, const ShardingChoice &b) {
         return getCost(a) < getCost(b);
       });
@@ -153,7 +169,7 @@ std::optional<ShardingChoice> Chooser::solveReduced() {
 llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
   costs.byteCost = secondsPerByte;
   most.assign(problem.tensors.size(), {});
-  potentials.emplace(costs, steps);
+  potentials.emplace(costs, steps, costs.usable);
   boundRests();
   size_t width = std::min<size_t>(64, mostStates);
   std::optional<ShardingChoice> choice;
@@ -311,7 +327,7 @@ Chooser::getAlternatives(const ShardingChoice &choice, size_t op) {
   order();
   costs.byteCost = choice.byteSeconds;
   most.assign(problem.tensors.size(), {});
-  potentials.emplace(costs, steps);
+  potentials.emplace(costs, steps, costs.usable);
   potentials->follow(choice);
   boundRests();
   fixed.clear();

@@ -120,6 +120,7 @@ private:
   std::optional<ShardingChoice> expand(const ShardingChoice &part);
   llvm::Expected<ShardingChoice> solveNarrowly(size_t width);
   std::optional<ShardingChoice> solveReduced();
+  std::vector<ShardingChoice> searchStyles(size_t width);
   std::vector<ShardingChoice> turn(const Wheel &wheel, size_t width);
   ShardingChoice improve(ShardingChoice choice, size_t width);
   double getCost(const ShardingChoice &choice) const {

@@ -6,8 +6,9 @@
 using namespace cleave;
 using namespace cleave::autoshard;
 
-Potentials::Potentials(Costs &costs, llvm::ArrayRef<size_t> steps)
-    : costs(costs), byTensor(costs.problem.tensors.size()),
+Potentials::Potentials(Costs &costs, llvm::ArrayRef<size_t> steps,
+                       const Lists &lists)
+    : costs(costs), lists(lists), byTensor(costs.problem.tensors.size()),
       rests(steps.size() + 1, 0) {
   addNodes(steps);
   addEdges();
@@ -29,7 +30,7 @@ void Potentials::addNodes(llvm::ArrayRef<size_t> steps) {
     Node node;
     node.step = step;
     node.number = op;
-    for (uint32_t strategy : costs.usable[op]) {
+    for (uint32_t strategy : lists[op]) {
       double cost = costs.seconds[op][strategy];
       const Touches &own = costs.touches[op][strategy];
       for (auto [tensor, place] : own.makes) {
@@ -79,13 +80,13 @@ void Potentials::addEdges() {
         edge.made.assign(costs.homes[tensor].begin(),
                          costs.homes[tensor].end());
       else
-        for (uint32_t strategy : costs.usable[from.number])
+        for (uint32_t strategy : lists[from.number])
           for (auto [result, place] :
                costs.touches[from.number][strategy].makes)
             if (result == tensor)
               edge.made.push_back(place);
       // An op that needs a tensor in two places needs it in one of them.
-      for (uint32_t strategy : costs.usable[node.number]) {
+      for (uint32_t strategy : lists[node.number]) {
         auto needs = costs.touches[node.number][strategy].needs;
         edge.needed.push_back(
             llvm::find_if(needs, [&, tensor = tensor](auto touch) {
@@ -119,9 +120,9 @@ void Potentials::follow(const ShardingChoice &choice) {
     if (node.isInput)
       return costs.places[edge.tensor]->add(choice.placements[edge.tensor]);
     size_t state =
-        size_t(llvm::lower_bound(costs.usable[node.number],
+        size_t(llvm::lower_bound(lists[node.number],
                                  uint32_t(choice.strategies[node.number])) -
-               costs.usable[node.number].begin());
+               lists[node.number].begin());
     return number == edge.maker ? edge.made[state] : edge.needed[state];
   };
   for (const llvm::SmallVector<size_t, 4> &own : byTensor) {

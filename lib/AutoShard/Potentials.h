@@ -16,8 +16,12 @@ namespace cleave::autoshard {
 /// messages are, what they bound is right; more passes make the bounds better.
 class Potentials {
 public:
-  /// `steps`: the ops, in the order in which they are decided.
-  Potentials(Costs &costs, llvm::ArrayRef<size_t> steps);
+  /// By op: the strategies that it has.
+  using Lists = std::vector<std::vector<uint32_t>>;
+
+  /// `steps`: the ops, in the order in which they are decided. `lists` must
+  /// outlive it.
+  Potentials(Costs &costs, llvm::ArrayRef<size_t> steps, const Lists &lists);
 
   /// Forth and back. Stops when the bound of all grows by less than a
   /// thousandth.
@@ -70,6 +74,7 @@ private:
   void setRests();
 
   Costs &costs;
+  const Lists &lists;
   std::vector<Node> nodes; ///< in order
   std::vector<Edge> edges;
   std::vector<llvm::SmallVector<size_t, 4>> byTensor; ///< edges

@@ -42,12 +42,26 @@ static uint32_t findApart(const ShardingProblem &problem) {
   return largest;
 }
 
+/// Whether some op can: of one sample none can split the batch.
+static bool canSplit(const ShardingProblem &problem, uint32_t dim) {
+  return llvm::any_of(problem.ops, [&](const PlacedOp &op) {
+    return llvm::any_of(op.strategies, [&](const Strategy &strategy) {
+      return llvm::any_of(llvm::zip(op.dims, strategy.axes), [&](auto factor) {
+        const auto &[dims, axes] = factor;
+        return (dims & dim) != 0 && !axes.empty();
+      });
+    });
+  });
+}
+
 static std::vector<Role> getRoles(const ShardingProblem &problem) {
   std::vector<Role> roles = {Role()};
   for (unsigned dim = 0; dim != problem.sampleDims; ++dim)
-    roles.push_back({uint32_t(1) << dim});
+    if (canSplit(problem, uint32_t(1) << dim))
+      roles.push_back({uint32_t(1) << dim});
   if (uint32_t apart = findApart(problem); llvm::popcount(apart) > 1) {
-    roles.push_back({apart, roles.back()[0]});
+    if (roles.size() > 1)
+      roles.push_back({apart, roles.back()[0]});
     roles.push_back({apart});
   }
   return roles;
@@ -99,7 +113,7 @@ autoshard::getStyles(const ShardingProblem &problem,
   for (size_t style = count(); style-- > 0;) {
     auto &lists = styles.emplace_back(usable.begin(), usable.end());
     for (auto [list, op] : llvm::zip_equal(lists, problem.ops)) {
-      if (op.keeps != Keeps::None || op.dims.empty() || op.phase == "step")
+      if (op.dims.empty())
         continue;
       std::vector<uint32_t> own = list;
       llvm::erase_if(own, [&, &op = op](uint32_t strategy) {

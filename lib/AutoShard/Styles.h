@@ -8,7 +8,7 @@ namespace cleave::autoshard {
 
 /// By style and op: the strategies of `usable` that keep to the style, or all
 /// of an op that has none which do. In a style each axis has one role for all
-/// ops that compute:
+/// ops:
 ///
 ///   - it splits none of the samples' dims, and others as it may;
 ///   - it splits one of the samples' dims, wherever an op has it;
