@@ -2,6 +2,7 @@
 """cleave explore: what it shows is what the compiler would choose, adds up, and
 answers why."""
 import json
+import os
 import re
 import unittest
 import xml.etree.ElementTree as tree
@@ -10,7 +11,7 @@ from report_test import Balance
 from support import LLAMA, ToolTest
 
 # A machine on which the small model's ops are not all but free.
-STEP = ["explore", LLAMA, "--cluster", "h100-sxm:4", "--mesh", "dp=2,tp=2",
+STEP = ["explore", "model.json", "--cluster", "h100-sxm:4", "--mesh", "dp=2,tp=2",
         "--seq-len", "128", "--global-batch", "512", "--micro-batches", "2",
         "--dtype", "bf16"]
 TACTICS = """split "batch" over dp
@@ -22,6 +23,12 @@ keep optimizer over dp
 
 
 class ExploreTest(ToolTest):
+    def setUp(self):
+        super().setUp()
+        with open(os.path.join(LLAMA, "config.json")) as file:
+            self.write("model.json", {**json.load(file),
+                                      "num_hidden_layers": 1})
+
     def explore(self, *flags):
         return self.run_tool("cleave", *STEP, *flags)
 
@@ -97,15 +104,15 @@ class ExploreTest(ToolTest):
 
     def test_why(self):
         self.write("a.tactics", TACTICS)
-        text = self.explore("--tactics", "a.tactics", "--op", "layers.1.up")
+        text = self.explore("--tactics", "a.tactics", "--op", "layers.0.up")
         forward = text.split("\n\n")[0]
-        self.assertRegex(forward, r"\Axf.linear \(layers.1.up\), forward: "
+        self.assertRegex(forward, r"\Axf.linear \(layers.0.up\), forward: "
                          r"splits batch {dp}, intermediate {tp}")
         self.assertIn('held by a.tactics:3, split "intermediate" over tp',
                       forward)
         # Others may be cheaper, since tactics hold them off.
         self.assertRegex(forward, r"(?m)^  batch {dp}, \S+ {tp} .* tactics$")
-        free = self.explore("--op", "layers.1.up").split("\n\n")[0]
+        free = self.explore("--op", "layers.0.up").split("\n\n")[0]
         self.assertNotIn("tactics", free)
         costs = [float(line.split()[-2]) for line in free.splitlines()[1:]
                  if re.match(r"  \w+ \{", line)]
