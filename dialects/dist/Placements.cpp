@@ -121,6 +121,14 @@ Mesh dist::getNominalMesh(TypeRange types) {
   return Mesh(axes);
 }
 
+MeshOp dist::createMesh(ModuleOp module, const Mesh &mesh) {
+  OpBuilder b(module.getBodyRegion());
+  SmallVector<Attribute> axes;
+  for (const MeshAxis &axis : mesh.getAxes())
+    axes.push_back(AxisAttr::get(b.getContext(), axis.name, axis.size));
+  return MeshOp::create(b, module.getLoc(), "mesh", b.getArrayAttr(axes));
+}
+
 MeshOp dist::lookupMesh(Operation *module) {
   auto meshes = module->getRegion(0).getOps<MeshOp>();
   return meshes.empty() ? MeshOp() : *meshes.begin();

@@ -40,6 +40,9 @@ AxisList getAxes(mlir::ArrayAttr names, const Mesh &mesh);
 /// The one mesh of a module; null if there is none.
 MeshOp lookupMesh(mlir::Operation *module);
 
+/// Gives a module the mesh `mesh`, called "mesh".
+MeshOp createMesh(mlir::ModuleOp module, const Mesh &mesh);
+
 /// The mesh of the module around `op`; null if there is none.
 MeshOp findMesh(mlir::Operation *op);
 

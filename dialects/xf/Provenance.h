@@ -29,6 +29,12 @@ inline std::optional<Phase> getPhase(mlir::Operation *op) {
   return provenance ? std::optional(provenance.getPhase()) : std::nullopt;
 }
 
+/// -1 of what is of no layer.
+inline int64_t getLayer(mlir::Operation *op) {
+  ProvenanceAttr provenance = getProvenance(op);
+  return provenance ? provenance.getLayer() : -1;
+}
+
 /// Makes the op one of `phase`, of the layer and module that it is of.
 inline void setPhase(mlir::Operation *op, Phase phase) {
   ProvenanceAttr old = getProvenance(op);

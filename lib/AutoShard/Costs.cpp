@@ -7,6 +7,22 @@
 using namespace cleave;
 using namespace cleave::autoshard;
 
+double PlacedTensor::getBytes(const Mesh &mesh,
+                              const Placement &placement) const {
+  double bytes = double(elementBytes);
+  for (int64_t size : placement.getLocalShape(mesh, shape))
+    bytes *= double(size);
+  return bytes;
+}
+
+uint32_t PlacedOp::getSplitDims(const Strategy &strategy, Axis axis) const {
+  uint32_t split = 0;
+  for (auto [own, axes] : llvm::zip_equal(dims, strategy.axes))
+    if (llvm::is_contained(axes, axis))
+      split |= own;
+  return split;
+}
+
 double cleave::autoshard::roundSeconds(double seconds) {
   return std::ldexp(std::round(std::ldexp(seconds, 40)), -40);
 }

@@ -50,10 +50,7 @@ public:
 
   /// Of a rank's shard.
   double getBytes(const Mesh &mesh, Place place) const {
-    double bytes = double(tensor.elementBytes);
-    for (int64_t size : placements[place].getLocalShape(mesh, tensor.shape))
-      bytes *= double(size);
-    return bytes;
+    return tensor.getBytes(mesh, placements[place]);
   }
 
 private:

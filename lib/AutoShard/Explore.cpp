@@ -69,15 +69,6 @@ std::string cleave::getShortName(const PlacedOp &op) {
   return name + rest.str();
 }
 
-static double getBytes(const ShardingProblem &problem, size_t tensor,
-                       const Placement &placement) {
-  const PlacedTensor &placed = problem.tensors[tensor];
-  double bytes = double(placed.elementBytes);
-  for (int64_t size : placement.getLocalShape(problem.mesh, placed.shape))
-    bytes *= double(size);
-  return bytes;
-}
-
 /// What a rank keeps, by the ops that say where.
 static std::map<Keeps, double> countBytes(const ShardingProblem &problem,
                                           const Exploration &explored) {
@@ -87,10 +78,11 @@ static std::map<Keeps, double> countBytes(const ShardingProblem &problem,
     if (isCounted[tensor])
       return;
     isCounted[tensor] = true;
-    double copies = problem.tensors[tensor].copies;
-    if (copies > 0)
-      bytes[keeps] += copies * getBytes(problem, tensor,
-                                        explored.choice.placements[tensor]);
+    const PlacedTensor &own = problem.tensors[tensor];
+    if (own.copies > 0)
+      bytes[keeps] +=
+          own.copies *
+          own.getBytes(problem.mesh, explored.choice.placements[tensor]);
   };
   for (const PlacedOp &op : problem.ops)
     if (op.keeps != Keeps::None)
@@ -101,7 +93,7 @@ static std::map<Keeps, double> countBytes(const ShardingProblem &problem,
   for (const Move &move : explored.moves)
     if (double copies = problem.tensors[move.tensor].movedTo; copies > 0)
       bytes[Keeps::Parameters] +=
-          copies * getBytes(problem, move.tensor, move.to);
+          copies * problem.tensors[move.tensor].getBytes(problem.mesh, move.to);
   return bytes;
 }
 
@@ -169,7 +161,8 @@ double NamedStrategy::getKeptBytes(size_t op) const {
   double bytes = 0;
   for (size_t tensor : problem.ops[op].results)
     bytes += problem.tensors[tensor].copies *
-             getBytes(problem, tensor, explored.choice.placements[tensor]);
+             problem.tensors[tensor].getBytes(
+                 problem.mesh, explored.choice.placements[tensor]);
   return bytes;
 }
 

@@ -5,14 +5,6 @@
 
 using namespace cleave;
 
-static double getBytes(const Mesh &mesh, const PlacedTensor &tensor,
-                       const Placement &placement) {
-  double bytes = double(tensor.elementBytes);
-  for (int64_t size : placement.getLocalShape(mesh, tensor.shape))
-    bytes *= double(size);
-  return bytes;
-}
-
 double Move::getSeconds() const {
   double seconds = 0;
   for (const MoveStep &step : steps)
@@ -32,8 +24,8 @@ static Move makeMove(const ShardingProblem &problem, size_t number,
     MoveStep each;
     each.seconds = getStepSeconds(problem.mesh, tensor.shape, at, step,
                                   tensor.elementBytes, price);
-    each.bytes = std::max(getBytes(problem.mesh, tensor, at),
-                          getBytes(problem.mesh, tensor, step.after));
+    each.bytes = std::max(tensor.getBytes(problem.mesh, at),
+                          tensor.getBytes(problem.mesh, step.after));
     at = step.after;
     each.step = std::move(step);
     move.steps.push_back(std::move(each));

@@ -4,6 +4,13 @@
 
 using namespace cleave;
 
+bool Strategy::addsSums(Axis axis) const {
+  return !placements.operands.empty() &&
+         llvm::all_of(placements.operands, [&](const Placement &operand) {
+           return operand.isPartialOver(axis);
+         });
+}
+
 /// Calls `visit` with all numbers of as many digits as the mesh has axes, a
 /// digit of an axis of one rank being 0 and others below `base`.
 static void

@@ -70,20 +70,10 @@ static std::vector<Role> getRoles(const ShardingProblem &problem) {
 /// Whether a strategy does along an axis what the role asks of its op.
 static bool keepsTo(const ShardingProblem &problem, const PlacedOp &op,
                     const Strategy &strategy, Axis axis, const Role &role) {
-  uint32_t splits = 0, samples = (uint32_t(1) << problem.sampleDims) - 1;
-  bool isUsed = false;
-  for (auto [dims, axes] : llvm::zip_equal(op.dims, strategy.axes))
-    if (llvm::is_contained(axes, axis)) {
-      splits |= dims;
-      isUsed = true;
-    }
-  bool addsSums =
-      !isUsed && !strategy.placements.operands.empty() &&
-      llvm::all_of(strategy.placements.operands, [&](const Placement &operand) {
-        return operand.isPartialOver(axis);
-      });
-  if (addsSums)
+  if (strategy.addsSums(axis))
     return true;
+  uint32_t splits = op.getSplitDims(strategy, axis);
+  uint32_t samples = (uint32_t(1) << problem.sampleDims) - 1;
   for (uint32_t set : role)
     if (llvm::any_of(op.dims, [&](uint32_t dims) { return (dims & set) != 0; }))
       return (splits & set) != 0;

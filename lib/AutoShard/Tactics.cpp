@@ -1,5 +1,6 @@
 //===- Tactics.cpp - What a person says of placements ---------------------===//
 #include "cleave/AutoShard/Tactics.h"
+#include "cleave/Json/Json.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -193,6 +194,13 @@ llvm::Expected<std::vector<Tactic>> cleave::parseTactics(llvm::StringRef text,
   return tactics;
 }
 
+llvm::Expected<std::vector<Tactic>> cleave::loadTactics(llvm::StringRef path) {
+  llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> file = loadText(path);
+  if (!file)
+    return file.takeError();
+  return parseTactics((*file)->getBuffer(), path);
+}
+
 //===----------------------------------------------------------------------===//
 // Applying
 //===----------------------------------------------------------------------===//
@@ -201,8 +209,7 @@ namespace {
 class Applier {
 public:
   Applier(ShardingProblem &problem, bool allowsIdle)
-      : problem(problem), allowsIdle(allowsIdle), used(problem.ops.size()),
-        narrowedBy(problem.ops.size(), nullptr) {}
+      : problem(problem), allowsIdle(allowsIdle), used(problem.ops.size()) {}
 
   llvm::Expected<TacticEffect> apply(const Tactic &given);
 
@@ -234,30 +241,11 @@ private:
 
   ShardingProblem &problem;
   bool allowsIdle;
-  std::vector<AxisList> used; ///< by op: axes that tactics have decided
-  std::vector<const Tactic *> narrowedBy; ///< by op: the last one
-  const Tactic *tactic = nullptr;         ///< at hand
-  TacticEffect effect;                    ///< of it
+  std::vector<AxisList> used;     ///< by op: axes that tactics have decided
+  const Tactic *tactic = nullptr; ///< at hand
+  TacticEffect effect;            ///< of it
 };
 } // namespace
-
-static bool splits(const PlacedOp &op, const Strategy &strategy, uint32_t dim,
-                   Axis axis) {
-  return llvm::any_of(
-      llvm::zip_equal(op.dims, strategy.axes), [&](auto factor) {
-        const auto &[dims, axes] = factor;
-        return (dims & dim) != 0 && llvm::is_contained(axes, axis);
-      });
-}
-
-/// Whether all that it reads are sums that are yet to be reduced along an axis.
-static bool addsSums(const Strategy &strategy, Axis axis) {
-  return !strategy.placements.operands.empty() &&
-         llvm::all_of(strategy.placements.operands,
-                      [&](const Placement &operand) {
-                        return operand.isPartialOver(axis);
-                      });
-}
 
 /// Where an op has what it is about: a parameter and its update, a gradient.
 static const Placement &getKept(const Strategy &strategy) {
@@ -322,7 +310,6 @@ bool Applier::narrow(size_t number, Test passes) {
   };
   keepOnly(op.strategies);
   keepOnly(op.seconds);
-  narrowedBy[number] = tactic;
   op.heldBy = tactic->place + ", " + tactic->text;
   return true;
 }
@@ -337,7 +324,7 @@ void Applier::wish(size_t number, const AxisList &axes, AxisTest passes) {
     if (!isPossible || !narrow(number, [&](const Strategy &strategy) {
           return passes(strategy, axis) ||
                  (tactic->verb == Tactic::Verb::Split &&
-                  addsSums(strategy, axis));
+                  strategy.addsSums(axis));
         })) {
       isLeft = true;
       continue;
@@ -358,9 +345,9 @@ llvm::Error Applier::demand(size_t number, const llvm::Twine &what,
   ++effect.ops;
   if (narrow(number, passes))
     return llvm::Error::success();
-  const Tactic *other = narrowedBy[number];
-  return fail(problem.ops[number].name + " " + what +
-              (other ? " after " + other->place + ", " + other->text : ""));
+  const PlacedOp &op = problem.ops[number];
+  return fail(op.name + " " + what +
+              (op.heldBy.empty() ? "" : " after " + op.heldBy));
 }
 
 /// Splits the ops that are meant, or forbids them to be split.
@@ -400,7 +387,7 @@ llvm::Error Applier::split(const AxisList &axes) {
                             [&](uint32_t dims) { return (dims & *dim) != 0; });
       },
       [&](const PlacedOp &op, const Strategy &strategy, Axis axis) {
-        return splits(op, strategy, *dim, axis);
+        return (op.getSplitDims(strategy, axis) & *dim) != 0;
       });
 }
 

@@ -222,6 +222,10 @@ static int getFit(const json::Object &profile, const json::Object &row) {
   return fit;
 }
 
+llvm::StringRef cleave::getOwnProfile(const Device &device) {
+  return device.cores > 0 ? "cleave-cpu" : "cleave";
+}
+
 std::string
 cleave::chooseAttention(const Profile &profile, const Device &device,
                         llvm::function_ref<bool(llvm::StringRef)> allows) {

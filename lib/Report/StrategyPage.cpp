@@ -8,6 +8,15 @@
 
 using namespace cleave;
 
+std::string cleave::describeKept(const Exploration &explored) {
+  std::string text;
+  for (auto [keeps, bytes] : explored.bytes)
+    if (bytes > 0)
+      text += (text.empty() ? "" : ", ") + formatBytes(bytes) + " " +
+              (keeps == Keeps::None ? "else" : getName(keeps).str());
+  return text;
+}
+
 static std::string showMicros(double seconds) {
   return llvm::formatv("{0:F1}", seconds * 1e6);
 }
@@ -64,13 +73,8 @@ void StrategyPage::printTiles(const NamedStrategy &strategy) {
     show("compute", explored.compute,
          formatShare(explored.compute, choice.seconds) + " of the step");
     show("collectives", choice.seconds - explored.compute, "none hidden");
-    std::string kept;
-    for (auto [keeps, bytes] : explored.bytes)
-      if (bytes > 0)
-        kept += (kept.empty() ? "" : ", ") + formatBytes(bytes) + " " +
-                (keeps == Keeps::None ? "else" : getName(keeps).str());
     tile("kept", llvm::formatv("{0:F2}", choice.bytes * 1e-9).str(), "GB",
-         kept);
+         describeKept(explored));
   });
 }
 

@@ -5,15 +5,10 @@
 using namespace mlir;
 using namespace cleave;
 
-static int64_t getLayer(Operation *op) {
-  xf::ProvenanceAttr provenance = xf::getProvenance(op);
-  return provenance ? provenance.getLayer() : -1;
-}
-
 int64_t cleave::countLayers(Block &body) {
   int64_t layers = 0;
   for (Operation &op : body)
-    layers = std::max(layers, getLayer(&op) + 1);
+    layers = std::max(layers, xf::getLayer(&op) + 1);
   return layers;
 }
 
@@ -68,13 +63,13 @@ void Assigner::findNeighbours() {
       if (from && from->getBlock() == &body &&
           isBackward(from) == isBackward(&op))
         neighbours[&op].before |=
-            getLayer(from) >= 0 || neighbours.lookup(from).before;
+            xf::getLayer(from) >= 0 || neighbours.lookup(from).before;
     }
   for (Operation &op : llvm::reverse(body))
     for (Operation *user : op.getUsers())
       if (!isBackward(user))
         neighbours[&op].after |=
-            getLayer(user) >= 0 || neighbours.lookup(user).after;
+            xf::getLayer(user) >= 0 || neighbours.lookup(user).after;
 }
 
 /// The one stage that all of two values or more are of.
@@ -89,7 +84,7 @@ std::optional<int64_t> Assigner::getJoinedStage(Operation *op) {
 
 /// None for what reads nothing of the micro-batch.
 std::optional<int64_t> Assigner::choose(Operation *op) {
-  int64_t layer = getLayer(op);
+  int64_t layer = xf::getLayer(op);
   if (layer >= 0 && layer < int64_t(stageOfLayer.size())) {
     std::optional<int64_t> joined = getJoinedStage(op);
     return joined ? *joined : stageOfLayer[size_t(layer)];

@@ -574,13 +574,19 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
       return signalPassFailure();
     }
     xf::AccumulateOp loop = *loops.begin();
-    if (failed(readPlan()))
+    auto plan = dist::getPlan(getOperation());
+    if (!plan) {
+      getOperation().emitError(llvm::toString(plan.takeError()));
       return signalPassFailure();
+    }
+    const PipelinePlan *planned =
+        *plan && (*plan)->pipeline ? &*(*plan)->pipeline : nullptr;
     PipelineShape shape;
     shape.stages = mesh.getNumStages();
-    shape.chunks = virtualStages;
+    shape.chunks = planned ? planned->virtualStages : virtualStages;
     shape.microBatches = int64_t(loop.getCount());
-    std::optional<Schedule> found = findSchedule(schedule);
+    std::optional<Schedule> found =
+        planned ? planned->schedule : findSchedule(schedule);
     if (!found) {
       step.emitOpError("has no schedule \"")
           << schedule << "\"; legal are " << listSchedules();
@@ -592,7 +598,9 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
       return signalPassFailure();
     }
     FailureOr<SmallVector<int64_t>> cut =
-        getLayers(step, shape, countLayers(loop.getBody().front()));
+        getLayers(step, shape, countLayers(loop.getBody().front()),
+                  planned ? planned->layers
+                          : std::vector<int64_t>(layers.begin(), layers.end()));
     if (failed(cut))
       return signalPassFailure();
     std::string axis = mesh.getStageAxis()->str();
@@ -602,24 +610,13 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
     numMessages += cutter.getNumChannels();
   }
 
-  /// What the module's plan says of the pipeline, if it has one.
-  LogicalResult readPlan() {
-    auto plan = dist::getPlan(getOperation());
-    if (!plan)
-      return getOperation().emitError(llvm::toString(plan.takeError()));
-    if (!*plan || !(*plan)->pipeline)
-      return success();
-    schedule = cleave::getName((*plan)->pipeline->schedule).str();
-    virtualStages = (*plan)->pipeline->virtualStages;
-    layers = (*plan)->pipeline->layers;
-    return success();
-  }
-
-  /// Of each virtual stage: those that the option names, or as even as can be.
-  FailureOr<SmallVector<int64_t>>
-  getLayers(func::FuncOp step, const PipelineShape &shape, int64_t count) {
+  /// Of each virtual stage: those that are given, or as even as can be.
+  FailureOr<SmallVector<int64_t>> getLayers(func::FuncOp step,
+                                            const PipelineShape &shape,
+                                            int64_t count,
+                                            ArrayRef<int64_t> given) {
     int64_t stages = shape.getVirtualStages();
-    SmallVector<int64_t> cut(layers.begin(), layers.end());
+    SmallVector<int64_t> cut(given);
     if (cut.empty()) {
       TrainLayout even;
       even.pp = stages;

@@ -142,8 +142,10 @@ static void addWorkload(ModuleOp module, const Model &model,
 static void choosePlan(CompileOptions &options, int64_t numLayers) {
   options.stages.step.microBatches = options.plan.microBatches;
   options.stages.plan = &options.plan;
-  if (options.stages.choose)
+  if (options.stages.choose) {
     options.stages.choose->meshText = options.plan.mesh.getText();
+    options.stages.choose->saysTactics = options.remarks;
+  }
   options.stages.recompute.modules.assign(options.plan.recompute.begin(),
                                           options.plan.recompute.end());
   options.stages.recompute.layers = options.plan.recomputeBlocks;

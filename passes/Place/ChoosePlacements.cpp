@@ -14,7 +14,6 @@
 #include "passes/Place/Passes.h"
 #include "passes/Place/PlacementGraph.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 namespace cleave {
 #define GEN_PASS_DEF_CHOOSEPLACEMENTSPASS
@@ -47,7 +46,7 @@ public:
       llvm::Expected<Mesh> parsed = readMesh();
       if (!parsed)
         return fail(parsed.takeError());
-      op = addMesh(*parsed);
+      op = dist::createMesh(getOperation(), *parsed);
     } else if (!meshText.empty()) {
       return fail(llvm::createStringError(
           "the module has a dist.mesh: expects no option mesh"));
@@ -100,16 +99,9 @@ private:
     return success();
   }
 
+  llvm::Error explainTactics(const ShardingProblem &problem,
+                             ArrayRef<Tactic> lines, CollectivePricer price);
   llvm::Error keepToTactics(ShardingProblem &problem, CollectivePricer price);
-
-  dist::MeshOp addMesh(const Mesh &mesh) {
-    OpBuilder b(getOperation().getBodyRegion());
-    SmallVector<Attribute> axes;
-    for (const MeshAxis &axis : mesh.getAxes())
-      axes.push_back(dist::AxisAttr::get(b.getContext(), axis.name, axis.size));
-    return dist::MeshOp::create(b, getOperation().getLoc(), "mesh",
-                                b.getArrayAttr(axes));
-  }
 };
 } // namespace
 
@@ -151,24 +143,16 @@ static std::string describe(const ShardingProblem &problem,
 
 /// Says of each tactic what the step takes with it and those before it, and
 /// which collectives come in with it, where nothing else is split.
-llvm::Error ChoosePlacements::keepToTactics(ShardingProblem &problem,
-                                            CollectivePricer price) {
-  if (tactics.empty())
-    return llvm::Error::success();
-  auto file = llvm::MemoryBuffer::getFile(tactics);
-  if (!file)
-    return llvm::createStringError(tactics + ": " + file.getError().message());
-  llvm::Expected<std::vector<Tactic>> lines =
-      parseTactics((*file)->getBuffer(), tactics);
-  if (!lines)
-    return lines.takeError();
+llvm::Error ChoosePlacements::explainTactics(const ShardingProblem &problem,
+                                             ArrayRef<Tactic> lines,
+                                             CollectivePricer price) {
   Tactic alone;
   alone.verb = Tactic::Verb::SplitNothingElse;
   std::vector<CollectiveTotal> before;
-  for (size_t i = 0; i != lines->size(); ++i) {
-    const Tactic &tactic = (*lines)[i];
+  for (size_t i = 0; i != lines.size(); ++i) {
+    const Tactic &tactic = lines[i];
     ShardingProblem part = problem;
-    std::vector<Tactic> some(lines->begin(), lines->begin() + i + 1);
+    std::vector<Tactic> some(lines.begin(), lines.begin() + i + 1);
     some.push_back(alone);
     llvm::Expected<std::vector<TacticEffect>> effects =
         applyTactics(part, some, allowsIdle);
@@ -189,6 +173,19 @@ llvm::Error ChoosePlacements::keepToTactics(ShardingProblem &problem,
     remark << "; alone with those before it "
            << describe(part, *choice, price, before);
   }
+  return llvm::Error::success();
+}
+
+llvm::Error ChoosePlacements::keepToTactics(ShardingProblem &problem,
+                                            CollectivePricer price) {
+  if (tactics.empty())
+    return llvm::Error::success();
+  llvm::Expected<std::vector<Tactic>> lines = loadTactics(tactics);
+  if (!lines)
+    return lines.takeError();
+  if (saysTactics)
+    if (llvm::Error error = explainTactics(problem, *lines, price))
+      return error;
   if (auto effects = applyTactics(problem, *lines, allowsIdle); !effects)
     return effects.takeError();
   return llvm::Error::success();

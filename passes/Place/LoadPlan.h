@@ -9,7 +9,8 @@ namespace cleave {
 
 /// Reads a plan for the `@step` of `module`: by hand, or of `cleave plan`,
 /// which is one for a batch and a type of products; they are the step's. An
-/// error says what differs.
+/// error says what differs. No path: the module's `dist.plan`, or a mesh of one
+/// rank.
 llvm::Expected<Plan> loadPlanForStep(llvm::StringRef path,
                                      mlir::ModuleOp module);
 

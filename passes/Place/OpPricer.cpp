@@ -6,6 +6,14 @@
 using namespace mlir;
 using namespace cleave;
 
+PlacedTensor cleave::getPlacedTensor(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  PlacedTensor tensor;
+  tensor.shape.assign(type.getShape().begin(), type.getShape().end());
+  tensor.elementBytes = type.getElementTypeBitWidth() / 8;
+  return tensor;
+}
+
 FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
                                   const ShardingRule &rule,
                                   const Strategy &strategy) const {

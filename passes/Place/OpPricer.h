@@ -2,11 +2,14 @@
 #ifndef CLEAVE_PASSES_PLACE_OPPRICER_H
 #define CLEAVE_PASSES_PLACE_OPPRICER_H
 
-#include "cleave/AutoShard/Strategies.h"
+#include "cleave/AutoShard/Choose.h"
 #include "cleave/Hardware/Hardware.h"
 #include "dialects/xf/Xf.h"
 
 namespace cleave {
+
+/// A value's tensor, moved once, of which nothing is kept.
+PlacedTensor getPlacedTensor(mlir::Value value);
 
 /// Seconds of an op on the shards of a strategy: of its products, or of moving
 /// its tensors through memory, whichever takes longer.

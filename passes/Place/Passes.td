@@ -105,6 +105,8 @@ def ChoosePlacementsPass
            "dist.mesh; none: those of its dist.plan">,
     Option<"tactics", "tactics", "std::string", "\"\"",
            "file of tactics that the choice keeps to, docs/sharding.md">,
+    Option<"saysTactics", "explain-tactics", "bool", "true",
+           "say in remarks what each tactic adds, which takes a search for each">,
     Option<"allowsIdle", "allow-idle-tactics", "bool", "false",
            "tactics may be for no op: of layers that a small model has not">,
     Option<"memory", "memory", "uint64_t", "0",

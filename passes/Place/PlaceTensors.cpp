@@ -22,7 +22,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
-#include "dialects/dist/PlanAttr.h"
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Log.h"
@@ -133,12 +132,7 @@ LogicalResult Placer::run() {
 }
 
 void Placer::addMesh() {
-  b.setInsertionPointToStart(module.getBody());
-  SmallVector<Attribute> axes;
-  for (const MeshAxis &axis : mesh.getAxes())
-    axes.push_back(dist::AxisAttr::get(b.getContext(), axis.name, axis.size));
-  auto created =
-      dist::MeshOp::create(b, module.getLoc(), "mesh", b.getArrayAttr(axes));
+  dist::MeshOp created = dist::createMesh(module, mesh);
   if (plan.pipeline)
     created.setStageAxis(mesh.getName(plan.pipeline->axis));
 }
@@ -532,16 +526,6 @@ private:
   llvm::Expected<Plan> readPlan() {
     if (given)
       return *given;
-    if (plan.empty()) {
-      auto known = dist::getPlan(getOperation());
-      if (!known)
-        return known.takeError();
-      if (*known)
-        return **known;
-      Plan single;
-      single.mesh = Mesh({{"dp", 1}, {"tp", 1}});
-      return single;
-    }
     return loadPlanForStep(plan, getOperation());
   }
 

@@ -460,10 +460,7 @@ PlacementGraph::getAllowed(Value value,
 
 size_t PlacementGraph::addTensor(Value value, When when,
                                  std::vector<Placement> allowed) {
-  auto type = cast<RankedTensorType>(value.getType());
-  PlacedTensor tensor;
-  tensor.shape.assign(type.getShape().begin(), type.getShape().end());
-  tensor.elementBytes = type.getElementTypeBitWidth() / 8;
+  PlacedTensor tensor = getPlacedTensor(value);
   tensor.allowed = std::move(allowed);
   if (when != When::Once)
     tensor.moves = double(accumulate.getCount());
@@ -559,35 +556,30 @@ void PlacementGraph::addSame(Site site, size_t operand,
   addToProblem(site, std::move(op), at);
 }
 
-static int64_t getLayer(Operation *op) {
-  xf::ProvenanceAttr provenance = xf::getProvenance(op);
-  return provenance ? provenance.getLayer() : -1;
-}
-
 int64_t PlacementGraph::findLayer(const Site &site) const {
   if (site.kind == Site::Held) {
     // That of the first op that reads it.
     int64_t first = -1;
     for (Operation *user : site.value.getUsers())
-      if (int64_t layer = getLayer(user);
+      if (int64_t layer = xf::getLayer(user);
           layer >= 0 && (first < 0 || layer < first))
         first = layer;
     return first;
   }
   if (site.kind == Site::Ruled && getWhen(site.op) == When::Once) {
     // An update is of its gradient's.
-    int64_t last = getLayer(site.op);
+    int64_t last = xf::getLayer(site.op);
     for (Value operand : site.op->getOperands())
       if (auto at = layers.find(operand); at != layers.end())
         last = std::max(last, at->second);
     return last;
   }
   if (site.kind == Site::Ruled || site.kind == Site::Summed)
-    return getLayer(site.op);
+    return xf::getLayer(site.op);
   Operation *made =
       (site.value ? site.value : site.op->getOperand(site.operand))
           .getDefiningOp();
-  return made ? getLayer(made) : -1;
+  return made ? xf::getLayer(made) : -1;
 }
 
 Keeps PlacementGraph::getKeeps(const Site &site, bool isNumber) const {

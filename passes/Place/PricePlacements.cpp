@@ -48,11 +48,7 @@ private:
     return dist::getPlacement(dist::getPlacementAttr(value.getType()), mesh);
   }
   double getBytes(Value value) const {
-    auto type = cast<RankedTensorType>(value.getType());
-    double size = type.getElementTypeBitWidth() / 8.;
-    for (int64_t dim : getPlacement(value).getLocalShape(mesh, type.getShape()))
-      size *= double(dim);
-    return size;
+    return getPlacedTensor(value).getBytes(mesh, getPlacement(value));
   }
   static bool isBackward(Operation *op) {
     return isa<xf::AccumulateOp>(op->getParentOp()) &&
@@ -71,12 +67,9 @@ private:
     }
     if (auto reshard = dyn_cast<dist::ReshardOp>(op)) {
       Value from = op->getOperand(0), to = op->getResult(0);
-      auto type = cast<RankedTensorType>(from.getType());
-      PlacedTensor tensor;
-      tensor.shape.assign(type.getShape().begin(), type.getShape().end());
-      tensor.elementBytes = type.getElementTypeBitWidth() / 8;
-      std::optional<double> own = getReshardSeconds(
-          mesh, tensor, getPlacement(from), getPlacement(to), network);
+      std::optional<double> own =
+          getReshardSeconds(mesh, getPlacedTensor(from), getPlacement(from),
+                            getPlacement(to), network);
       if (!own)
         return op->emitOpError("cannot be done");
       moves += times * *own;

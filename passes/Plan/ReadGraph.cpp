@@ -193,23 +193,32 @@ void Reader::readEnds() {
   model.vectors -= model.hidden;
 }
 
-llvm::Expected<StepGraph> Reader::read() {
-  auto loops = step.getOps<xf::AccumulateOp>();
+llvm::Expected<StepWorkload> cleave::readWorkload(mlir::func::FuncOp step) {
   auto ids = step.getNumArguments() > 0
                  ? dyn_cast<mlir::RankedTensorType>(step.getArgumentTypes()[0])
                  : mlir::RankedTensorType();
-  if (!llvm::hasSingleElement(loops) || !ids || ids.getRank() != 3)
-    return llvm::createStringError("expects a step on ids of [micro-batches, "
-                                   "batch, sequence], with one xf.accumulate");
-  graph.microBatches = ids.getDimSize(0);
+  if (!ids || ids.getRank() != 3)
+    return llvm::createStringError(
+        "expects a step on ids of [micro-batches, batch, sequence]");
   bool isBF16 = false;
   step.walk([&](mlir::Operation *op) {
     isBF16 |= llvm::any_of(op->getResultTypes(), [](mlir::Type type) {
       return mlir::getElementTypeOrSelf(type).isBF16();
     });
   });
-  graph.work = {ids.getDimSize(2), ids.getDimSize(0) * ids.getDimSize(1),
-                isBF16 ? DType::BF16 : DType::F32};
+  return StepWorkload{{ids.getDimSize(2), ids.getDimSize(0) * ids.getDimSize(1),
+                       isBF16 ? DType::BF16 : DType::F32},
+                      ids.getDimSize(0)};
+}
+
+llvm::Expected<StepGraph> Reader::read() {
+  llvm::Expected<StepWorkload> given = readWorkload(step);
+  if (!given)
+    return given.takeError();
+  static_cast<StepWorkload &>(graph) = *given;
+  auto loops = step.getOps<xf::AccumulateOp>();
+  if (!llvm::hasSingleElement(loops))
+    return llvm::createStringError("expects a step with one xf.accumulate");
   findLayers((*loops.begin()).getBody().front());
   graph.model.name = "the step";
   graph.model.hidden = graph.dims.lookup("hidden");

@@ -4,17 +4,25 @@
 
 #include "cleave/Cost/Architecture.h"
 #include "cleave/Cost/Workload.h"
-#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
 
 namespace cleave {
 
-/// What the planner asks of a step.
-struct StepGraph {
-  Architecture model;
+/// What a step is given.
+struct StepWorkload {
   Workload work;
   int64_t microBatches = 1;
+};
+
+/// Fails unless the step's first argument is ids of [micro-batches, batch,
+/// sequence].
+llvm::Expected<StepWorkload> readWorkload(mlir::func::FuncOp step);
+
+/// What the planner asks of a step.
+struct StepGraph : StepWorkload {
+  Architecture model;
   /// By name of a dim: what all sizes of tensors' dims of that name have as
   /// divisors in common.
   llvm::StringMap<int64_t> dims;

@@ -42,8 +42,7 @@ llvm::Expected<FoundPlan> cleave::searchPlan(const StepGraph &graph,
     return llvm::createStringError(
         llvm::formatv("the step has products in {0}, for which {1} has no unit",
                       getName(request.work.dtype), device.name));
-  llvm::Expected<Profile> profile =
-      loadProfile(device.cores > 0 ? "cleave-cpu" : "cleave");
+  llvm::Expected<Profile> profile = loadProfile(getOwnProfile(device));
   if (!profile)
     return profile.takeError();
   request.profile = std::move(*profile);

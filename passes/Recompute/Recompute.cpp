@@ -30,9 +30,9 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
   using RecomputePassBase::RecomputePassBase;
 
   void runOnOperation() override {
-    if (modules.empty() && failed(readPlan()))
+    if (failed(readChoice()))
       return signalPassFailure();
-    if (modules.empty())
+    if (names.empty())
       return;
     if (failed(readModules()))
       return signalPassFailure();
@@ -49,23 +49,29 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
     numRepeated += copies.size();
   }
 
-  /// What the module's plan repeats, if it has one.
-  LogicalResult readPlan() {
+  /// What is repeated: as the options say, or else the module's plan, if it has
+  /// one.
+  LogicalResult readChoice() {
+    names.assign(modules.begin(), modules.end());
+    numLayers = layers;
+    perStage.assign(stageLayers.begin(), stageLayers.end());
+    if (!names.empty())
+      return success();
     auto plan = dist::getPlan(getOperation());
     if (!plan)
       return getOperation().emitError(llvm::toString(plan.takeError()));
     if (!*plan)
       return success();
-    modules = (*plan)->recompute;
-    layers = (*plan)->recomputeBlocks;
+    names = (*plan)->recompute;
+    numLayers = (*plan)->recomputeBlocks;
     if ((*plan)->pipeline)
-      stageLayers = (*plan)->pipeline->layers;
+      perStage = (*plan)->pipeline->layers;
     return success();
   }
 
   LogicalResult readModules() {
     repeated.clear();
-    for (const std::string &name : modules) {
+    for (const std::string &name : names) {
       if (name == "full") {
         for (uint32_t i = 0; i <= xf::getMaxEnumValForModule(); ++i)
           repeated.insert(xf::Module(i));
@@ -90,7 +96,7 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
     xf::ProvenanceAttr own = op ? xf::getProvenance(op) : nullptr;
     return own && user && own.getPhase() == xf::Phase::Forward &&
            own.getLayer() == user.getLayer() && own.getModule() &&
-           (layers == 0 || getPlace(own.getLayer()) < layers) &&
+           (numLayers == 0 || getPlace(own.getLayer()) < numLayers) &&
            // What is read once a step, such as a weight, is there anyway.
            op->getBlock() == loop &&
            (repeated.contains(*own.getModule()) || addsRepeated(op));
@@ -114,7 +120,7 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
 
   /// The number of a layer in its virtual stage.
   int64_t getPlace(int64_t layer) {
-    for (int64_t count : stageLayers) {
+    for (int64_t count : perStage) {
       if (layer < count)
         return layer;
       layer -= count;
@@ -152,6 +158,9 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
     return made;
   }
 
+  std::vector<std::string> names; ///< of modules that are repeated
+  int64_t numLayers = 0;          ///< of each virtual stage; 0: all
+  std::vector<int64_t> perStage;  ///< layers; none: one stage has all
   llvm::DenseSet<xf::Module> repeated;
   Block *loop = nullptr; ///< of a micro-batch
   llvm::DenseMap<Operation *, Operation *> copies;

@@ -139,7 +139,7 @@ llvm::Expected<DType> tool::getDType(llvm::StringRef name,
 
 llvm::Expected<Profile> tool::loadStack(const std::string &profile,
                                         const Device &device) {
-  const std::string own = device.cores > 0 ? "cleave-cpu" : "cleave";
+  const std::string own = getOwnProfile(device).str();
   const std::string &name = profile.empty() ? own : profile;
   llvm::Expected<Profile> stack = loadProfile(name);
   if (!stack) {

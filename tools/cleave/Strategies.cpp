@@ -4,6 +4,7 @@
 #include "Files.h"
 #include "PlanFlags.h"
 #include "cleave/Frontend/Model.h"
+#include "cleave/Report/StrategyReport.h"
 #include "cleave/Search/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
@@ -136,12 +137,7 @@ llvm::Expected<NamedStrategy> tool::chooseStrategy(const StepProblem &step,
   chosen.problem = step.problem;
   if (!tactics.empty()) {
     chosen.name = "of " + tactics.str();
-    auto file = llvm::MemoryBuffer::getFile(tactics);
-    if (!file)
-      return llvm::createStringError(tactics + ": " +
-                                     file.getError().message());
-    llvm::Expected<std::vector<Tactic>> lines =
-        parseTactics((*file)->getBuffer(), tactics);
+    llvm::Expected<std::vector<Tactic>> lines = loadTactics(tactics);
     if (!lines)
       return lines.takeError();
     if (auto effects = applyTactics(chosen.problem, *lines); !effects)
@@ -255,15 +251,6 @@ static void printTotals(llvm::raw_ostream &os, const NamedStrategy &strategy) {
   table.print(os);
 }
 
-static std::string showBytes(const Exploration &explored) {
-  std::string text;
-  for (auto [keeps, bytes] : explored.bytes)
-    if (bytes > 0)
-      text += (text.empty() ? "" : ", ") + formatBytes(bytes) + " " +
-              (keeps == Keeps::None ? "else" : getName(keeps).str());
-  return text;
-}
-
 /// In one line.
 static std::string showSummary(const NamedStrategy &strategy) {
   const ShardingChoice &choice = strategy.explored.choice;
@@ -284,7 +271,7 @@ void tool::printStrategy(llvm::raw_ostream &os, const StepProblem &step,
      << step.seqLen << " tokens in "
      << formatNumber(step.microBatches, "micro-batch")
      << "; nothing counts as hidden behind something else\n"
-     << "kept: " << showBytes(strategy.explored) << "\n\n";
+     << "kept: " << describeKept(strategy.explored) << "\n\n";
   printTotals(os, strategy);
   for (const LayerKind &kind : strategy.explored.kinds)
     printKind(os, strategy, kind);

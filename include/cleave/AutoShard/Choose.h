@@ -18,6 +18,9 @@ struct PlacedTensor {
   double moves = 1;   ///< how often a step makes each of its reshards
   double copies = 0;  ///< shards of it that are kept, where it is made
   double movedTo = 0; ///< and in each further placement that it is moved to
+
+  /// Of a rank's shard.
+  double getBytes(const Mesh &mesh, const Placement &placement) const;
 };
 
 /// What an op stands for that says where tensors are for long; None: an op that
@@ -46,6 +49,9 @@ struct PlacedOp {
   double at = 0;
   std::string phase;  ///< forward, backward, or step: once a step
   std::string heldBy; ///< a person's words that left it fewer strategies
+
+  /// What an axis splits in one of its strategies, as `dims`.
+  uint32_t getSplitDims(const Strategy &strategy, Axis axis) const;
 };
 
 /// Ops, each tensor made by at most one of them. An op that reads a graph's

@@ -12,6 +12,10 @@ namespace cleave {
 struct Strategy {
   FactorAxes axes;
   RulePlacements placements;
+
+  /// Whether all that the op reads are sums that are yet to be reduced along an
+  /// axis.
+  bool addsSums(Axis axis) const;
 };
 
 /// All of them: each axis of more than one rank splits a factor, or lets the

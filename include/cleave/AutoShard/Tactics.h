@@ -57,6 +57,9 @@ struct Tactic {
 llvm::Expected<std::vector<Tactic>> parseTactics(llvm::StringRef text,
                                                  llvm::StringRef file);
 
+/// The same of a file; refuses those over 16 MiB.
+llvm::Expected<std::vector<Tactic>> loadTactics(llvm::StringRef path);
+
 /// What a tactic has done.
 struct TacticEffect {
   size_t ops = 0;  ///< that keep to it now

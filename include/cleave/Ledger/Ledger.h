@@ -48,6 +48,9 @@ llvm::Expected<Profile> findProfile(const llvm::json::Object &row);
 /// legal.
 llvm::Expected<Profile> loadProfile(llvm::StringRef name);
 
+/// The name of the profile of programs that this compiler makes for a device.
+llvm::StringRef getOwnProfile(const Device &device);
+
 /// The attention kernel that a profile's software runs on a device: its own if
 /// the device has it, or the best of what frameworks take without being asked;
 /// `allows` may leave some out.

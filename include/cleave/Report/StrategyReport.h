@@ -13,6 +13,9 @@ struct StrategyReport {
   std::vector<NamedStrategy> front; ///< of seconds against memory; or none
 };
 
+/// `1.5 GB parameters, 12.0 GB optimizer`: what a rank keeps, by what for.
+std::string describeKept(const Exploration &explored);
+
 /// One HTML page (and XML) with nothing outside of it, the same bytes each
 /// time: of each strategy where time and memory go, and of each kind of layer
 /// its ops as a graph, in the colours of their placements, with the collectives

@@ -10,6 +10,8 @@
 // RUN: cleave-opt %t.edited.mlir --cleave-choose-plan="cluster=h100-sxm:4" 2>/dev/null | FileCheck %s --check-prefix=KEPT
 // RUN: sed -e 's/heads = \["tp"\]/heads = ["xp"]/' %t.mlir > %t.axis.mlir
 // RUN: not cleave-opt %t.axis.mlir --cleave-place-tensors 2>&1 | FileCheck %s --check-prefix=AXIS
+// RUN: sed -e 's/micro_batches = 2/micro_batches = 3/' %t.mlir > %t.batches.mlir
+// RUN: not cleave-opt %t.batches.mlir --cleave-place-tensors 2>&1 | FileCheck %s --check-prefix=BATCHES
 // RUN: not cleave-opt %s --cleave-choose-plan="cluster=h100-sxm:4 pin=tp=3" 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not cleave-opt %s --cleave-choose-plan="cluster=h100-sxm:4 pin=tq=3" 2>&1 | FileCheck %s --check-prefix=FIELD
 // RUN: sed -e 's/"head_dim"/"width"/g' %s > %t.names.mlir
@@ -26,6 +28,7 @@
 // EDITED: recomputed = true
 // KEPT: recompute = ["norms"]
 // AXIS: error: dist.plan: key "dims.heads": expects axes of the mesh ["dp"=2, "tp"=2], got "xp"
+// BATCHES: error: dist.plan: the plan has 3 micro-batches, the step 2: expects --cleave-build-step=micro-batches=3
 // NONE: error: {{.*}}tp
 // FIELD: error: pin {{.*}}tq
 // NAMES: error: layer 0: expects parameters with dims "heads", "head_dim" and "intermediate"
