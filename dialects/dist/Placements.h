@@ -3,6 +3,7 @@
 #define CLEAVE_DIALECTS_DIST_PLACEMENTS_H
 
 #include "dialects/dist/Dist.h"
+#include "mlir/IR/BuiltinOps.h"
 
 namespace cleave::dist {
 

@@ -25,6 +25,7 @@
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Log.h"
+#include "passes/Place/Addends.h"
 #include "passes/Place/LoadPlan.h"
 #include "passes/Place/Passes.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -343,20 +344,12 @@ Operation *Placer::splitAddend(Operation &op) {
   }
   if (!split)
     return nullptr;
-  // An add that reads the result, as that of a residual stream does, adds the
-  // bias too; then it can add partial results before it reduces them.
+  // The add that takes them can add partial results before it reduces them.
+  SmallVector<Value> parts = moveAddends(cast<xf::ShardingRuleOpInterface>(op));
+  if (parts.empty())
+    return nullptr;
   Value result = op.getResult(0);
-  SmallVector<Value> parts{result};
-  for (unsigned addend : llvm::reverse(rule.addends)) {
-    parts.insert(parts.begin() + 1, op.getOperand(addend));
-    op.eraseOperand(addend);
-  }
-  if (result.hasOneUse())
-    if (auto user = dyn_cast<xf::AdditionOpInterface>(*result.user_begin());
-        user && getShape(user->getResult(0)) == getShape(result)) {
-      user.getAddendsMutable().append(ValueRange(parts).drop_front());
-      return nullptr;
-    }
+  parts.insert(parts.begin(), result);
   b.setInsertionPointAfter(&op);
   auto sum = xf::AddOp::create(b, op.getLoc(), result.getType(), parts);
   xf::copyProvenance(&op, sum);

@@ -2,6 +2,7 @@
 #include "passes/Place/PlacementGraph.h"
 #include "cleave/Reshard/Price.h"
 #include "dialects/xf/Provenance.h"
+#include "passes/Place/Addends.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -102,24 +103,10 @@ void PlacementGraph::splitSums() {
   }
 }
 
-/// Where a summed factor of a product is split, each rank would add the whole
-/// of its bias. An add that reads the product, as that of the residual stream,
-/// adds the bias instead, when the sum is whole.
 void PlacementGraph::moveBiases() {
   function.walk([](xf::ShardingRuleOpInterface op) {
-    ShardingRule rule = op.getShardingRule();
-    if (rule.addends.empty() || !op->getResult(0).hasOneUse())
-      return;
-    Value product = op->getResult(0);
-    auto add = dyn_cast<xf::AdditionOpInterface>(*product.user_begin());
-    if (!add || add->getResult(0).getType() != product.getType())
-      return;
-    SmallVector<Value> biases;
-    for (unsigned addend : rule.addends)
-      biases.push_back(op->getOperand(addend));
-    for (unsigned addend : llvm::reverse(rule.addends))
-      op->eraseOperand(addend);
-    add.getAddendsMutable().append(biases);
+    if (!op.getShardingRule().addends.empty() && hasReadingAdd(op))
+      moveAddends(op);
   });
 }
 

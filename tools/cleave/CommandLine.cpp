@@ -517,6 +517,15 @@ tool::LayoutFlags::getPlan(const Model &model, llvm::StringRef config,
   return plan;
 }
 
+llvm::Expected<Model> tool::loadNotedModel(llvm::StringRef config,
+                                           const FrontendOptions &options) {
+  llvm::Expected<Model> model = loadModel(config, options);
+  if (model)
+    for (const std::string &note : model->notes)
+      llvm::errs() << "cleave: note: " << note << "\n";
+  return model;
+}
+
 llvm::Error tool::LayoutFlags::freePlacements(Plan &plan) const {
   if (!writtenTactics.empty())
     if (llvm::Error error = writeFile(writtenTactics, plan.toTactics()))

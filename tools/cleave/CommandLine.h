@@ -112,6 +112,10 @@ private:
                                   llvm::raw_ostream *report) const;
 };
 
+/// Reads a model's configuration; its notes go to stderr.
+llvm::Expected<Model> loadNotedModel(llvm::StringRef config,
+                                     const FrontendOptions &options);
+
 /// What they are told of the optimizer.
 void addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options);
 /// Gives hyperparameters without a flag the optimizer's own values, once `app`

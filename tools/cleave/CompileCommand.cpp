@@ -75,11 +75,9 @@ int tool::runCompile(CompileFlags flags) {
   llvm::Expected<std::string> config = tool::findConfig(flags.model);
   if (!config)
     return tool::fail(config.takeError());
-  llvm::Expected<Model> model = loadModel(*config, frontend);
+  llvm::Expected<Model> model = tool::loadNotedModel(*config, frontend);
   if (!model)
     return tool::fail(model.takeError());
-  for (const std::string &note : model->notes)
-    llvm::errs() << "cleave: note: " << note << "\n";
   llvm::Expected<Cluster> cluster = parseCluster(flags.layout.cluster);
   if (!cluster)
     return tool::fail(cluster.takeError());

@@ -37,12 +37,18 @@ static int runExplore(const ExploreFlags &flags) {
   std::vector<NamedStrategy> strategies;
   std::vector<std::string> files = {""};
   llvm::append_range(files, flags.step.tactics);
+  // Reasons are given of the last alone.
+  if (!flags.op.empty() && flags.report.empty())
+    files = {files.back()};
   for (const std::string &file : files) {
-    llvm::Expected<NamedStrategy> chosen = tool::chooseStrategy(*step, file);
-    if (!chosen)
-      return tool::fail(chosen.takeError());
-    strategies.push_back(std::move(*chosen));
+    llvm::Expected<NamedStrategy> strategy = tool::readStrategy(*step, file);
+    if (!strategy)
+      return tool::fail(strategy.takeError());
+    strategies.push_back(std::move(*strategy));
   }
+  for (NamedStrategy &strategy : strategies)
+    if (llvm::Error error = tool::chooseStrategy(*step, strategy))
+      return tool::fail(std::move(error));
   size_t named = strategies.size();
   if (flags.front > 0) {
     auto front = tool::chooseFront(*step, size_t(flags.front));

@@ -22,11 +22,9 @@ static int runImport(ImportFlags flags) {
   llvm::Expected<std::string> config = tool::findConfig(flags.config);
   if (!config)
     return tool::fail(config.takeError());
-  llvm::Expected<Model> model = loadModel(*config, frontend);
+  llvm::Expected<Model> model = tool::loadNotedModel(*config, frontend);
   if (!model)
     return tool::fail(model.takeError());
-  for (const std::string &note : model->notes)
-    llvm::errs() << "cleave: note: " << note << "\n";
 
   std::string text;
   if (flags.summary) {

@@ -71,7 +71,8 @@ llvm::Expected<tool::StepProblem> tool::loadStep(const StepFlags &flags) {
   llvm::Expected<std::string> config = findConfig(flags.model);
   if (!config)
     return config.takeError();
-  llvm::Expected<Model> model = loadModel(*config, {.seqLen = flags.seqLen});
+  llvm::Expected<Model> model =
+      loadNotedModel(*config, {.seqLen = flags.seqLen});
   if (!model)
     return model.takeError();
   llvm::Expected<Cluster> cluster = parseCluster(flags.cluster);
@@ -130,27 +131,30 @@ llvm::Expected<tool::StepProblem> tool::loadStep(const StepFlags &flags) {
 /// States that a search keeps at a time.
 static constexpr size_t mostStates = 64;
 
-llvm::Expected<NamedStrategy> tool::chooseStrategy(const StepProblem &step,
-                                                   llvm::StringRef tactics) {
-  NamedStrategy chosen;
-  chosen.name = "chosen by cost";
-  chosen.problem = step.problem;
-  if (!tactics.empty()) {
-    chosen.name = "of " + tactics.str();
-    llvm::Expected<std::vector<Tactic>> lines = loadTactics(tactics);
-    if (!lines)
-      return lines.takeError();
-    if (auto effects = applyTactics(chosen.problem, *lines); !effects)
-      return effects.takeError();
-  }
+llvm::Expected<NamedStrategy> tool::readStrategy(const StepProblem &step,
+                                                 llvm::StringRef tactics) {
+  NamedStrategy strategy{"chosen by cost", step.problem, {}};
+  if (tactics.empty())
+    return strategy;
+  strategy.name = "of " + tactics.str();
+  llvm::Expected<std::vector<Tactic>> lines = loadTactics(tactics);
+  if (!lines)
+    return lines.takeError();
+  if (auto effects = applyTactics(strategy.problem, *lines); !effects)
+    return effects.takeError();
+  return strategy;
+}
+
+llvm::Error tool::chooseStrategy(const StepProblem &step,
+                                 NamedStrategy &strategy) {
   NetworkPricer price = step.getPricer();
   llvm::Expected<ShardingChoice> choice =
-      chooseShardings(chosen.problem, price, mostStates);
+      chooseShardings(strategy.problem, price, mostStates);
   if (!choice)
-    return llvm::createStringError(chosen.name + ": " +
+    return llvm::createStringError(strategy.name + ": " +
                                    llvm::toString(choice.takeError()));
-  chosen.explored = explore(chosen.problem, std::move(*choice), price);
-  return chosen;
+  strategy.explored = explore(strategy.problem, std::move(*choice), price);
+  return llvm::Error::success();
 }
 
 llvm::Expected<std::vector<NamedStrategy>>

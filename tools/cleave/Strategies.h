@@ -34,10 +34,11 @@ struct StepProblem {
 
 llvm::Expected<StepProblem> loadStep(const StepFlags &flags);
 
-/// The cheapest that fits, of those that keep to a file of tactics if there is
-/// one.
-llvm::Expected<NamedStrategy> chooseStrategy(const StepProblem &step,
-                                             llvm::StringRef tactics);
+/// What is to be chosen from: all, or what keeps to a file of tactics.
+llvm::Expected<NamedStrategy> readStrategy(const StepProblem &step,
+                                           llvm::StringRef tactics);
+/// Chooses the cheapest of it that fits.
+llvm::Error chooseStrategy(const StepProblem &step, NamedStrategy &strategy);
 
 /// Corners of the front from the fastest to the smallest, `most` at most.
 llvm::Expected<std::vector<NamedStrategy>> chooseFront(const StepProblem &step,
