@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Chooser.h"
+#include "Styles.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
@@ -30,7 +31,7 @@ std::optional<ShardingChoice> Chooser::expand(const ShardingChoice &part) {
 std::vector<ShardingChoice> Chooser::searchStyles(size_t width) {
   std::vector<ShardingChoice> found;
   std::optional<Potentials> free(std::move(potentials));
-  for (const auto &own : costs.styled) {
+  for (const auto &own : getStyles(problem, costs.usable)) {
     potentials.emplace(costs, steps, own);
     boundRests();
     lists = &own;
@@ -41,6 +42,26 @@ std::vector<ShardingChoice> Chooser::searchStyles(size_t width) {
   potentials.emplace(std::move(*free));
   boundRests();
   return found;
+}
+
+/// The best of what styles and other prices of a byte have led to.
+std::vector<ShardingChoice> Chooser::getStarts(size_t width) {
+  constexpr size_t mostKnown = 12, most = 3;
+  std::vector<ShardingChoice> starts = known;
+  if (known.size() < mostKnown)
+    llvm::append_range(starts, searchStyles(width));
+  llvm::sort(starts, [&](const ShardingChoice &a, const ShardingChoice &b) {
+    return getCost(a) < getCost(b);
+  });
+  starts.resize(std::min(starts.size(), most));
+  return starts;
+}
+
+static bool isIn(const ShardingChoice &choice,
+                 llvm::ArrayRef<ShardingChoice> all) {
+  return llvm::any_of(all, [&](const ShardingChoice &other) {
+    return other.strategies == choice.strategies;
+  });
 }
 
 /// A choice that is good: a narrow search's, polished.
@@ -67,14 +88,14 @@ llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
   std::vector<ShardingChoice> starts;
   if (choice->bound < getCost(*choice)) {
     if (wheel) {
-      starts = turn(*wheel, width);
+      double bound = choice->bound;
+      starts = turn(width);
+      starts.push_back(std::move(*choice));
+      choice = fuse(starts, width);
+      choice->bound = bound;
+      starts.clear();
     } else {
-      starts = searchStyles(width);
-      llvm::sort(starts, [&](const ShardingChoice &a, const ShardingChoice &b) {
-        return getCost(a) < getCost(b);
-      });
-      constexpr size_t mostStarts = 3;
-      starts.resize(std::min(starts.size(), mostStarts));
+      starts = getStarts(width);
     }
   }
   found = {improve(std::move(*choice), width)};
@@ -85,37 +106,54 @@ llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
     boundRests();
     found.push_back(improve(std::move(start), width));
   }
+  for (const ShardingChoice &each : found)
+    if (!isIn(each, known))
+      known.push_back(each);
   return *std::min_element(
       found.begin(), found.end(),
       [&](const auto &a, const auto &b) { return getCost(a) < getCost(b); });
 }
 
+/// The best of those that do of each op what one of these does.
+ShardingChoice Chooser::fuse(llvm::ArrayRef<ShardingChoice> choices,
+                             size_t width) {
+  const ShardingChoice &best = *std::min_element(
+      choices.begin(), choices.end(),
+      [&](const auto &a, const auto &b) { return getCost(a) < getCost(b); });
+  std::vector<std::vector<uint32_t>> own(problem.ops.size());
+  for (auto [op, list] : llvm::enumerate(own)) {
+    for (const ShardingChoice &each : choices)
+      list.push_back(uint32_t(each.strategies[op]));
+    llvm::sort(list);
+    list.erase(llvm::unique(list), list.end());
+  }
+  std::optional<Potentials> free(std::move(potentials));
+  potentials.emplace(costs, steps, own);
+  potentials->follow(best);
+  boundRests();
+  lists = &own;
+  std::optional<ShardingChoice> fused = search(width, getCost(best));
+  lists = &costs.usable;
+  potentials.emplace(std::move(*free));
+  potentials->follow(fused ? *fused : best);
+  boundRests();
+  return fused ? std::move(*fused) : best;
+}
+
 /// Choices in which all equal parts have the same, and others what is best
 /// then: from each choice that was found for a part.
-std::vector<ShardingChoice> Chooser::turn(const Wheel &wheel, size_t width) {
+std::vector<ShardingChoice> Chooser::turn(size_t width) {
   std::vector<ShardingChoice> choices;
-  Chooser part(wheel.problem, price, mostStates);
-  if (llvm::Error error = part.costs.prepare()) {
-    llvm::consumeError(std::move(error));
-    return choices;
-  }
-  part.order();
-  llvm::Expected<ShardingChoice> turned = part.solve(costs.byteCost);
+  llvm::Expected<ShardingChoice> turned = wheel->solve(costs.getByteCost());
   if (!turned) {
     llvm::consumeError(turned.takeError());
     return choices;
   }
-  auto isIn = [](const ShardingChoice &choice,
-                 llvm::ArrayRef<ShardingChoice> all) {
-    return llvm::any_of(all, [&](const ShardingChoice &other) {
-      return other.strategies == choice.strategies;
-    });
-  };
   // A wider search may have come to another one.
-  if (!isIn(*turned, part.found))
-    part.found.push_back(std::move(*turned));
-  for (const ShardingChoice &each : part.found) {
-    for (std::optional<size_t> op : wheel.ops)
+  if (!isIn(*turned, wheel->found))
+    wheel->found.push_back(std::move(*turned));
+  for (const ShardingChoice &each : wheel->found) {
+    for (std::optional<size_t> op : *wheelOps)
       fixed.push_back(op ? std::optional(uint32_t(each.strategies[*op]))
                          : std::nullopt);
     std::optional<ShardingChoice> choice = search(width, impossible);
@@ -151,61 +189,82 @@ ShardingChoice Chooser::improve(ShardingChoice choice, size_t width) {
 /// The choice with fewer of the equal parts, for all of them; nothing if that
 /// is none.
 std::optional<ShardingChoice> Chooser::solveReduced() {
-  llvm::Expected<ShardingChoice> part = inner->solve(costs.byteCost);
+  llvm::Expected<ShardingChoice> part = inner->solve(costs.getByteCost());
   if (!part) {
     llvm::consumeError(part.takeError());
     return std::nullopt;
   }
   std::optional<ShardingChoice> choice = expand(*part);
   if (choice) {
-    potentials->follow(*choice);
-    boundRests();
-    choice->bound = std::min(potentials->getBound(), getCost(*choice));
+    choice->bound = unbounded;
     choice->states = part->states;
   }
   return choice;
 }
 
-llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
-  costs.byteCost = secondsPerByte;
-  most.assign(problem.tensors.size(), {});
+void Chooser::bound(ShardingChoice &choice) {
+  if (choice.bound != unbounded)
+    return;
+  costs.setByteCost(choice.byteSeconds);
   potentials.emplace(costs, steps, costs.usable);
+  potentials->follow(choice);
   boundRests();
+  choice.bound = std::min(potentials->getBound(), getCost(choice));
+}
+
+llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
+  costs.setByteCost(secondsPerByte);
+  most.assign(problem.tensors.size(), {});
   size_t width = std::min<size_t>(64, mostStates);
   std::optional<ShardingChoice> choice;
   if (inner)
     choice = solveReduced();
   if (!choice) {
+    potentials.emplace(costs, steps, costs.usable);
+    boundRests();
     llvm::Expected<ShardingChoice> narrow = solveNarrowly(width);
     if (!narrow)
       return narrow;
     choice = std::move(*narrow);
   }
   // Nothing that cannot become better needs to be kept.
-  if (choice->bound < getCost(*choice) && width < mostStates)
-    if (std::optional<ShardingChoice> better =
-            search(mostStates, getCost(*choice))) {
-      better->bound = std::max(better->bound, choice->bound);
-      choice = std::move(better);
-    }
+  if (width < mostStates) {
+    bound(*choice);
+    if (choice->bound < getCost(*choice))
+      if (std::optional<ShardingChoice> better =
+              search(mostStates, getCost(*choice))) {
+        better->bound = std::max(better->bound, choice->bound);
+        choice = std::move(better);
+      }
+  }
   return std::move(*choice);
 }
 
-llvm::Error Chooser::prepare() {
+llvm::Error Chooser::begin() {
   if (llvm::Error error = costs.prepare())
     return error;
   order();
+  return llvm::Error::success();
+}
+
+llvm::Error Chooser::prepare() {
+  if (llvm::Error error = begin())
+    return error;
   // Of more equal parts, what lies between the first and the last is alike.
   constexpr size_t mostParts = 4;
   reduced = reduce(problem, steps, mostParts);
-  if (reduced) {
-    inner = std::make_unique<Chooser>(reduced->problem, price, mostStates);
-    if (llvm::Error error = inner->costs.prepare())
-      return error;
-    inner->order();
-    inner->wheel = &reduced->wheel;
-  }
-  return llvm::Error::success();
+  if (!reduced)
+    return llvm::Error::success();
+  auto make = [&](const ShardingProblem &part) {
+    return std::make_unique<Chooser>(part, price, mostStates,
+                                     costs.getShapes());
+  };
+  inner = make(reduced->problem);
+  if (llvm::Error error = inner->begin())
+    return error;
+  inner->wheel = make(reduced->wheel.problem);
+  inner->wheelOps = &reduced->wheel.ops;
+  return inner->wheel->begin();
 }
 
 /// At which a byte is dearer than all else.
@@ -223,13 +282,18 @@ llvm::Expected<ShardingChoice> Chooser::run() {
   if (llvm::Error error = prepare())
     return error;
   llvm::Expected<ShardingChoice> fast = solve(0);
-  if (!fast || fast->bytes <= problem.memory)
+  if (!fast)
     return fast;
+  if (fast->bytes <= problem.memory) {
+    bound(*fast);
+    return fast;
+  }
   double dear = getDear(*fast);
   llvm::Expected<ShardingChoice> small = solve(dear);
   if (!small)
     return small;
   if (small->bytes > problem.memory) {
+    bound(*small);
     bool isLeast = small->bound >= getCost(*small) * (1 - slack);
     return llvm::createStringError(llvm::formatv(
         "what is kept takes at least {0:F0} bytes of a rank, which has {1:F0}"
@@ -241,8 +305,7 @@ llvm::Expected<ShardingChoice> Chooser::run() {
                                 small->bytes)
                       .str()));
   }
-  ShardingChoice best = *small;
-  double bound = fast->bound;
+  ShardingChoice best = *small, last = *fast;
   // Between a choice that does not fit and one that does lie others, if one is
   // cheaper than both at the price at which these cost the same.
   constexpr int mostPrices = 24;
@@ -251,15 +314,20 @@ llvm::Expected<ShardingChoice> Chooser::run() {
     llvm::Expected<ShardingChoice> next = solve(byteSeconds);
     if (!next)
       return next;
-    bound = std::max(bound, next->bound - byteSeconds * problem.memory);
+    last = *next;
     bool fits = next->bytes <= problem.memory;
     if (fits && next->seconds < best.seconds)
       best = *next;
-    if (getCost(*next) >= getCost(*small) * (1 - slack))
+    // What is only near to the best differs by a little from price to price.
+    double near = next->bound < getCost(*next) ? 1e-4 : slack;
+    if (getCost(*next) >= getCost(*small) * (1 - near))
       break;
     (fits ? *small : *fast) = *next;
   }
-  best.bound = std::min(bound, best.seconds);
+  // The last price is the one at which what fits and what does not are equal.
+  bound(last);
+  best.bound =
+      std::min(last.bound - last.byteSeconds * problem.memory, best.seconds);
   return best;
 }
 
@@ -310,9 +378,11 @@ llvm::Expected<std::vector<ShardingChoice>> Chooser::computeFront(size_t most) {
     isEdge.insert(isEdge.begin() + ptrdiff_t(*widest) + 1, false);
   }
   // What nothing of as few bytes takes less than.
-  for (ShardingChoice &each : front)
+  for (ShardingChoice &each : front) {
+    bound(each);
     each.bound =
         std::min(each.seconds, each.bound - each.byteSeconds * each.bytes);
+  }
   return front;
 }
 
@@ -325,7 +395,7 @@ Chooser::getAlternatives(const ShardingChoice &choice, size_t op) {
     return std::vector<std::optional<ShardingChoice>>(count);
   }
   order();
-  costs.byteCost = choice.byteSeconds;
+  costs.setByteCost(choice.byteSeconds);
   most.assign(problem.tensors.size(), {});
   potentials.emplace(costs, steps, costs.usable);
   potentials->follow(choice);

@@ -13,6 +13,9 @@ constexpr size_t none = ~size_t(0);
 /// Of bounds, which are sums in another order than costs.
 constexpr double slack = 1e-9;
 
+/// Of a choice: nobody has looked for a bound.
+constexpr double unbounded = -std::numeric_limits<double>::infinity();
+
 /// Places, ascending, in which a tensor is needed besides where it is made.
 using Needs = llvm::SmallVector<Place, 3>;
 
@@ -84,10 +87,11 @@ struct Outcome {
 
 class Chooser {
 public:
+  /// `shapes`: of a problem that this one is a part of, if there is one.
   Chooser(const ShardingProblem &problem, CollectivePricer price,
-          size_t mostStates)
+          size_t mostStates, std::shared_ptr<PlacesByShape> shapes = nullptr)
       : problem(problem), price(price), mostStates(mostStates),
-        costs(problem, price) {}
+        costs(problem, price, std::move(shapes)) {}
 
   llvm::Expected<ShardingChoice> run();
   llvm::Expected<std::vector<ShardingChoice>> computeFront(size_t most);
@@ -96,6 +100,8 @@ public:
 
 private:
   llvm::Error prepare();
+  /// The same without equal parts.
+  llvm::Error begin();
   void order();
   /// Of the choice with the least cost, a byte that is kept costing
   /// `secondsPerByte`; its bound is one of costs.
@@ -120,11 +126,16 @@ private:
   std::optional<ShardingChoice> expand(const ShardingChoice &part);
   llvm::Expected<ShardingChoice> solveNarrowly(size_t width);
   std::optional<ShardingChoice> solveReduced();
+  /// Says how much better another of the same cost of a byte could be, where
+  /// that is `unbounded` yet.
+  void bound(ShardingChoice &choice);
   std::vector<ShardingChoice> searchStyles(size_t width);
-  std::vector<ShardingChoice> turn(const Wheel &wheel, size_t width);
+  std::vector<ShardingChoice> turn(size_t width);
+  std::vector<ShardingChoice> getStarts(size_t width);
+  ShardingChoice fuse(llvm::ArrayRef<ShardingChoice> choices, size_t width);
   ShardingChoice improve(ShardingChoice choice, size_t width);
   double getCost(const ShardingChoice &choice) const {
-    return choice.seconds + costs.byteCost * choice.bytes;
+    return choice.seconds + costs.getByteCost() * choice.bytes;
   }
 
   const ShardingProblem &problem;
@@ -156,9 +167,14 @@ private:
   const std::vector<std::vector<uint32_t>> *lists = &costs.usable;
   /// By op: its strategy, where a search is not free; or nothing at all.
   std::vector<std::optional<uint32_t>> fixed;
-  const Wheel *wheel = nullptr; ///< to start from
+  /// One of the equal parts, whose choices are to start from, and by op of the
+  /// problem the part's; null if there are none.
+  std::unique_ptr<Chooser> wheel;
+  const std::vector<std::optional<size_t>> *wheelOps = nullptr;
   /// What the last narrow search came to, from each of its starts.
   std::vector<ShardingChoice> found;
+  /// What narrow searches came to at all prices of a byte.
+  std::vector<ShardingChoice> known;
 };
 
 } // namespace cleave::autoshard

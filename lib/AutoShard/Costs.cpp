@@ -1,6 +1,5 @@
 //===- Costs.cpp - A problem of placements as numbers ---------------------===//
 #include "Costs.h"
-#include "Styles.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
 
@@ -51,7 +50,7 @@ std::optional<double> cleave::getReshardSeconds(const Mesh &mesh,
 llvm::Error Costs::prepare() {
   for (const PlacedTensor &tensor : problem.tensors) {
     std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.end());
-    auto at = shapes.try_emplace({shape, tensor.elementBytes}, tensor).first;
+    auto at = shapes->try_emplace({shape, tensor.elementBytes}, tensor).first;
     places.push_back(&at->second);
     homes.emplace_back();
     for (const Placement &placement : tensor.allowed)
@@ -89,6 +88,12 @@ llvm::Error Costs::prepare() {
     for (double time : op.seconds)
       own.push_back(roundSeconds(time));
   }
+  for (auto [tensor, own] : llvm::zip_equal(problem.tensors, places)) {
+    Kind &kind = kindsByCost[{own, tensor.moves, tensor.movedTo}];
+    kind.places = own;
+    kinds.push_back(&kind);
+  }
+  setByteCost(0);
   for (size_t tensor = 0; tensor != problem.tensors.size(); ++tensor)
     isFree.push_back(isInput(tensor) && isFreeInput(tensor));
   // What is kept is whole, so nobody finds it partial.
@@ -113,11 +118,16 @@ llvm::Error Costs::prepare() {
       });
     });
   }
-  styled = getStyles(problem, usable);
   return llvm::Error::success();
 }
 
-double Costs::getMove(size_t tensor, Place from, Place to) {
+void Costs::setByteCost(double seconds) {
+  byteCost = seconds;
+  for (auto &[cost, kind] : kindsByCost)
+    kind.moves.assign(kind.places->size() * kind.places->size(), -1);
+}
+
+double Costs::computeMove(size_t tensor, Place from, Place to) {
   if (from == to)
     return 0;
   const PlacedTensor &moved = problem.tensors[tensor];

@@ -4,6 +4,7 @@
 
 #include "cleave/AutoShard/Choose.h"
 #include <map>
+#include <memory>
 #include <unordered_map>
 
 namespace cleave::autoshard {
@@ -19,7 +20,10 @@ using Place = uint16_t;
 /// The placements of tensors of one shape, and the seconds between them.
 class Places {
 public:
-  explicit Places(const PlacedTensor &tensor) : tensor(tensor) {}
+  explicit Places(const PlacedTensor &one) {
+    tensor.shape = one.shape;
+    tensor.elementBytes = one.elementBytes;
+  }
 
   Place add(const Placement &placement) {
     auto [at, isNew] = numbers.try_emplace(hash_value(placement));
@@ -28,6 +32,7 @@ public:
         return place;
     at->second.push_back(Place(placements.size()));
     placements.push_back(placement);
+    bytes.push_back(-1);
     return at->second.back();
   }
 
@@ -49,16 +54,25 @@ public:
   }
 
   /// Of a rank's shard.
-  double getBytes(const Mesh &mesh, Place place) const {
-    return tensor.getBytes(mesh, placements[place]);
+  double getBytes(const Mesh &mesh, Place place) {
+    double &known = bytes[place];
+    if (known < 0)
+      known = tensor.getBytes(mesh, placements[place]);
+    return known;
   }
 
 private:
-  const PlacedTensor &tensor; ///< one of them
+  PlacedTensor tensor; ///< one of them, as far as all are alike
   std::vector<Placement> placements;
+  std::vector<double> bytes; ///< by place; -1: nobody has asked yet
   std::unordered_map<size_t, llvm::SmallVector<Place, 1>> numbers;
   std::vector<double> seconds;
 };
+
+/// The places of all tensors of a mesh, by their shapes and bytes of an
+/// element.
+using PlacesByShape =
+    std::map<std::pair<std::vector<int64_t>, int64_t>, Places>;
 
 /// What a strategy does: (tensor, place).
 struct Touches {
@@ -69,8 +83,12 @@ struct Touches {
 /// are kept at a price.
 class Costs {
 public:
-  Costs(const ShardingProblem &problem, CollectivePricer price)
-      : problem(problem), price(price) {}
+  /// `shapes`: of a problem that this one is a part of, if there is one.
+  Costs(const ShardingProblem &problem, CollectivePricer price,
+        std::shared_ptr<PlacesByShape> shapes)
+      : problem(problem), price(price),
+        shapes(shapes ? std::move(shapes) : std::make_shared<PlacesByShape>()) {
+  }
 
   /// Fails if an op has no strategy.
   llvm::Error prepare();
@@ -82,7 +100,13 @@ public:
     return places[tensor]->getSeconds(problem.mesh, price, from, to);
   }
   /// What it costs to have a tensor elsewhere, too.
-  double getMove(size_t tensor, Place from, Place to);
+  double getMove(size_t tensor, Place from, Place to) {
+    Kind &kind = *kinds[tensor];
+    double &known = kind.moves[from * kind.places->size() + to];
+    if (known < 0)
+      known = computeMove(tensor, from, to);
+    return known;
+  }
   /// What it costs to keep it there.
   double getKeep(size_t tensor, Place place);
   /// Of a rank's shard.
@@ -93,8 +117,12 @@ public:
   std::pair<Place, double> getBestHome(size_t tensor,
                                        llvm::ArrayRef<Place> needs);
 
+  double getByteCost() const { return byteCost; }
+  void setByteCost(double seconds);
+
+  std::shared_ptr<PlacesByShape> getShapes() const { return shapes; }
+
   const ShardingProblem &problem;
-  double byteCost = 0;          ///< seconds
   std::vector<Places *> places; ///< by tensor
   /// By tensor: where an input may be, or its op may make it.
   std::vector<llvm::SmallVector<Place, 8>> homes;
@@ -106,16 +134,27 @@ public:
   /// always be completed: what is whole gets everywhere, and all else becomes
   /// whole.
   std::vector<std::vector<uint32_t>> plain;
-  /// By style and op, see Styles.h.
-  std::vector<std::vector<std::vector<uint32_t>>> styled;
   /// By tensor: an input that is had everywhere at no cost.
   std::vector<bool> isFree;
 
 private:
+  /// Tensors that cost the same.
+  struct Kind {
+    Places *places = nullptr;
+    /// By place before and place behind: what a move costs; -1: nobody has
+    /// asked yet.
+    std::vector<double> moves;
+  };
+
   bool isFreeInput(size_t tensor);
+  double computeMove(size_t tensor, Place from, Place to);
 
   CollectivePricer price;
-  std::map<std::pair<std::vector<int64_t>, int64_t>, Places> shapes;
+  double byteCost = 0;       ///< seconds
+  std::vector<Kind *> kinds; ///< by tensor
+  /// By shape, and how often a tensor is moved and kept.
+  std::map<std::tuple<Places *, double, double>, Kind> kindsByCost;
+  std::shared_ptr<PlacesByShape> shapes;
 };
 
 } // namespace cleave::autoshard

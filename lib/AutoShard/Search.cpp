@@ -393,7 +393,7 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
 /// those that differ there and nowhere else. Until no such steps are left, or
 /// it has been through all of them a few times.
 void Chooser::polish(ShardingChoice &choice) {
-  constexpr size_t windows[] = {8, 12, 16, 24}, width = 64;
+  constexpr size_t windows[] = {8, 24}, width = 64;
   constexpr int mostRounds = 24;
   auto getStrategy = [&](size_t step) -> size_t & {
     return choice.strategies[steps[step]];
@@ -471,7 +471,7 @@ void Chooser::finish(ShardingChoice &choice) {
   size_t tensors = problem.tensors.size();
   choice.placements.resize(tensors);
   choice.seconds = choice.bytes = 0;
-  choice.byteSeconds = costs.byteCost;
+  choice.byteSeconds = costs.getByteCost();
   std::vector<Needs> needs(tensors);
   std::vector<Place> made(tensors);
   for (auto [op, strategy] : llvm::enumerate(choice.strategies)) {

@@ -1,6 +1,7 @@
 //===- Styles.cpp - Manners to begin a search with ------------------------===//
 #include "Styles.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/bit.h"
 #include <algorithm>
 
@@ -98,31 +99,42 @@ autoshard::getStyles(const ShardingProblem &problem,
     roles.pop_back();
   if (roles.size() < 2)
     return styles;
-  // A digit for each axis.
-  std::vector<size_t> digits(problem.mesh.getNumAxes(), 0);
+  std::vector<Axis> axes;
+  for (unsigned axis = 0; axis != problem.mesh.getNumAxes(); ++axis)
+    if (problem.mesh.getSize(Axis(axis)) > 1)
+      axes.push_back(Axis(axis));
+  // By op, usable strategy and axis: a bit for each role that it keeps to.
+  std::vector<std::vector<uint32_t>> kept(problem.ops.size());
+  for (auto [op, list, own] : llvm::zip_equal(problem.ops, usable, kept))
+    if (!op.dims.empty())
+      for (uint32_t strategy : list)
+        for (Axis axis : axes) {
+          uint32_t &bits = own.emplace_back(0);
+          for (auto [number, role] : llvm::enumerate(roles))
+            if (keepsTo(problem, op, op.strategies[strategy], axis, role))
+              bits |= uint32_t(1) << number;
+        }
+  // The role of each axis.
+  std::vector<size_t> digits(axes.size(), 0);
   for (size_t style = count(); style-- > 0;) {
     auto &lists = styles.emplace_back(usable.begin(), usable.end());
-    for (auto [list, op] : llvm::zip_equal(lists, problem.ops)) {
-      if (op.dims.empty())
+    for (auto [list, own] : llvm::zip_equal(lists, kept)) {
+      if (own.empty())
         continue;
-      std::vector<uint32_t> own = list;
-      llvm::erase_if(own, [&, &op = op](uint32_t strategy) {
-        for (auto [axis, digit] : llvm::enumerate(digits))
-          if (problem.mesh.getSize(Axis(axis)) > 1 &&
-              !keepsTo(problem, op, op.strategies[strategy], Axis(axis),
-                       roles[digit]))
-            return true;
-        return false;
-      });
-      if (!own.empty())
-        list = std::move(own);
+      std::vector<uint32_t> some;
+      for (auto [number, strategy] : llvm::enumerate(list))
+        if (llvm::all_of(
+                llvm::seq(digits.size()), [&, at = number](size_t axis) {
+                  return own[at * digits.size() + axis] >> digits[axis] & 1;
+                }))
+          some.push_back(strategy);
+      if (!some.empty())
+        list = std::move(some);
     }
-    for (size_t axis = 0; axis != digits.size(); ++axis) {
-      if (problem.mesh.getSize(Axis(axis)) == 1)
-        continue;
-      if (++digits[axis] < roles.size())
+    for (size_t &digit : digits) {
+      if (++digit < roles.size())
         break;
-      digits[axis] = 0;
+      digit = 0;
     }
   }
   return styles;
