@@ -137,7 +137,7 @@ ShardingChoice Chooser::fuse(llvm::ArrayRef<ShardingChoice> choices,
   potentials.emplace(std::move(*free));
   potentials->follow(fused ? *fused : best);
   boundRests();
-  return fused ? std::move(*fused) : best;
+  return fused ? *fused : best;
 }
 
 /// Choices in which all equal parts have the same, and others what is best
