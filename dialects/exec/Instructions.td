@@ -95,9 +95,9 @@ def Exec_WorkloadOp : Exec_Op<"workload"> {
   let description = [{
     What the runtime has to know of a step that none of its instructions says:
     how many samples of how many tokens, of which ids, it takes, and over which
-    axes the samples of a micro-batch are split. `model` and `plan` are the texts
-    that the step was compiled from, kept to be shown; `flops` are those of the
-    model in a step, on all ranks together, by which MFU is told.
+    axes the samples of a micro-batch are split, once they are placed. `model` is
+    the text that the step was compiled from, kept to be shown; `flops` are those
+    of the model in a step, on all ranks together, by which MFU is told.
 
     ```mlir
     exec.workload {vocab = 256 : i64, seq_len = 32 : i64, global_batch = 8 : i64,
@@ -111,8 +111,7 @@ def Exec_WorkloadOp : Exec_Op<"workload"> {
   }];
   let arguments = (ins I64Attr:$vocab, I64Attr:$seq_len, I64Attr:$global_batch,
                        I64Attr:$micro_batches, StrArrayAttr:$batch_axes,
-                       F64Attr:$flops, OptionalAttr<StrAttr>:$model,
-                       OptionalAttr<StrAttr>:$plan);
+                       F64Attr:$flops, OptionalAttr<StrAttr>:$model);
   let assemblyFormat = "attr-dict";
   let hasVerifier = 1;
 }

@@ -219,6 +219,7 @@ void Potentials::pass(bool isForth) {
 /// at least that is paid, besides what those before the step have been given.
 void Potentials::setRests() {
   llvm::fill(rests, 0);
+  apart.assign(byTensor.size(), {});
   for (auto [number, node] : llvm::enumerate(nodes)) {
     sum(node);
     for (size_t each : node.edges) {
@@ -244,6 +245,34 @@ void Potentials::setRests() {
   }
   for (size_t step = rests.size() - 1; step-- > 0;)
     rests[step] += rests[step + 1];
+}
+
+double Potentials::getApart(size_t tensor, llvm::ArrayRef<Place> needs) {
+  if (needs.size() < 2 || byTensor[tensor].empty())
+    return 0;
+  const Edge &edge = edges[byTensor[tensor].front()];
+  const Node &node = nodes[edge.maker];
+  // Several tensors of one op could each add what one of its states takes.
+  if (!node.isInput && costs.problem.ops[node.number].results[0] != tensor)
+    return 0;
+  auto [at, isNew] = apart[tensor].try_emplace(needs.vec(), 0);
+  if (!isNew)
+    return at->second;
+  std::vector<double> added(costs.places[tensor]->size(), impossible);
+  for (Place from : edge.froms) {
+    double sum = 0, most = 0;
+    for (Place need : needs) {
+      double move = costs.getMove(tensor, from, need);
+      sum += move;
+      most = std::max(most, move);
+    }
+    added[from] = sum == impossible ? impossible : sum - most;
+  }
+  double least = impossible;
+  for (auto [state, place] : llvm::enumerate(edge.made))
+    least = std::min(least, node.all[state] + added[place]);
+  double before = *std::min_element(node.all.begin(), node.all.end());
+  return at->second = least == impossible ? impossible : least - before;
 }
 
 double Potentials::getShare(size_t tensor, size_t step) const {

@@ -38,6 +38,11 @@ public:
   /// place, what is to be added if it needs it there.
   std::vector<llvm::ArrayRef<double>> getNeeded(size_t tensor,
                                                 size_t step) const;
+  /// Of a tensor that is not made, and is needed in these places: what is to be
+  /// added because it is moved to each of them. An edge costs a part of its own
+  /// move, as if all edges moved the tensor to one place; so of several places
+  /// all moves but the dearest are left.
+  double getApart(size_t tensor, llvm::ArrayRef<Place> needs);
   /// Which part of a tensor's moves the ops from a step on are said to cost.
   double getShare(size_t tensor, size_t step) const;
   /// Says that a tensor costs what it is moved for in this choice, as far as it
@@ -79,6 +84,8 @@ private:
   std::vector<Edge> edges;
   std::vector<llvm::SmallVector<size_t, 4>> byTensor; ///< edges
   std::vector<double> rests;                          ///< by step
+  /// By tensor and places: what getApart has said.
+  std::vector<std::map<std::vector<Place>, double>> apart;
 };
 
 } // namespace cleave::autoshard

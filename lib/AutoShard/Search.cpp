@@ -129,6 +129,7 @@ double Chooser::getRest(size_t step, size_t firstSlot, const Key &key) {
           least = std::min(least, each[need]);
         sum += least;
       }
+      sum += potentials->getApart(slot.tensor, view.needs);
       continue;
     }
     sum += restMade[step][number][view.made];

@@ -1,6 +1,7 @@
 //===- EmitProgram.cpp - The instructions as a program file ---------------===//
 #include "passes/Emit/EmitProgram.h"
 #include "dialects/dist/Placements.h"
+#include "dialects/dist/PlanAttr.h"
 #include "dialects/exec/Work.h"
 #include "dialects/xf/Provenance.h"
 #include "runtime/program/Envelope.h"
@@ -109,7 +110,11 @@ LogicalResult ProgramWriter::writeHeader() {
   exec::WorkloadOp workload = *workloads.begin();
   program.version = runtime::programVersion;
   program.model = workload.getModel().value_or("").str();
-  program.plan = workload.getPlan().value_or("").str();
+  llvm::Expected<std::optional<Plan>> plan = dist::getPlan(module);
+  if (!plan)
+    return module.emitError(llvm::toString(plan.takeError()));
+  if (*plan)
+    program.plan = (*plan)->toJSON();
   for (const MeshAxis &axis : mesh.getAxes()) {
     auto out = std::make_unique<fb::AxisT>();
     out->name = axis.name;

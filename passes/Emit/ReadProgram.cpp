@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/Emit/ReadProgram.h"
 #include "dialects/dist/Placements.h"
+#include "dialects/dist/PlanAttr.h"
 #include "dialects/dist/Stages.h"
 #include "dialects/exec/Work.h"
 #include "dialects/xf/Provenance.h"
@@ -59,7 +60,7 @@ public:
   OwningOpRef<ModuleOp> read();
 
 private:
-  void readWorkload();
+  LogicalResult readWorkload();
   void readMesh();
   void readState(const fb::State &state);
   LogicalResult readKernels();
@@ -105,15 +106,21 @@ private:
 
 static constexpr StringLiteral meshName = "mesh";
 
-void ProgramReader::readWorkload() {
-  StringRef model = toText(program.model()), plan = toText(program.plan());
+LogicalResult ProgramReader::readWorkload() {
+  StringRef model = toText(program.model()), text = toText(program.plan());
+  if (!text.empty()) {
+    llvm::Expected<Plan> plan = parsePlan(text, "the program's plan");
+    if (!plan)
+      return module->emitError(llvm::toString(plan.takeError()));
+    dist::setPlan(*module, *plan);
+  }
   exec::WorkloadOp::create(
       b, b.getUnknownLoc(), program.vocab(), program.seq_len(),
       program.global_batch(), program.micro_batches(),
       getAxes(toList(program.batch_axes())),
       llvm::APFloat(program.flops_per_step()),
-      model.empty() ? StringAttr() : b.getStringAttr(model),
-      plan.empty() ? StringAttr() : b.getStringAttr(plan));
+      model.empty() ? StringAttr() : b.getStringAttr(model));
+  return success();
 }
 
 void ProgramReader::readMesh() {
@@ -417,7 +424,8 @@ LogicalResult ProgramReader::readStage(size_t number, const fb::Stage &stage) {
 
 OwningOpRef<ModuleOp> ProgramReader::read() {
   b.setInsertionPointToStart(module->getBody());
-  readWorkload();
+  if (failed(readWorkload()))
+    return {};
   readMesh();
   forEach(program.stages(), [&](const fb::Stage &stage) {
     forEach(stage.states(), [&](const fb::State &state) { readState(state); });

@@ -597,9 +597,10 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
       step.emitOpError(problem);
       return signalPassFailure();
     }
+    int64_t numLayers = countLayers(loop.getBody().front());
     FailureOr<SmallVector<int64_t>> cut =
-        getLayers(step, shape, countLayers(loop.getBody().front()),
-                  planned ? planned->layers
+        getLayers(step, shape, numLayers,
+                  planned ? (*plan)->getStageLayers(numLayers)
                           : std::vector<int64_t>(layers.begin(), layers.end()));
     if (failed(cut))
       return signalPassFailure();

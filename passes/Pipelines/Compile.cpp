@@ -3,6 +3,7 @@
 #include "cleave/Frontend/Shrink.h"
 #include "cleave/Search/ReadArchitecture.h"
 #include "dialects/dist/Placements.h"
+#include "dialects/dist/PlanAttr.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "passes/Emit/EmitObject.h"
@@ -124,38 +125,22 @@ struct Compilation {
 static void addWorkload(ModuleOp module, const Model &model,
                         const CompileOptions &options) {
   OpBuilder b = OpBuilder::atBlockBegin(module.getBody());
-  const Plan &plan = options.plan;
   const Workload &work = options.work;
   // What MFU counts is of the model, however its products are cut, padded or
   // repeated over ranks.
   double tokens = double(work.globalBatch) * double(work.seqLen);
   double flops = tokens * getArchitecture(model).getFlopsPerToken(work.seqLen);
-  exec::WorkloadOp::create(
-      b, b.getUnknownLoc(), model.vocab, work.seqLen, work.globalBatch,
-      plan.microBatches,
-      dist::getAxesAttr(b.getContext(), plan.mesh, plan.getAxes("batch")),
-      llvm::APFloat(flops), b.getStringAttr(model.configText),
-      b.getStringAttr(plan.toJSON()));
+  exec::WorkloadOp::create(b, b.getUnknownLoc(), model.vocab, work.seqLen,
+                           work.globalBatch, options.plan.microBatches,
+                           b.getStrArrayAttr({}), llvm::APFloat(flops),
+                           b.getStringAttr(model.configText));
 }
 
-/// What the plan, of a model of so many layers, says to the stages.
-static void choosePlan(CompileOptions &options, int64_t numLayers) {
-  options.stages.step.microBatches = options.plan.microBatches;
-  options.stages.plan = &options.plan;
-  if (options.stages.choose) {
-    options.stages.choose->meshText = options.plan.mesh.getText();
-    options.stages.choose->saysTactics = options.remarks;
-  }
-  options.stages.recompute.modules.assign(options.plan.recompute.begin(),
-                                          options.plan.recompute.end());
-  options.stages.recompute.layers = options.plan.recomputeBlocks;
-  if (const std::optional<PipelinePlan> &pipeline = options.plan.pipeline) {
-    options.stages.pipeline.schedule = getName(pipeline->schedule).str();
-    options.stages.pipeline.virtualStages = pipeline->virtualStages;
-  }
-  std::vector<int64_t> layers = options.plan.getStageLayers(numLayers);
-  options.stages.pipeline.layers.assign(layers.begin(), layers.end());
-  options.stages.recompute.stageLayers.assign(layers.begin(), layers.end());
+/// Says in the module how the step is to be cut, for the stages.
+static void addPlan(ModuleOp module, const Model &model, Plan plan) {
+  if (plan.pipeline)
+    plan.pipeline->layers = plan.getStageLayers(int64_t(model.layers.size()));
+  dist::setPlan(module, plan);
 }
 
 /// The model's forward graph, with what the stages go by.
@@ -173,7 +158,10 @@ importModel(Compilation &compilation, const Model &model,
   if (!module)
     return module.takeError();
   addWorkload(**module, model, options);
-  choosePlan(options, int64_t(model.layers.size()));
+  addPlan(**module, model, options.plan);
+  options.stages.step.microBatches = options.plan.microBatches;
+  if (options.stages.choose)
+    options.stages.choose->saysTactics = options.remarks;
   if (failed(mlir::verify(**module)))
     return compilation.collector.getError("verification of the imported model");
   return module;
@@ -334,32 +322,16 @@ llvm::Expected<Compiled> cleave::compileModel(const Model &model,
   return emitCompiled(compilation, **module, options.cpu);
 }
 
-/// The plan by which a module was placed, and the layers of its model, as its
-/// workload has them.
-static llvm::Error readPlan(ModuleOp module, const Cluster &cluster,
-                            CompileOptions &options) {
-  auto workloads = module.getOps<exec::WorkloadOp>();
-  if (workloads.empty())
-    return llvm::createStringError("expects an exec.workload");
-  exec::WorkloadOp workload = *workloads.begin();
-  if (!workload.getPlan() || !workload.getModel())
-    return llvm::createStringError(
-        "expects an exec.workload with a model and a plan");
-  llvm::Expected<Plan> plan =
-      parsePlan(*workload.getPlan(), "the plan of exec.workload");
+/// So many ranks a module is for: as its mesh says, or its plan; a module with
+/// neither is to be cut over the whole cluster.
+static llvm::Expected<int64_t> getNumRanks(ModuleOp module,
+                                           const Cluster &cluster) {
+  if (dist::MeshOp mesh = dist::lookupMesh(module))
+    return mesh.getMesh().getNumRanks();
+  llvm::Expected<std::optional<Plan>> plan = dist::getPlan(module);
   if (!plan)
     return plan.takeError();
-  FrontendOptions frontend;
-  frontend.seqLen = workload.getSeqLen();
-  llvm::Expected<Model> model =
-      parseModel(*workload.getModel(), "the model of exec.workload", frontend);
-  if (!model)
-    return model.takeError();
-  options.plan = *plan;
-  choosePlan(options, int64_t(model->layers.size()));
-  options.stages.kernels.threads =
-      cluster.getThreads(options.plan.mesh.getNumRanks());
-  return llvm::Error::success();
+  return *plan ? (*plan)->mesh.getNumRanks() : cluster.getNumRanks();
 }
 
 /// The module of a file through the stages `rest`, and the contract of the
@@ -376,9 +348,11 @@ finishProgram(Compilation &compilation, llvm::StringRef path,
   auto module = parseSourceFile<ModuleOp>(sources, &compilation.context);
   if (!module)
     return compilation.collector.getError("reading the IR");
-  if (!rest.empty())
-    if (llvm::Error error = readPlan(*module, cluster, options))
-      return error;
+  llvm::Expected<int64_t> ranks = getNumRanks(*module, cluster);
+  if (!ranks)
+    return ranks.takeError();
+  options.stages.kernels.threads =
+      cluster.getThreads(std::max<int64_t>(*ranks, 1));
   if (failed(runStages(*module, rest, options)))
     return compilation.collector.getError("compilation");
   // What was edited by hand has not been through the stage's own checks.

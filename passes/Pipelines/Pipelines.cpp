@@ -13,8 +13,12 @@ static void addGrad(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createVerifyStepPass());
 }
 
-static void addRecompute(OpPassManager &pm, const StageOptions &options) {
-  pm.addPass(createRecomputePass(options.recompute));
+static void addPlan(OpPassManager &pm, const StageOptions &options) {
+  pm.addPass(createChoosePlanPass(options.plan));
+}
+
+static void addRecompute(OpPassManager &pm, const StageOptions &) {
+  pm.addPass(createRecomputePass());
   pm.addPass(createVerifyStepPass());
 }
 
@@ -25,8 +29,7 @@ static void addPlace(OpPassManager &pm, const StageOptions &options) {
   if (options.choose)
     pm.addPass(createChoosePlacementsPass(*options.choose));
   else
-    pm.addPass(options.plan ? createPlaceTensorsPass(*options.plan)
-                            : createPlaceTensorsPass(options.place));
+    pm.addPass(createPlaceTensorsPass());
   pm.addPass(createVerifyPlacementsPass());
   pm.addPass(createVerifyStepPass());
 }
@@ -39,8 +42,8 @@ static void addPartition(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createLocalizePass());
 }
 
-static void addPipeline(OpPassManager &pm, const StageOptions &options) {
-  pm.addPass(createCutStagesPass(options.pipeline));
+static void addPipeline(OpPassManager &pm, const StageOptions &) {
+  pm.addPass(createCutStagesPass());
   pm.addPass(createVerifyStagesPass());
 }
 
@@ -75,6 +78,7 @@ void cleave::addContracts(OpPassManager &pm) {
 ArrayRef<Stage> cleave::getStages() {
   static const Stage stages[] = {
       {"grad", "forward graph to training step", addGrad},
+      {"plan", "training step to one that says how it is cut", addPlan},
       {"recompute", "training step to one that keeps less", addRecompute},
       {"place", "training step to placed step", addPlace},
       {"partition", "placed step to one rank's", addPartition},

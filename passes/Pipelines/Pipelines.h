@@ -17,13 +17,10 @@ namespace cleave {
 
 struct StageOptions {
   BuildStepPassOptions step;
-  RecomputePassOptions recompute;
-  PlaceTensorsPassOptions place;
-  const Plan *plan = nullptr; ///< if set, in place of the file in `place`
+  ChoosePlanPassOptions plan; ///< of a module without a `dist.plan`
   /// If set, placements are chosen by cost, in place of the plan's.
   std::optional<ChoosePlacementsPassOptions> choose;
   InsertCollectivesPassOptions partition;
-  CutStagesPassOptions pipeline;
   LowerToExecPassOptions kernels;
   OverlapPassOptions overlap;
 };

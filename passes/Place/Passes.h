@@ -2,7 +2,6 @@
 #ifndef CLEAVE_PASSES_PLACE_PASSES_H
 #define CLEAVE_PASSES_PLACE_PASSES_H
 
-#include "cleave/Plan/Plan.h"
 #include "dialects/dist/Dist.h"
 #include "dialects/xf/Xf.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -12,9 +11,6 @@ namespace cleave {
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "passes/Place/Passes.h.inc"
-
-/// The pass for a plan at hand, in place of one from a file.
-std::unique_ptr<mlir::Pass> createPlaceTensorsPass(const Plan &plan);
 
 } // namespace cleave
 

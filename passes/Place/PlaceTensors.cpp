@@ -22,6 +22,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Placements.h"
+#include "dialects/exec/Exec.h"
 #include "dialects/xf/Provenance.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Log.h"
@@ -129,6 +130,10 @@ LogicalResult Placer::run() {
     return failure();
   step.setFunctionType(
       b.getFunctionType(entry.getArgumentTypes(), step.getResultTypes()));
+  // The runtime gives each rank its samples.
+  for (auto work : module.getOps<exec::WorkloadOp>())
+    work.setBatchAxesAttr(
+        dist::getAxesAttr(b.getContext(), mesh, plan.getAxes("batch")));
   return success();
 }
 
@@ -494,38 +499,19 @@ LogicalResult Placer::placeByRule(Operation &op) {
   return addition ? placeByRule(*addition) : success();
 }
 
-/// Places the step of `module` as `plan` says.
-static LogicalResult placeTensors(ModuleOp module, const Plan &plan) {
-  return Placer(module, plan).run();
-}
-
 namespace {
 class PlaceTensors : public cleave::impl::PlaceTensorsPassBase<PlaceTensors> {
 public:
   using PlaceTensorsPassBase::PlaceTensorsPassBase;
-  PlaceTensors(const Plan &plan) : given(plan) {}
 
   void runOnOperation() override {
-    llvm::Expected<Plan> plan = readPlan();
-    if (!plan) {
-      getOperation().emitError(llvm::toString(plan.takeError()));
+    llvm::Expected<Plan> decided = loadPlanForStep(plan, getOperation());
+    if (!decided) {
+      getOperation().emitError(llvm::toString(decided.takeError()));
       return signalPassFailure();
     }
-    if (failed(placeTensors(getOperation(), *plan)))
+    if (failed(Placer(getOperation(), *decided).run()))
       signalPassFailure();
   }
-
-private:
-  llvm::Expected<Plan> readPlan() {
-    if (given)
-      return *given;
-    return loadPlanForStep(plan, getOperation());
-  }
-
-  std::optional<Plan> given;
 };
 } // namespace
-
-std::unique_ptr<Pass> cleave::createPlaceTensorsPass(const Plan &plan) {
-  return std::make_unique<PlaceTensors>(plan);
-}

@@ -208,7 +208,10 @@ LogicalResult PlacementGraph::addOp(Operation &op) {
   if (auto each = dyn_cast<xf::AccumulateOp>(op))
     return addAccumulate(each);
   if (isa<xf::OutputOp>(op)) {
-    // Whoever reads an output joins its shards and adds its parts.
+    // Whoever reads an output joins its shards and adds its parts: a number may
+    // be anything.
+    if (isNumber(op.getOperand(0)))
+      return success();
     addEnd(&op, 0, getSumPlacements(mesh, getShape(op.getOperand(0))));
     return success();
   }
@@ -296,10 +299,9 @@ void PlacementGraph::addYields(xf::AccumulateOp op) {
   }
 }
 
-/// Leaves the operands where they are; counts one reduction along all axes.
+/// Leaves the operands where they are, whatever that is; counts one reduction
+/// along all axes.
 void PlacementGraph::addSum(xf::AdditionOpInterface op) {
-  for (unsigned i = 0; i != op->getNumOperands(); ++i)
-    addEnd(op, i, getSumPlacements(mesh, {}));
   PlacedOp sum;
   sum.results = {getTensor(op->getResult(0), getWhen(op))};
   PlacedTensor number{{}, 4, {}};

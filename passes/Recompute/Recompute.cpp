@@ -65,8 +65,15 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
     names = (*plan)->recompute;
     numLayers = (*plan)->recomputeBlocks;
     if ((*plan)->pipeline)
-      perStage = (*plan)->pipeline->layers;
+      perStage = (*plan)->getStageLayers(countLayers());
     return success();
+  }
+
+  int64_t countLayers() {
+    int64_t count = 0;
+    getOperation().walk(
+        [&](Operation *op) { count = std::max(count, xf::getLayer(op) + 1); });
+    return count;
   }
 
   LogicalResult readModules() {

@@ -8,7 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Mutations.h"
-#include "cleave/Plan/Plan.h"
+#include "dialects/dist/PlanAttr.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "passes/Interpret/CompareSteps.h"
@@ -162,14 +162,13 @@ void Campaign::run(StringRef model, const TrainLayout &layout) {
   Plan plan = llvm::cantFail(
       makePlan(cut, {.seqLen = 8, .globalBatch = 8, .dtype = DType::F32}));
   StageOptions options;
-  options.plan = &plan;
-  options.pipeline.schedule = getName(layout.schedule).str();
   options.step.microBatches = plan.microBatches;
   options.step.lr = 0.1;
   options.step.minLr = 0.05;
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(model, &context);
   if (!module)
     llvm::report_fatal_error("cannot read a model");
+  dist::setPlan(*module, plan);
   std::string title = llvm::formatv(
       "{0} dp {1} tp {2} pp {3} ZeRO-{4}{5}", model.rsplit('/').second,
       layout.dp, layout.tp, layout.pp, layout.zero,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Programs as IR, and IR as executables: what a compilation wrote comes back as
 it was, and what somebody changed runs, or is refused."""
+import json
 import os
 import re
 import unittest
@@ -61,7 +62,7 @@ class AssembleTest(ToolTest):
                                 "--dump-after-stage", "all")
             stages = re.split(r"^// after stage (\w+)\n", dump, flags=re.M)[1:]
             self.assertEqual(stages[::2],
-                             ["grad", "recompute", "place", "partition",
+                             ["grad", "plan", "recompute", "place", "partition",
                               "pipeline", "kernels", "overlap", "memory"])
             overlap = ["--overlap", "always"] if "--overlap" in flags else []
             for stage, text in zip(stages[::2], stages[1::2]):
@@ -70,6 +71,30 @@ class AssembleTest(ToolTest):
                                          output="again")
                     self.assertEqual(done.returncode, 0, done.stderr)
                     self.assertTrue(self.read("train") == self.read("again"))
+
+    def test_the_plan_is_the_ir_s(self):
+        """What a person makes of dist.plan is what ranks do; of a step without one
+        the stage chooses it for the cluster."""
+        dump = self.compile("train", LLAMA, "-q", "--dp", "2", "--tp", "1",
+                            "--micro-batch", "1", "--dump-locations",
+                            "--dump-after-stage", "grad")
+        self.assertEqual(dump.count('name = "dp", size = 2'), 1)
+        whole = re.compile(r"^module attributes {dist\.plan = .*} {$", re.M)
+        self.assertEqual(len(whole.findall(dump)), 1)
+        self.assertRefused(re.sub(r"micro_batches = \d+ : i64",
+                                  "micro_batches = 3 : i64", dump, count=1),
+                           "the plan has 3 micro-batches", "--after-stage",
+                           "grad")
+        for change, cluster, ranks in (
+                (('name = "tp", size = 1', 'name = "tp", size = 2'), "local", 4),
+                ((whole.search(dump)[0], "module {"), "h100-sxm:4", 4)):
+            with self.subTest(ranks=ranks, cluster=cluster):
+                done = self.assemble(dump.replace(*change), "--after-stage",
+                                     "grad", "--cluster", cluster)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                shown = json.loads(self.run_tool("cleave", "inspect", "changed",
+                                                 "--json"))
+                self.assertEqual(shown["ranks"], ranks)
 
     def test_a_change_runs(self):
         self.compile("train", LLAMA, "-q", "--lr", "0.001",

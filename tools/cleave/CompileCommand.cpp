@@ -140,11 +140,13 @@ void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
   app.add_flag_callback(
       "--no-fusion", [this] { options.stages.kernels.fuse = false; },
       "one kernel for each op");
+  std::vector<std::string> stages;
+  for (const Stage &stage : getStages())
+    stages.push_back(stage.name.str());
+  stages.push_back("all");
   app.add_option("--dump-after-stage", options.dumpAfter,
                  "print the IR after a stage")
-      ->check(
-          CLI::IsMember({"grad", "recompute", "place", "partition", "pipeline",
-                         "kernels", "overlap", "memory", "all"}));
+      ->check(CLI::IsMember(stages));
   app.add_flag("--dump-locations", options.dumpLocations,
                "print what each op is called, too: without, an executable "
                "that cleave assemble makes of the IR cannot name its "
