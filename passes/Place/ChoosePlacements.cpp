@@ -13,6 +13,7 @@
 #include "dialects/exec/Exec.h"
 #include "passes/Place/Passes.h"
 #include "passes/Place/PlacementGraph.h"
+#include "passes/Place/StageShares.h"
 #include "llvm/Support/FormatVariadic.h"
 
 namespace cleave {
@@ -41,16 +42,29 @@ public:
     llvm::Expected<Machine> machine = getMachine(*where, note);
     if (!machine)
       return fail(machine.takeError());
+    auto plan = dist::getPlan(getOperation());
+    if (!plan)
+      return fail(plan.takeError());
+    pipeline = std::nullopt;
+    // A mesh of the option's has no stages.
+    if (*plan && meshText.empty())
+      pipeline = (*plan)->pipeline;
     dist::MeshOp op = dist::lookupMesh(getOperation());
     if (!op) {
-      llvm::Expected<Mesh> parsed = readMesh();
+      llvm::Expected<Mesh> parsed = readMesh(*plan);
       if (!parsed)
         return fail(parsed.takeError());
       op = dist::createMesh(getOperation(), *parsed);
+      if (pipeline)
+        op.setStageAxis(parsed->getName(pipeline->axis));
     } else if (!meshText.empty()) {
       return fail(llvm::createStringError(
           "the module has a dist.mesh: expects no option mesh"));
     }
+    if (!pipeline && op.getStageAxis())
+      return fail(llvm::createStringError(
+          "the dist.mesh has an axis of stages: expects a dist.plan that says "
+          "which layers each of them has"));
     Mesh mesh = op.getMesh();
     if (mesh.getNumRanks() > machine->devices)
       return fail(llvm::createStringError(llvm::formatv(
@@ -64,25 +78,22 @@ public:
 
 private:
   /// The option's, or the plan's.
-  llvm::Expected<Mesh> readMesh() {
-    if (meshText.empty()) {
-      auto plan = dist::getPlan(getOperation());
-      if (!plan)
-        return plan.takeError();
-      if (*plan && (*plan)->pipeline)
-        return llvm::createStringError("expects a plan without a pipeline");
-      if (*plan)
-        return (*plan)->mesh;
-    }
+  llvm::Expected<Mesh> readMesh(const std::optional<Plan> &plan) {
+    if (meshText.empty() && plan)
+      return plan->mesh;
     return Mesh::parse(meshText);
   }
 
   LogicalResult place(func::FuncOp function, FlatSymbolRefAttr meshName,
-                      const Mesh &mesh, const Machine &machine) {
-    PlacementGraph graph(function, meshName, mesh, machine);
+                      const Mesh &whole, const Machine &machine) {
+    Mesh mesh = pipeline ? getStageMesh(whole, pipeline->axis) : whole;
+    NetworkPricer price(whole, machine);
+    PlacementGraph graph(function, meshName, mesh, machine, price);
     if (failed(graph.build()))
       return failure();
-    NetworkPricer price(mesh, machine);
+    if (pipeline)
+      keepOneStage(graph.problem, *pipeline, whole.getSize(pipeline->axis),
+                   graph.getNumMicroBatches());
     if (llvm::Error error = keepToTactics(graph.problem, price))
       return function.emitError(llvm::toString(std::move(error)));
     graph.problem.memory = memory > 0 ? double(memory) : machine.device.memory;
@@ -98,6 +109,8 @@ private:
           dist::getAxesAttr(&getContext(), mesh, graph.getBatchAxes(*choice)));
     return success();
   }
+
+  std::optional<PipelinePlan> pipeline; ///< of the module's plan
 
   llvm::Error explainTactics(const ShardingProblem &problem,
                              ArrayRef<Tactic> lines, CollectivePricer price);

@@ -77,6 +77,11 @@ def ChoosePlacementsPass
     and what the forward pass makes for the backward pass. What an op needs only
     while it runs is not counted.
 
+    Where the module's `dist.plan` has a pipeline, nothing is split along its axis of
+    stages; seconds are those of all stages together, without messages between them,
+    and what is kept is that of the fullest stage, with the micro-batches that it has
+    in flight.
+
     Pins are attributes `dist.pin`, of an argument, a function's result, a state,
     or an op, for its first result; the choice is one of those that have them.
     Remarks say what splits each op, what the whole takes, and what no choice can

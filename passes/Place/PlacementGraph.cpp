@@ -1,6 +1,5 @@
 //===- PlacementGraph.cpp - A function as a problem of placements ---------===//
 #include "passes/Place/PlacementGraph.h"
-#include "cleave/Reshard/Price.h"
 #include "dialects/xf/Provenance.h"
 #include "passes/Place/Addends.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -26,9 +25,9 @@ static constexpr llvm::StringLiteral tokenDims[] = {"batch", "sequence"};
 
 PlacementGraph::PlacementGraph(func::FuncOp function,
                                FlatSymbolRefAttr meshName, const Mesh &mesh,
-                               const Machine &machine)
+                               const Machine &machine, CollectivePricer price)
     : function(function), meshName(meshName), mesh(mesh), machine(machine),
-      b(function.getContext()) {
+      price(price), b(function.getContext()) {
   problem.mesh = mesh;
 }
 
@@ -308,9 +307,8 @@ void PlacementGraph::addSum(xf::AdditionOpInterface op) {
   Placement partial;
   for (Axis axis = 0; axis != mesh.getNumAxes(); ++axis)
     partial.partial.push_back(axis);
-  sum.seconds = {getReshardSeconds(mesh, number, partial, Placement(),
-                                   NetworkPricer(mesh, machine))
-                     .value_or(0)};
+  sum.seconds = {
+      getReshardSeconds(mesh, number, partial, Placement(), price).value_or(0)};
   sum.strategies.resize(1);
   sum.strategies[0].placements.results = {Placement()};
   addToProblem({Site::Summed, op, 0, {}}, std::move(sum), -1);

@@ -34,8 +34,10 @@ namespace cleave {
 /// A function without placements: straight-line, or with one `xf.accumulate`.
 class PlacementGraph {
 public:
+  /// `mesh`: of a pipeline that of one stage. `price` is of collectives on it.
   PlacementGraph(mlir::func::FuncOp function, mlir::FlatSymbolRefAttr meshName,
-                 const Mesh &mesh, const Machine &machine);
+                 const Mesh &mesh, const Machine &machine,
+                 CollectivePricer price);
 
   /// Makes `problem`; reads the pins, and takes them off.
   mlir::LogicalResult build();
@@ -46,6 +48,9 @@ public:
 
   /// The axes that split a micro-batch's samples.
   AxisList getBatchAxes(const ShardingChoice &choice) const;
+  int64_t getNumMicroBatches() {
+    return accumulate ? int64_t(accumulate.getCount()) : 1;
+  }
 
   ShardingProblem problem;
 
@@ -151,6 +156,7 @@ private:
   mlir::FlatSymbolRefAttr meshName;
   const Mesh &mesh;
   const Machine &machine;
+  CollectivePricer price;
   mlir::OpBuilder b;
   llvm::DenseMap<Seen, size_t> numbers; ///< of tensors
   std::vector<Known> known;             ///< by tensor

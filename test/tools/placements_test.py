@@ -61,9 +61,14 @@ class PlacementsTest(ToolTest):
                  "--global-batch", str(batch), "-q",
                  *draw.choice([[], [], ["--optimizer", "sgd"],
                                ["--optimizer", "muon"]])]
-        layout = ["--dp", str(dp), "--tp", str(ranks // dp), "--cluster",
-                  f"local:{ranks}", "--micro-batch",
+        pp = draw.choice([1, 1] + [degree for degree in get_divisors(ranks // dp)
+                                   if degree <= config["num_hidden_layers"]])
+        layout = ["--dp", str(dp), "--pp", str(pp), "--tp", str(ranks // dp // pp),
+                  "--cluster", f"local:{ranks}", "--micro-batch",
                   str(draw.choice(get_divisors(batch // dp)))]
+        if pp > 1:
+            layout += ["--pipeline-schedule",
+                       draw.choice(["1f1b", "gpipe", "1f1b-eager", "zb-h1"])]
         if draw.random() < 0.3:
             layout += ["--recompute", "selective", "--recompute-modules",
                        "+".join(draw.sample(MODULES, draw.randint(1, 3)))]
@@ -81,15 +86,13 @@ class PlacementsTest(ToolTest):
             self.assertLessEqual(abs(norm - one_norm), 1e-4 * one_norm,
                                  f"{got} {want}")
         self.counts["checked" if check else "trained"] += 1
+        self.counts["with a pipeline"] += pp > 1
 
     def test_bad_input(self):
         self.write_local()
         build = ["cleave", "compile", LLAMA, *SHAPE, "-o", "train"]
         for code, parts, *flags in [
                 (2, ["--placements", "{plan,auto}"], "--placements", "best"),
-                (2, "--placements auto: expects a layout without a pipeline "
-                 "(--pp 1), got 2 stages", "--placements", "auto", "--pp", "2",
-                 "--cluster", "local:2"),
                 (1, "this machine was not measured", "--placements", "auto",
                  "--dp", "2")]:
             env = dict(self.env)

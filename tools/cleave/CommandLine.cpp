@@ -532,11 +532,6 @@ llvm::Error tool::LayoutFlags::freePlacements(Plan &plan) const {
       return error;
   if (placements != "auto")
     return llvm::Error::success();
-  if (plan.pipeline)
-    return llvm::make_error<UsageError>(llvm::formatv(
-        "--placements auto: expects a layout without a pipeline (--pp 1), got "
-        "{0} stages",
-        plan.getNumStages()));
   // The vocabulary is padded so that it may be split.
   plan.dims = {{"vocab", plan.getAxes("vocab")}};
   plan.optimizerAxes = plan.gradientAxes = plan.parameterAxes = {};
