@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """`cleave plan` of every published config on four clusters: none may crash or
 take more than 2 s; each fits or says why not. With --compile, `cleave compile`,
-which plans and writes the executable, on three: none may take more than 20 s.
+which plans and writes the executable, on three: none may take more than 20 s; with
+--placements auto it finds the placement of every tensor by cost, too.
 
-usage: sweep.py CLEAVE [CONFIG.json ...] [--compile] [--json]
+usage: sweep.py CLEAVE [CONFIG.json ...] [--compile [--placements auto]] [--json]
 
 Prints one tab-separated line each: model, cluster, sequence length, seconds of
 the whole command, and the plan or the error; then crashes, slow ones and the
@@ -100,11 +101,12 @@ def make_cluster(folder, ranks):
     return path
 
 
-def compile(cleave, path, cluster):
+def compile(cleave, path, cluster, placements):
     with tempfile.TemporaryDirectory() as folder:
         written = os.path.join(folder, "plan.json")
         row, program = run(
             [cleave, "compile", "--dtype", "bf16", "--write-plan", written,
+             "--placements", placements,
              "-o", os.path.join(folder, "train")], path, cluster)
         if program:
             with open(written, encoding="utf-8") as file:
@@ -121,6 +123,7 @@ def main():
     parser.add_argument("cleave")
     parser.add_argument("configs", nargs="*")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--placements", choices=["plan", "auto"], default="plan")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     paths = args.configs or sorted(
@@ -138,8 +141,8 @@ def main():
         for cluster in clusters:
             name = os.path.basename(path).removesuffix(".json")
             row = {"model": name, "cluster": os.path.basename(cluster),
-                   **(compile if args.compile else plan)(args.cleave, path,
-                                                         cluster)}
+                   **(compile(args.cleave, path, cluster, args.placements)
+                      if args.compile else plan(args.cleave, path, cluster))}
             rows.append(row)
             if not args.json:
                 print(name, row["cluster"], row["length"], f"{row['seconds']:.2f}",

@@ -38,7 +38,7 @@ std::vector<ShardingChoice> Chooser::searchStyles(size_t width) {
     if (std::optional<ShardingChoice> styled = search(width, impossible))
       found.push_back(std::move(*styled));
   }
-  lists = &costs.usable;
+  lists = base;
   potentials.emplace(std::move(*free));
   boundRests();
   return found;
@@ -64,15 +64,15 @@ static bool isIn(const ShardingChoice &choice,
   });
 }
 
-/// A choice that is good: a narrow search's, polished.
-llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
+/// What a narrow search comes to; fails where there is nothing.
+llvm::Expected<ShardingChoice> Chooser::searchNarrowly(size_t width) {
   auto searchIn = [&](const std::vector<std::vector<uint32_t>> &own) {
     lists = &own;
     std::optional<ShardingChoice> choice = search(width, impossible);
-    lists = &costs.usable;
+    lists = base;
     return choice;
   };
-  std::optional<ShardingChoice> choice = searchIn(costs.usable);
+  std::optional<ShardingChoice> choice = searchIn(*base);
   // Where all that it kept came to no end, a choice without partial sums does.
   if (!choice && leavesOut) {
     choice = searchIn(costs.plain);
@@ -85,22 +85,33 @@ llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
     return llvm::createStringError(
         problem.ops[failedAt].name +
         ": no strategy gives what the ops that use it need");
+  return std::move(*choice);
+}
+
+/// A choice that is good: a narrow search's, polished.
+llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
   std::vector<ShardingChoice> starts;
-  if (choice->bound < getCost(*choice)) {
-    if (wheel) {
-      double bound = choice->bound;
-      starts = turn(width);
-      starts.push_back(std::move(*choice));
-      choice = fuse(starts, width);
-      choice->bound = bound;
-      starts.clear();
-    } else {
-      starts = getStarts(width);
+  // What was good at some prices of a byte has what is good at others.
+  constexpr size_t enough = 4;
+  if (wheel && known.size() >= enough) {
+    starts = {fuse(known, width)};
+    starts[0].bound = std::min(potentials->getBound(), getCost(starts[0]));
+  } else {
+    llvm::Expected<ShardingChoice> choice = searchNarrowly(width);
+    if (!choice)
+      return choice;
+    starts = {std::move(*choice)};
+    double bound = starts[0].bound;
+    if (bound < getCost(starts[0])) {
+      llvm::append_range(starts, wheel ? turn(width) : getStarts(width));
+      if (wheel)
+        starts = {fuse(starts, width)};
+      starts[0].bound = bound;
     }
   }
-  found = {improve(std::move(*choice), width)};
+  found = {improve(std::move(starts[0]), width)};
   // What is known by now helps the others, too, however good they are.
-  for (ShardingChoice &start : starts) {
+  for (ShardingChoice &start : llvm::drop_begin(starts)) {
     start.bound = found[0].bound;
     potentials->follow(start);
     boundRests();
@@ -133,7 +144,7 @@ ShardingChoice Chooser::fuse(llvm::ArrayRef<ShardingChoice> choices,
   boundRests();
   lists = &own;
   std::optional<ShardingChoice> fused = search(width, getCost(best));
-  lists = &costs.usable;
+  lists = base;
   potentials.emplace(std::move(*free));
   potentials->follow(fused ? *fused : best);
   boundRests();
@@ -212,6 +223,31 @@ void Chooser::bound(ShardingChoice &choice) {
   choice.bound = std::min(potentials->getBound(), getCost(choice));
 }
 
+/// The strategies that a narrow search has: on three axes an op has hundreds,
+/// most of which no good choice has. What is best without a price, at the
+/// highest one and at one between them is good at others, too.
+void Chooser::findFew() {
+  constexpr size_t most = 40, mostTimes = 3;
+  if (llvm::all_of(costs.usable,
+                   [](const auto &list) { return list.size() <= most; })) {
+    few = costs.usable;
+    return;
+  }
+  if (timesFound == mostTimes)
+    return;
+  ++timesFound;
+  potentials.emplace(costs, steps, costs.usable);
+  boundRests();
+  Potentials::Lists best = potentials->getBest(most);
+  few.resize(best.size());
+  for (auto [list, more] : llvm::zip_equal(few, best)) {
+    std::vector<uint32_t> both;
+    std::set_union(list.begin(), list.end(), more.begin(), more.end(),
+                   std::back_inserter(both));
+    list = std::move(both);
+  }
+}
+
 llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
   costs.setByteCost(secondsPerByte);
   most.assign(problem.tensors.size(), {});
@@ -220,12 +256,17 @@ llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
   if (inner)
     choice = solveReduced();
   if (!choice) {
-    potentials.emplace(costs, steps, costs.usable);
+    findFew();
+    potentials.emplace(costs, steps, few);
     boundRests();
+    lists = base = &few;
     llvm::Expected<ShardingChoice> narrow = solveNarrowly(width);
+    lists = base = &costs.usable;
     if (!narrow)
       return narrow;
     choice = std::move(*narrow);
+    if (few != costs.usable)
+      choice->bound = unbounded;
   }
   // Nothing that cannot become better needs to be kept.
   if (width < mostStates) {

@@ -124,8 +124,10 @@ private:
   /// The best of those in which all parts that were left out are like one of
   /// those that remain.
   std::optional<ShardingChoice> expand(const ShardingChoice &part);
+  llvm::Expected<ShardingChoice> searchNarrowly(size_t width);
   llvm::Expected<ShardingChoice> solveNarrowly(size_t width);
   std::optional<ShardingChoice> solveReduced();
+  void findFew();
   /// Says how much better another of the same cost of a byte could be, where
   /// that is `unbounded` yet.
   void bound(ShardingChoice &choice);
@@ -164,7 +166,10 @@ private:
   size_t failedAt = 0;            ///< the op where the last search failed
   bool leavesOut = false;         ///< whether it left out states
   /// By op: the strategies that a search keeps to.
-  const std::vector<std::vector<uint32_t>> *lists = &costs.usable;
+  const Potentials::Lists *lists = &costs.usable;
+  const Potentials::Lists *base = &costs.usable; ///< where nothing else is said
+  Potentials::Lists few;                         ///< those of a narrow search
+  size_t timesFound = 0;                         ///< at so many prices
   /// By op: its strategy, where a search is not free; or nothing at all.
   std::vector<std::optional<uint32_t>> fixed;
   /// One of the equal parts, whose choices are to start from, and by op of the

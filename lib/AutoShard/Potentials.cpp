@@ -2,6 +2,7 @@
 #include "Potentials.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <numeric>
 
 using namespace cleave;
 using namespace cleave::autoshard;
@@ -119,11 +120,12 @@ void Potentials::follow(const ShardingChoice &choice) {
     const Node &node = nodes[number];
     if (node.isInput)
       return costs.places[edge.tensor]->add(choice.placements[edge.tensor]);
-    size_t state =
-        size_t(llvm::lower_bound(lists[node.number],
-                                 uint32_t(choice.strategies[node.number])) -
-               lists[node.number].begin());
-    return number == edge.maker ? edge.made[state] : edge.needed[state];
+    const Touches &own =
+        costs.touches[node.number][choice.strategies[node.number]];
+    auto &touches = number == edge.maker ? own.makes : own.needs;
+    return llvm::find_if(touches,
+                         [&](auto touch) { return touch.first == edge.tensor; })
+        ->second;
   };
   for (const llvm::SmallVector<size_t, 4> &own : byTensor) {
     llvm::SmallVector<double, 4> moves;
@@ -245,6 +247,28 @@ void Potentials::setRests() {
   }
   for (size_t step = rests.size() - 1; step-- > 0;)
     rests[step] += rests[step + 1];
+}
+
+Potentials::Lists Potentials::getBest(size_t most) const {
+  Lists best(lists);
+  for (const Node &node : nodes) {
+    if (node.isInput || lists[node.number].size() <= most)
+      continue;
+    std::vector<size_t> states(node.all.size());
+    std::iota(states.begin(), states.end(), size_t(0));
+    llvm::sort(states, [&](size_t a, size_t b) {
+      return std::pair(node.all[a], a) < std::pair(node.all[b], b);
+    });
+    states.resize(most);
+    if (!llvm::is_contained(states, 0))
+      states.push_back(0);
+    llvm::sort(states);
+    std::vector<uint32_t> &own = best[node.number];
+    own.clear();
+    for (size_t state : states)
+      own.push_back(lists[node.number][state]);
+  }
+  return best;
 }
 
 double Potentials::getApart(size_t tensor, llvm::ArrayRef<Place> needs) {

@@ -45,6 +45,10 @@ public:
   double getApart(size_t tensor, llvm::ArrayRef<Place> needs);
   /// Which part of a tensor's moves the ops from a step on are said to cost.
   double getShare(size_t tensor, size_t step) const;
+  /// By op: so many of its strategies, those with which all ops take the least
+  /// by these bounds, in their order; and its first one, which splits nothing,
+  /// so that some choice of them can be completed.
+  Lists getBest(size_t most) const;
   /// Says that a tensor costs what it is moved for in this choice, as far as it
   /// is: so the bounds of choices that are like it are better.
   void follow(const ShardingChoice &choice);

@@ -117,6 +117,13 @@ std::vector<int64_t> Plan::getStageLayers(int64_t layers) const {
   return cut;
 }
 
+void Plan::setStageLayers(int64_t layers) {
+  if (!pipeline)
+    return;
+  pipeline->layers = getStageLayers(layers);
+  pipeline->firstLayers = pipeline->lastLayers = TrainLayout::even;
+}
+
 /// Samples of all ranks in one micro-batch.
 static llvm::Expected<int64_t> getSamples(const TrainLayout &layout,
                                           const Workload &work) {

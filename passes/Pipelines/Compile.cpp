@@ -139,8 +139,7 @@ static void addWorkload(ModuleOp module, const Model &model,
 
 /// Says in the module how the step is to be cut, for the stages.
 static void addPlan(ModuleOp module, const Model &model, Plan plan) {
-  if (plan.pipeline)
-    plan.pipeline->layers = plan.getStageLayers(int64_t(model.layers.size()));
+  plan.setStageLayers(int64_t(model.layers.size()));
   dist::setPlan(module, plan);
 }
 
@@ -211,10 +210,10 @@ cleave::checkCompilation(const Model &model, const CompileOptions &options) {
     axis.size = std::min<int64_t>(axis.size, 2);
   small.plan.mesh = Mesh(axes);
   small.plan.microBatches = std::min<int64_t>(plan.microBatches, 3);
-  // What is chosen by cost may split any dim by all axes.
+  // What is chosen by cost may split any dim by all axes but that of stages.
   bool isChosen = options.stages.choose.has_value();
   auto parts = [&](StringRef dim) {
-    return isChosen ? small.plan.mesh.getNumRanks()
+    return isChosen ? small.plan.mesh.getNumRanks() / small.plan.getNumStages()
                     : small.plan.mesh.getSize(plan.getAxes(dim));
   };
   if (isChosen)

@@ -71,9 +71,7 @@ llvm::Expected<FoundPlan> cleave::searchPlan(const StepGraph &graph,
   found.plan = std::move(*plan);
   if (llvm::Error error = setRecompute(found.plan, best.layout))
     return error;
-  if (found.plan.pipeline)
-    found.plan.pipeline->layers =
-        found.plan.getStageLayers(graph.model.getNumBlocks());
+  found.plan.setStageLayers(graph.model.getNumBlocks());
   for (const Candidate &each : result->best)
     found.remarks.push_back(llvm::formatv(
         "{0}: {1} a step, {2} of a device{3}", toString(each.layout),

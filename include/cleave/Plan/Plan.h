@@ -66,6 +66,8 @@ struct Plan {
   int64_t getNumStages() const;
   /// Of each virtual stage, of `layers` in all; without a pipeline, all.
   std::vector<int64_t> getStageLayers(int64_t layers) const;
+  /// Says them one by one, where there is a pipeline.
+  void setStageLayers(int64_t layers);
 
   /// As plan.json.
   std::string toJSON() const;
