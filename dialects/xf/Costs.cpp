@@ -58,22 +58,29 @@ Flops LinearWeightGradOp::getFlops() {
                         getElements(getResult()), 1);
 }
 
-static Flops getFlopsOf(Direction direction, TypedValue<RankedTensorType> q,
-                        TypedValue<RankedTensorType> v, int64_t window) {
+static AttentionWork getWork(Direction direction,
+                             TypedValue<RankedTensorType> q,
+                             TypedValue<RankedTensorType> v, int64_t window) {
   ArrayRef<int64_t> shape = q.getType().getShape();
-  double heads = double(shape[0]) * double(shape[2]);
-  double pairs = getCausalPairs(double(shape[1]), double(window));
-  return getAttentionFlops(direction, heads * pairs, double(shape[3]),
-                           double(v.getType().getShape().back()));
+  AttentionWork work;
+  work.direction = direction;
+  work.heads = double(shape[0]) * double(shape[2]);
+  work.rows = double(shape[1]);
+  work.pairs = getCausalPairs(work.rows, double(window));
+  work.headDim = double(shape[3]);
+  work.valueDim = double(v.getType().getShape().back());
+  return work;
 }
 
-Flops AttentionOp::getFlops() {
-  return getFlopsOf(Direction::Forward, getQ(), getV(), getWindow());
+std::optional<AttentionWork> AttentionOp::getAttention() {
+  return getWork(Direction::Forward, getQ(), getV(), getWindow());
 }
+Flops AttentionOp::getFlops() { return getAttention()->getFlops(); }
 
-Flops AttentionGradOp::getFlops() {
-  return getFlopsOf(Direction::Backward, getQ(), getV(), getWindow());
+std::optional<AttentionWork> AttentionGradOp::getAttention() {
+  return getWork(Direction::Backward, getQ(), getV(), getWindow());
 }
+Flops AttentionGradOp::getFlops() { return getAttention()->getFlops(); }
 
 Flops OrthogonalizeOp::getFlops() {
   double rows = countRows(getX(), getRows());

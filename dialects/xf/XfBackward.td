@@ -145,7 +145,7 @@ def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Check, Xf
   let hasVerifier = 1;
 }
 
-def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Check, Xf_Flops]> {
+def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Check, Xf_Attention]> {
   let summary = "gradients of xf.attention with respect to q, k and v";
   let description = [{
     ```mlir

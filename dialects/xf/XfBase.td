@@ -96,6 +96,8 @@ def Xf_Gradient : DeclareOpInterfaceMethods<GradientOpInterface>;
 def Xf_ShardIndex : DeclareOpInterfaceMethods<ShardIndexOpInterface>;
 def Xf_Cost : DeclareOpInterfaceMethods<CostOpInterface>;
 def Xf_Flops : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
+def Xf_Attention
+    : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getAttention"]>;
 def Xf_Bytes : DeclareOpInterfaceMethods<CostOpInterface, ["getBytes"]>;
 
 // What gradients know of an op; what is checked of one; both.

@@ -129,7 +129,7 @@ def Xf_RopeOp : Xf_TensorOp<"rope", [Xf_Rule, Xf_OriginAndCheck, Xf_Gradient, Xf
   let hasVerifier = 1;
 }
 
-def Xf_AttentionOp : Xf_TensorOp<"attention", [Xf_Rule, Xf_Gradient, Xf_Flops]> {
+def Xf_AttentionOp : Xf_TensorOp<"attention", [Xf_Rule, Xf_Gradient, Xf_Attention]> {
   let summary = "causal attention, grouped heads, sliding window";
   let description = [{
     `softmax(scale q k^T) v` over keys j <= i, and j > i - window if window > 0.

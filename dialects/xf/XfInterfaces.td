@@ -47,6 +47,9 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
         Floating-point operations of the matrix products, those of the model and
         those that are executed; none for ops that are bound by memory.
       }], "::cleave::Flops", "getFlops", (ins), "", "return {};">,
+    InterfaceMethod<"What it is asked for, if it is causal attention.",
+      "::std::optional<::cleave::AttentionWork>", "getAttention", (ins), "",
+      "return ::std::nullopt;">,
     InterfaceMethod<"Bytes read and written, each tensor once.",
       "double", "getBytes", (ins), "", [{
         return ::cleave::xf::getTensorBytes($_op);

@@ -226,6 +226,13 @@ llvm::StringRef cleave::getOwnProfile(const Device &device) {
   return device.cores > 0 ? "cleave-cpu" : "cleave";
 }
 
+llvm::Expected<Profile> cleave::loadOwnProfile(const Device &device) {
+  llvm::Expected<Profile> profile = loadProfile(getOwnProfile(device));
+  if (profile)
+    profile->attention = chooseAttention(*profile, device);
+  return profile;
+}
+
 std::string
 cleave::chooseAttention(const Profile &profile, const Device &device,
                         llvm::function_ref<bool(llvm::StringRef)> allows) {

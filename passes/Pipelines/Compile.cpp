@@ -1,6 +1,7 @@
 //===- Compile.cpp - From a model and a plan to an object file ------------===//
 #include "passes/Pipelines/Compile.h"
 #include "cleave/Frontend/Shrink.h"
+#include "cleave/Ledger/Ledger.h"
 #include "cleave/Reshard/Price.h"
 #include "cleave/Search/ReadArchitecture.h"
 #include "dialects/dist/Placements.h"
@@ -268,9 +269,12 @@ cleave::buildShardingProblem(const Model &model, CompileOptions options,
   if (failed(pm.run(**module)))
     return compilation.collector.getError("compilation");
   NetworkPricer price(options.plan.mesh, machine);
+  llvm::Expected<Profile> profile = loadOwnProfile(machine.device);
+  if (!profile)
+    return profile.takeError();
   PlacementGraph graph((*module)->lookupSymbol<mlir::func::FuncOp>("step"),
                        FlatSymbolRefAttr::get(&compilation.context, "mesh"),
-                       options.plan.mesh, machine, price);
+                       options.plan.mesh, machine, *profile, price);
   if (failed(graph.build()))
     return compilation.collector.getError("choice of placements");
   return std::move(graph.problem);

@@ -8,6 +8,7 @@
 #include "cleave/AutoShard/Moves.h"
 #include "cleave/AutoShard/Tactics.h"
 #include "cleave/Hardware/Cluster.h"
+#include "cleave/Ledger/Ledger.h"
 #include "cleave/Reshard/Price.h"
 #include "dialects/dist/PlanAttr.h"
 #include "dialects/exec/Exec.h"
@@ -88,7 +89,10 @@ private:
                       const Mesh &whole, const Machine &machine) {
     Mesh mesh = pipeline ? getStageMesh(whole, pipeline->axis) : whole;
     NetworkPricer price(whole, machine);
-    PlacementGraph graph(function, meshName, mesh, machine, price);
+    llvm::Expected<Profile> profile = loadOwnProfile(machine.device);
+    if (!profile)
+      return function.emitError(llvm::toString(profile.takeError()));
+    PlacementGraph graph(function, meshName, mesh, machine, *profile, price);
     if (failed(graph.build()))
       return failure();
     if (pipeline)

@@ -35,7 +35,18 @@ FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
     return op->emitOpError("has products in ")
            << cleave::getName(dtype) << ", for which " << device.name
            << " has no constants";
-  double products = getProductSeconds(rule, strategy.axes, dtype);
+  double products = 0;
+  auto unitOf = device.attention.find(profile.attention);
+  if (std::optional<AttentionWork> work = cost.getAttention();
+      work && unitOf != device.attention.end())
+    // Sequences are not split, so heads and samples are.
+    products =
+        getAttentionTime(device, profile.attention, dtype, work->direction,
+                         work->heads / getWays(strategy.axes), work->rows,
+                         work->pairs, work->headDim, work->valueDim);
+  else
+    products =
+        getProductSeconds(rule, strategy.axes, dtype) / profile.matrixRate;
   if (products == 0)
     products = flops / getWays(strategy.axes) / (unit.peak * unit.efficiency);
   return std::max(seconds, products);

@@ -3,6 +3,7 @@
 #define CLEAVE_PASSES_PLACE_OPPRICER_H
 
 #include "cleave/AutoShard/Choose.h"
+#include "cleave/Cost/Profile.h"
 #include "cleave/Hardware/Hardware.h"
 #include "dialects/xf/Xf.h"
 
@@ -11,12 +12,14 @@ namespace cleave {
 /// A value's tensor, moved once, of which nothing is kept.
 PlacedTensor getPlacedTensor(mlir::Value value);
 
-/// Seconds of an op on the shards of a strategy: of its products, or of moving
-/// its tensors through memory, whichever takes longer.
+/// Seconds of an op on the shards of a strategy: of its products or of
+/// attention, as the simulator prices the instructions that they become, or of
+/// moving its tensors through memory, whichever takes longer.
 class OpPricer {
 public:
-  OpPricer(const Mesh &mesh, const Device &device)
-      : mesh(mesh), device(device) {}
+  /// `profile`: what the software that runs it makes of the device.
+  OpPricer(const Mesh &mesh, const Device &device, const Profile &profile)
+      : mesh(mesh), device(device), profile(profile) {}
 
   /// Fails if the device has no constants for the op's type.
   mlir::FailureOr<double> price(xf::ShardingRuleOpInterface op,
@@ -34,6 +37,7 @@ private:
 
   const Mesh &mesh;
   const Device &device;
+  const Profile &profile;
 };
 
 } // namespace cleave

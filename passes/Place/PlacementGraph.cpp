@@ -25,9 +25,10 @@ static constexpr llvm::StringLiteral tokenDims[] = {"batch", "sequence"};
 
 PlacementGraph::PlacementGraph(func::FuncOp function,
                                FlatSymbolRefAttr meshName, const Mesh &mesh,
-                               const Machine &machine, CollectivePricer price)
+                               const Machine &machine, const Profile &profile,
+                               CollectivePricer price)
     : function(function), meshName(meshName), mesh(mesh), machine(machine),
-      price(price), b(function.getContext()) {
+      profile(profile), price(price), b(function.getContext()) {
   problem.mesh = mesh;
 }
 
@@ -337,7 +338,7 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
     known[placed.results[0]].pinned = *pin;
 
   ShardingRule rule = op.getShardingRule();
-  OpPricer pricer(mesh, machine.device);
+  OpPricer pricer(mesh, machine.device, profile);
   double times = when == When::Once ? 1 : double(accumulate.getCount());
   if (auto share = shares.find(op); share != shares.end())
     times *= share->second;

@@ -37,7 +37,7 @@ public:
   /// `mesh`: of a pipeline that of one stage. `price` is of collectives on it.
   PlacementGraph(mlir::func::FuncOp function, mlir::FlatSymbolRefAttr meshName,
                  const Mesh &mesh, const Machine &machine,
-                 CollectivePricer price);
+                 const Profile &profile, CollectivePricer price);
 
   /// Makes `problem`; reads the pins, and takes them off.
   mlir::LogicalResult build();
@@ -156,6 +156,7 @@ private:
   mlir::FlatSymbolRefAttr meshName;
   const Mesh &mesh;
   const Machine &machine;
+  const Profile &profile;
   CollectivePricer price;
   mlir::OpBuilder b;
   llvm::DenseMap<Seen, size_t> numbers; ///< of tensors

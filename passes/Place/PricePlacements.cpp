@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "cleave/AutoShard/Choose.h"
 #include "cleave/Hardware/Cluster.h"
+#include "cleave/Ledger/Ledger.h"
 #include "cleave/Reshard/Price.h"
 #include "dialects/dist/Placements.h"
 #include "dialects/xf/Provenance.h"
@@ -25,8 +26,9 @@ using namespace cleave;
 namespace {
 class Pricer {
 public:
-  Pricer(func::FuncOp function, const Mesh &mesh, const Machine &machine)
-      : function(function), mesh(mesh), machine(machine),
+  Pricer(func::FuncOp function, const Mesh &mesh, const Machine &machine,
+         const Profile &profile)
+      : function(function), mesh(mesh), machine(machine), profile(profile),
         network(this->mesh, machine) {}
 
   LogicalResult run() {
@@ -116,12 +118,13 @@ private:
         failed(
             take(op->getResults(), rule.results, strategy.placements.results)))
       return failure();
-    return OpPricer(mesh, machine.device).price(op, rule, strategy);
+    return OpPricer(mesh, machine.device, profile).price(op, rule, strategy);
   }
 
   func::FuncOp function;
   const Mesh mesh;
   const Machine &machine;
+  const Profile &profile;
   NetworkPricer network;
   double seconds = 0, moves = 0, bytes = 0;
 };
@@ -137,6 +140,11 @@ public:
       getOperation().emitError(llvm::toString(machine.takeError()));
       return signalPassFailure();
     }
+    llvm::Expected<Profile> profile = loadOwnProfile(machine->device);
+    if (!profile) {
+      getOperation().emitError(llvm::toString(profile.takeError()));
+      return signalPassFailure();
+    }
     dist::MeshOp mesh = dist::lookupMesh(getOperation());
     if (!mesh) {
       getOperation().emitError("expects a dist.mesh");
@@ -144,7 +152,7 @@ public:
     }
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() &&
-          failed(Pricer(function, mesh.getMesh(), *machine).run()))
+          failed(Pricer(function, mesh.getMesh(), *machine, *profile).run()))
         return signalPassFailure();
   }
 };

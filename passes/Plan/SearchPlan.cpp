@@ -42,11 +42,10 @@ llvm::Expected<FoundPlan> cleave::searchPlan(const StepGraph &graph,
     return llvm::createStringError(
         llvm::formatv("the step has products in {0}, for which {1} has no unit",
                       getName(request.work.dtype), device.name));
-  llvm::Expected<Profile> profile = loadProfile(getOwnProfile(device));
+  llvm::Expected<Profile> profile = loadOwnProfile(device);
   if (!profile)
     return profile.takeError();
   request.profile = std::move(*profile);
-  request.profile.attention = chooseAttention(request.profile, device);
   request.memoryLimit = device.memory * (1 - headroom / 100);
   request.constraints = getRunnable();
   for (const std::string &pin : pins) {

@@ -41,6 +41,17 @@ double getChunkedPairs(double seqLen, double chunk);
 Flops getAttentionFlops(Direction direction, double pairs, double headDim,
                         double valueDim);
 
+/// What causal attention is asked for, all samples and heads together; `rows`
+/// queries and `pairs` query-key pairs a head.
+struct AttentionWork {
+  Direction direction = Direction::Forward;
+  double heads = 0, rows = 0, pairs = 0, headDim = 0, valueDim = 0;
+
+  Flops getFlops() const {
+    return getAttentionFlops(direction, heads * pairs, headDim, valueDim);
+  }
+};
+
 /// Newton and Schulz's iteration on a matrix, whose shorter side is s and whose
 /// longer one l: in each step X X^T and its product with X, of s x l, and the
 /// square of X X^T, of s x s. It is of the optimizer, so the model asks for

@@ -58,6 +58,9 @@ std::string
 chooseAttention(const Profile &profile, const Device &device,
                 llvm::function_ref<bool(llvm::StringRef)> allows = nullptr);
 
+/// That profile, with the attention kernel that its programs run there.
+llvm::Expected<Profile> loadOwnProfile(const Device &device);
+
 /// Errors of predictions over rows; fractions of what was measured.
 struct LedgerErrors {
   int64_t rows = 0;
