@@ -73,7 +73,8 @@ class Bench:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def compile(self, layout, bandwidth, batch=BATCH):
+    def write_cluster(self, bandwidth):
+        """The two ranks, joined by a link of so many bytes a second."""
         link = {"base": "shared-memory", "name": "emulated",
                 "bandwidth": {"value": bandwidth, "unit": "byte/s",
                               "source": "emulated"}}
@@ -81,6 +82,9 @@ class Bench:
             json.dump({"version": 1, "device": self.device,
                        "levels": [{"size": 0, "link": link}], **self.RANKS},
                       file)
+
+    def compile(self, layout, bandwidth, batch=BATCH):
+        self.write_cluster(bandwidth)
         subprocess.run([self.cleave, "compile", "config.json", *get_shape(batch),
                         *layout, "--cluster", "cluster.json", "--overlap",
                         "always", "-q", "-o", "train"], check=True, cwd=self.folder)

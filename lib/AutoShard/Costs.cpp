@@ -26,11 +26,19 @@ double cleave::autoshard::roundSeconds(double seconds) {
   return std::ldexp(std::round(std::ldexp(seconds, 40)), -40);
 }
 
-std::optional<double> cleave::getReshardSeconds(const Mesh &mesh,
-                                                const PlacedTensor &tensor,
-                                                const Placement &from,
-                                                const Placement &to,
-                                                CollectivePricer price) {
+double cleave::getMoveSeconds(const Mesh &mesh, const PlacedTensor &tensor,
+                              const Placement &before, const Step &step,
+                              CollectivePricer price, double sliceSeconds) {
+  if (step.kind == Step::Kind::Slice)
+    return roundSeconds(sliceSeconds * tensor.getBytes(mesh, step.after));
+  return getStepSeconds(mesh, tensor.shape, before, step, tensor.elementBytes,
+                        price);
+}
+
+std::optional<double>
+cleave::getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
+                          const Placement &from, const Placement &to,
+                          CollectivePricer price, double sliceSeconds) {
   llvm::Expected<std::vector<Step>> steps =
       planReshard(mesh, tensor.shape, from, to, tensor.elementBytes, price);
   if (!steps) {
@@ -40,8 +48,7 @@ std::optional<double> cleave::getReshardSeconds(const Mesh &mesh,
   double seconds = 0;
   const Placement *before = &from;
   for (const Step &step : *steps) {
-    seconds += getStepSeconds(mesh, tensor.shape, *before, step,
-                              tensor.elementBytes, price);
+    seconds += getMoveSeconds(mesh, tensor, *before, step, price, sliceSeconds);
     before = &step.after;
   }
   return seconds;
@@ -50,7 +57,11 @@ std::optional<double> cleave::getReshardSeconds(const Mesh &mesh,
 llvm::Error Costs::prepare() {
   for (const PlacedTensor &tensor : problem.tensors) {
     std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.end());
-    auto at = shapes->try_emplace({shape, tensor.elementBytes}, tensor).first;
+    double sliceSeconds = problem.getSliceSeconds(tensor);
+    auto at = shapes
+                  ->try_emplace({shape, tensor.elementBytes, sliceSeconds},
+                                tensor, sliceSeconds)
+                  .first;
     places.push_back(&at->second);
     homes.emplace_back();
     for (const Placement &placement : tensor.allowed)

@@ -20,7 +20,8 @@ using Place = uint16_t;
 /// The placements of tensors of one shape, and the seconds between them.
 class Places {
 public:
-  explicit Places(const PlacedTensor &one) {
+  Places(const PlacedTensor &one, double sliceSeconds)
+      : sliceSeconds(sliceSeconds) {
     tensor.shape = one.shape;
     tensor.elementBytes = one.elementBytes;
   }
@@ -48,7 +49,7 @@ public:
     double &known = seconds[from * all + to];
     if (known < 0)
       known = getReshardSeconds(mesh, tensor, placements[from], placements[to],
-                                price)
+                                price, sliceSeconds)
                   .value_or(impossible);
     return known;
   }
@@ -63,16 +64,17 @@ public:
 
 private:
   PlacedTensor tensor; ///< one of them, as far as all are alike
+  double sliceSeconds; ///< of a byte
   std::vector<Placement> placements;
   std::vector<double> bytes; ///< by place; -1: nobody has asked yet
   std::unordered_map<size_t, llvm::SmallVector<Place, 1>> numbers;
   std::vector<double> seconds;
 };
 
-/// The places of all tensors of a mesh, by their shapes and bytes of an
-/// element.
+/// The places of all tensors of a mesh, by their shapes, bytes of an element,
+/// and seconds of a byte that is cut.
 using PlacesByShape =
-    std::map<std::pair<std::vector<int64_t>, int64_t>, Places>;
+    std::map<std::tuple<std::vector<int64_t>, int64_t, double>, Places>;
 
 /// What a strategy does: (tensor, place).
 struct Touches {

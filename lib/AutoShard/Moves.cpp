@@ -22,8 +22,8 @@ static Move makeMove(const ShardingProblem &problem, size_t number,
   for (Step &step : llvm::cantFail(planReshard(
            problem.mesh, tensor.shape, from, to, tensor.elementBytes, price))) {
     MoveStep each;
-    each.seconds = getStepSeconds(problem.mesh, tensor.shape, at, step,
-                                  tensor.elementBytes, price);
+    each.seconds = getMoveSeconds(problem.mesh, tensor, at, step, price,
+                                  problem.getSliceSeconds(tensor));
     each.bytes = std::max(tensor.getBytes(problem.mesh, at),
                           tensor.getBytes(problem.mesh, step.after));
     at = step.after;
@@ -65,7 +65,7 @@ std::vector<CollectiveTotal> cleave::getTotals(llvm::ArrayRef<Move> moves) {
   std::map<std::pair<Step::Kind, AxisList>, CollectiveTotal> totals;
   for (const Move &move : moves)
     for (const MoveStep &each : move.steps) {
-      if (each.step.kind == Step::Kind::Slice)
+      if (each.seconds == 0)
         continue;
       CollectiveTotal &total = totals[{each.step.kind, each.step.axes}];
       total.kind = each.step.kind;

@@ -179,6 +179,7 @@ std::optional<Reduced> Reducer::leaveOut(const Run &run,
   reduced.problem.mesh = problem.mesh;
   reduced.problem.dims = problem.dims;
   reduced.problem.sampleDims = problem.sampleDims;
+  reduced.problem.sliceSeconds = problem.sliceSeconds;
   reduced.problem.tensors = problem.tensors;
   std::vector<size_t> numbers(problem.ops.size());
   for (auto [step, op] : llvm::enumerate(steps)) {
@@ -227,6 +228,7 @@ Wheel Reducer::makeWheel(const Run &run, const Reduced &reduced) const {
   wheel.problem.mesh = problem.mesh;
   wheel.problem.dims = problem.dims;
   wheel.problem.sampleDims = problem.sampleDims;
+  wheel.problem.sliceSeconds = problem.sliceSeconds;
   wheel.problem.tensors = problem.tensors;
   wheel.ops.resize(reduced.problem.ops.size());
   for (size_t step = run.begin; step != run.begin + run.period; ++step) {

@@ -14,6 +14,10 @@ PlacedTensor cleave::getPlacedTensor(Value value) {
   return tensor;
 }
 
+double cleave::getSliceSeconds(const Device &device) {
+  return 2 * getStreamTime(device, 1);
+}
+
 FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
                                   const ShardingRule &rule,
                                   const Strategy &strategy) const {

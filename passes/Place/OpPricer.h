@@ -12,6 +12,9 @@ namespace cleave {
 /// A value's tensor, moved once, of which nothing is kept.
 PlacedTensor getPlacedTensor(mlir::Value value);
 
+/// Seconds of a byte that a slice leaves, which is read and written.
+double getSliceSeconds(const Device &device);
+
 /// Seconds of an op on the shards of a strategy: of its products or of
 /// attention, as the simulator prices the instructions that they become, or of
 /// moving its tensors through memory, whichever takes longer.

@@ -30,6 +30,7 @@ PlacementGraph::PlacementGraph(func::FuncOp function,
     : function(function), meshName(meshName), mesh(mesh), machine(machine),
       profile(profile), price(price), b(function.getContext()) {
   problem.mesh = mesh;
+  problem.sliceSeconds = getSliceSeconds(machine.device);
 }
 
 PlacementGraph::When PlacementGraph::getWhen(Operation *op) const {
@@ -308,8 +309,9 @@ void PlacementGraph::addSum(xf::AdditionOpInterface op) {
   Placement partial;
   for (Axis axis = 0; axis != mesh.getNumAxes(); ++axis)
     partial.partial.push_back(axis);
-  sum.seconds = {
-      getReshardSeconds(mesh, number, partial, Placement(), price).value_or(0)};
+  sum.seconds = {getReshardSeconds(mesh, number, partial, Placement(), price,
+                                   problem.sliceSeconds)
+                     .value_or(0)};
   sum.strategies.resize(1);
   sum.strategies[0].placements.results = {Placement()};
   addToProblem({Site::Summed, op, 0, {}}, std::move(sum), -1);

@@ -69,15 +69,25 @@ private:
     }
     if (auto reshard = dyn_cast<dist::ReshardOp>(op)) {
       Value from = op->getOperand(0), to = op->getResult(0);
-      std::optional<double> own =
-          getReshardSeconds(mesh, getPlacedTensor(from), getPlacement(from),
-                            getPlacement(to), network);
+      std::optional<double> own = getReshardSeconds(
+          mesh, getPlacedTensor(from), getPlacement(from), getPlacement(to),
+          network, isInput(from) ? 0 : getSliceSeconds(machine.device));
       if (!own)
         return op->emitOpError("cannot be done");
       moves += times * *own;
     }
     addKept(op);
     return success();
+  }
+
+  /// Tokens and constants, whose cuts are not counted.
+  bool isInput(Value value) {
+    if (isa<BlockArgument>(value))
+      return true;
+    auto get = value.getDefiningOp<xf::GetOp>();
+    return get && llvm::none_of(function.getOps<xf::SetOp>(), [&](auto set) {
+             return set.getStateAttr() == get.getStateAttr();
+           });
   }
 
   void addKept(Operation *op) {

@@ -63,8 +63,15 @@ struct ShardingProblem {
   std::vector<std::string> dims; ///< names of dims of tensors, at most 32
   /// So many of them, the first ones, are those of samples: batch, sequence.
   unsigned sampleDims = 0;
+  /// Of a byte of what a rank cuts out of what it has: it is a copy. Cuts of
+  /// inputs, tokens and constants of a step, count for nothing.
+  double sliceSeconds = 0;
   /// Of a rank, for all shards that are kept.
   double memory = std::numeric_limits<double>::infinity();
+
+  double getSliceSeconds(const PlacedTensor &tensor) const {
+    return tensor.allowed.empty() ? sliceSeconds : 0;
+  }
 };
 
 struct ShardingChoice {
@@ -119,12 +126,18 @@ std::vector<std::optional<ShardingChoice>>
 getAlternatives(const ShardingProblem &problem, const ShardingChoice &choice,
                 size_t op, CollectivePricer price, size_t mostStates = 64);
 
-/// Seconds of a reshard, rounded as above; nothing if there is none.
-std::optional<double> getReshardSeconds(const Mesh &mesh,
-                                        const PlacedTensor &tensor,
-                                        const Placement &from,
-                                        const Placement &to,
-                                        CollectivePricer price);
+/// Seconds of a step of a reshard: of a collective as it is priced, and of a
+/// cut of `sliceSeconds` for each byte that is left. A multiple of 2^-40.
+double getMoveSeconds(const Mesh &mesh, const PlacedTensor &tensor,
+                      const Placement &before, const Step &step,
+                      CollectivePricer price, double sliceSeconds);
+
+/// Seconds of the reshard that takes the fewest seconds of collectives; nothing
+/// if there is none.
+std::optional<double>
+getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
+                  const Placement &from, const Placement &to,
+                  CollectivePricer price, double sliceSeconds);
 
 } // namespace cleave
 

@@ -29,15 +29,15 @@ std::vector<Move> getMoves(const ShardingProblem &problem,
                            const ShardingChoice &choice,
                            CollectivePricer price);
 
-/// The collectives of one kind along the same axes.
+/// The collectives of one kind along the same axes, or the cuts.
 struct CollectiveTotal {
   Step::Kind kind = Step::Kind::AllReduce;
   AxisList axes;
   double count = 0, bytes = 0, seconds = 0; ///< of a step
 };
 
-/// The sums of moves, the one that takes longest first; cuts are no
-/// collectives.
+/// The sums of moves, the one that takes longest first, without those that take
+/// no time.
 std::vector<CollectiveTotal> getTotals(llvm::ArrayRef<Move> moves);
 
 } // namespace cleave
