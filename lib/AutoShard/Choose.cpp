@@ -305,7 +305,12 @@ llvm::Error Chooser::prepare() {
     return error;
   inner->wheel = make(reduced->wheel.problem);
   inner->wheelOps = &reduced->wheel.ops;
-  return inner->wheel->begin();
+  // It only helps to begin.
+  if (llvm::Error error = inner->wheel->begin()) {
+    llvm::consumeError(std::move(error));
+    inner->wheel.reset();
+  }
+  return llvm::Error::success();
 }
 
 /// At which a byte is dearer than all else.

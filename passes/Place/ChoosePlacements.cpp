@@ -36,6 +36,8 @@ public:
       getOperation().emitError(llvm::toString(std::move(error)));
       signalPassFailure();
     };
+    if (cluster.empty())
+      return fail(llvm::createStringError("expects the option cluster"));
     llvm::Expected<Cluster> where = parseCluster(cluster);
     if (!where)
       return fail(where.takeError());

@@ -29,6 +29,9 @@ private:
       return known.takeError();
     if (*known)
       return llvm::Error::success();
+    if (cluster.empty())
+      return llvm::createStringError(
+          "expects a dist.plan, or the option cluster to choose one for");
     llvm::Expected<StepGraph> graph = readGraph(getOperation());
     if (!graph)
       return graph.takeError();

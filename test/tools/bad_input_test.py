@@ -127,7 +127,7 @@ class BadInputTest(ToolTest):
         for flag, value, legal in [
                 ("--lr-schedule", "step", "{constant,cosine,linear,wsd}"),
                 ("--dtype", "f16", "{f32,bf16}"),
-                ("--dump-after-stage", "emit", "{grad,recompute,place,")]:
+                ("--dump-after-stage", "emit", "{grad,plan,recompute,")]:
             self.compile_fails([flag, value, legal], flag, value, code=2)
         self.compile_fails(["--fast"], "--fast", code=2)
         self.compile_fails(["extra"], "extra", code=2)

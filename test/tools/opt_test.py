@@ -46,8 +46,17 @@ class OptTest(ToolTest):
     def test_every_pass_and_stage_runs_alone(self):
         passes = {name for each in STAGES.values() for name in each}
         self.assertEqual(self.listed("cleave-"), passes | ALONE |
-                         {"stage-" + name for name in STAGES})
+                         {"stage-" + name for name in [*STAGES, "plan"]})
         text = self.read("model.mlir").decode()
+        # This one needs to know where, if nobody has decided yet.
+        self.write("in.mlir", self.opt(text, "--cleave-stage-grad"))
+        done = self.start("cleave-opt", "in.mlir", "--cleave-stage-plan")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("error: expects a dist.plan, or the option cluster",
+                      done.stderr[:200])
+        planned = self.opt(self.read("in.mlir").decode(),
+                           "--cleave-choose-plan=cluster=h100-sxm:2")
+        self.assertEqual(self.opt(planned, "--cleave-stage-plan"), planned)
         for stage, names in STAGES.items():
             before = text
             for name in names:
