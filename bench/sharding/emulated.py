@@ -15,13 +15,14 @@ difference.
 """
 import argparse
 import os
-import re
 import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, os.pardir)]
 from overlap import Bench, get_shape  # noqa: E402
+from recipes import REMARK  # noqa: E402
 
 HEADS = ["heads", "kv_heads", "intermediate", "vocab"]
 TENSOR = [f'split "{dim}" over dp' for dim in HEADS]
@@ -36,7 +37,6 @@ STRATEGIES = {
 }
 BANDWIDTHS = [1e8, 3e8, 1e9, 3e9, 1e10]  # byte/s
 BATCHES = [2, 16]
-PRICED = re.compile(r"remark: ([\d.]+) us, [\d.]+ of them in reshards")
 
 
 class Emulated(Bench):
@@ -53,7 +53,7 @@ class Emulated(Bench):
              "auto", *tactics, "--remarks", "-q", "-o", name], cwd=self.folder,
             check=True, stderr=subprocess.PIPE, encoding="utf-8")
         # Remarks about tactics come before it.
-        return float(PRICED.findall(done.stderr)[-1]) / 1e6
+        return float(REMARK.findall(done.stderr)[-1][0]) / 1e6
 
     def run_case(self, bandwidth, batch):
         self.write_cluster(bandwidth)

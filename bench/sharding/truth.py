@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import random
-import re
 import statistics
 import subprocess
 import sys
@@ -23,11 +22,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, os.pardir, "planner")]
-from recipes import MODELS  # noqa: E402
+from recipes import MODELS, REMARK  # noqa: E402
 from sweep import make_cluster  # noqa: E402
-
-PRICED = re.compile(r"remark: ([\d.]+) us, ([\d.]+) of them in reshards")
-
 
 def run(command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -59,7 +55,7 @@ def measure(cleave, configs, folder, case):
              "--global-batch", str(case["samples"]), "--micro-batch", "1",
              "--dtype", "bf16", "--placements", "auto", "--overlap", overlap,
              "--remarks", "-q", "-o", train])
-        priced = PRICED.search(error)
+        priced = REMARK.search(error)
         if code != 0 or not priced:
             return error.splitlines()[-1]
         code, text, error = run([cleave, "estimate", train, "--cluster", cluster,

@@ -121,12 +121,17 @@ Mesh dist::getNominalMesh(TypeRange types) {
   return Mesh(axes);
 }
 
-MeshOp dist::createMesh(ModuleOp module, const Mesh &mesh) {
+MeshOp dist::createMesh(ModuleOp module, const Mesh &mesh,
+                        std::optional<Axis> stages) {
   OpBuilder b(module.getBodyRegion());
   SmallVector<Attribute> axes;
   for (const MeshAxis &axis : mesh.getAxes())
     axes.push_back(AxisAttr::get(b.getContext(), axis.name, axis.size));
-  return MeshOp::create(b, module.getLoc(), "mesh", b.getArrayAttr(axes));
+  auto created =
+      MeshOp::create(b, module.getLoc(), "mesh", b.getArrayAttr(axes));
+  if (stages)
+    created.setStageAxis(mesh.getName(*stages));
+  return created;
 }
 
 MeshOp dist::lookupMesh(Operation *module) {

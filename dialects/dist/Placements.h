@@ -41,8 +41,10 @@ AxisList getAxes(mlir::ArrayAttr names, const Mesh &mesh);
 /// The one mesh of a module; null if there is none.
 MeshOp lookupMesh(mlir::Operation *module);
 
-/// Gives a module the mesh `mesh`, called "mesh".
-MeshOp createMesh(mlir::ModuleOp module, const Mesh &mesh);
+/// Gives a module the mesh `mesh`, called "mesh"; `stages`: its axis of
+/// pipeline stages, if it has one.
+MeshOp createMesh(mlir::ModuleOp module, const Mesh &mesh,
+                  std::optional<Axis> stages);
 
 /// The mesh of the module around `op`; null if there is none.
 MeshOp findMesh(mlir::Operation *op);

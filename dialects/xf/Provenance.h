@@ -3,6 +3,7 @@
 #define CLEAVE_DIALECTS_XF_PROVENANCE_H
 
 #include "dialects/xf/Xf.h"
+#include <algorithm>
 
 namespace cleave::xf {
 
@@ -33,6 +34,15 @@ inline std::optional<Phase> getPhase(mlir::Operation *op) {
 inline int64_t getLayer(mlir::Operation *op) {
   ProvenanceAttr provenance = getProvenance(op);
   return provenance ? provenance.getLayer() : -1;
+}
+
+/// So many layers as the provenance of the ops inside names.
+inline int64_t countLayers(mlir::Operation *root) {
+  int64_t layers = 0;
+  root->walk([&](mlir::Operation *op) {
+    layers = std::max(layers, getLayer(op) + 1);
+  });
+  return layers;
 }
 
 /// Makes the op one of `phase`, of the layer and module that it is of.

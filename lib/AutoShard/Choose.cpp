@@ -120,17 +120,20 @@ llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
   for (const ShardingChoice &each : found)
     if (!isIn(each, known))
       known.push_back(each);
+  return getCheapest(found);
+}
+
+const ShardingChoice &
+Chooser::getCheapest(llvm::ArrayRef<ShardingChoice> choices) const {
   return *std::min_element(
-      found.begin(), found.end(),
+      choices.begin(), choices.end(),
       [&](const auto &a, const auto &b) { return getCost(a) < getCost(b); });
 }
 
 /// The best of those that do of each op what one of these does.
 ShardingChoice Chooser::fuse(llvm::ArrayRef<ShardingChoice> choices,
                              size_t width) {
-  const ShardingChoice &best = *std::min_element(
-      choices.begin(), choices.end(),
-      [&](const auto &a, const auto &b) { return getCost(a) < getCost(b); });
+  const ShardingChoice &best = getCheapest(choices);
   std::vector<std::vector<uint32_t>> own(problem.ops.size());
   for (auto [op, list] : llvm::enumerate(own)) {
     for (const ShardingChoice &each : choices)

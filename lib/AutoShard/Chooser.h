@@ -134,6 +134,8 @@ private:
   std::vector<ShardingChoice> searchStyles(size_t width);
   std::vector<ShardingChoice> turn(size_t width);
   std::vector<ShardingChoice> getStarts(size_t width);
+  const ShardingChoice &
+  getCheapest(llvm::ArrayRef<ShardingChoice> choices) const;
   ShardingChoice fuse(llvm::ArrayRef<ShardingChoice> choices, size_t width);
   ShardingChoice improve(ShardingChoice choice, size_t width);
   double getCost(const ShardingChoice &choice) const {

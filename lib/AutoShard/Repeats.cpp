@@ -36,6 +36,17 @@ static bool areAlike(const ShardingProblem &problem, const PlacedOp &a,
              });
 }
 
+/// What all parts of a problem have; memory is for the whole.
+static ShardingProblem withoutOps(const ShardingProblem &problem) {
+  ShardingProblem rest;
+  rest.mesh = problem.mesh;
+  rest.tensors = problem.tensors;
+  rest.dims = problem.dims;
+  rest.sampleDims = problem.sampleDims;
+  rest.sliceSeconds = problem.sliceSeconds;
+  return rest;
+}
+
 namespace {
 /// Steps [begin, end), each like the one a period later.
 struct Run {
@@ -176,11 +187,7 @@ std::optional<Reduced> Reducer::leaveOut(const Run &run,
       back[to] = from;
 
   Reduced reduced;
-  reduced.problem.mesh = problem.mesh;
-  reduced.problem.dims = problem.dims;
-  reduced.problem.sampleDims = problem.sampleDims;
-  reduced.problem.sliceSeconds = problem.sliceSeconds;
-  reduced.problem.tensors = problem.tensors;
+  reduced.problem = withoutOps(problem);
   std::vector<size_t> numbers(problem.ops.size());
   for (auto [step, op] : llvm::enumerate(steps)) {
     if (step >= first && step < behind)
@@ -225,11 +232,7 @@ Wheel Reducer::makeWheel(const Run &run, const Reduced &reduced) const {
     if (from != to && own.contains(to))
       back[to] = from;
   Wheel wheel;
-  wheel.problem.mesh = problem.mesh;
-  wheel.problem.dims = problem.dims;
-  wheel.problem.sampleDims = problem.sampleDims;
-  wheel.problem.sliceSeconds = problem.sliceSeconds;
-  wheel.problem.tensors = problem.tensors;
+  wheel.problem = withoutOps(problem);
   wheel.ops.resize(reduced.problem.ops.size());
   for (size_t step = run.begin; step != run.begin + run.period; ++step) {
     PlacedOp op = problem.ops[steps[step]];

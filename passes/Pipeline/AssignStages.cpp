@@ -5,13 +5,6 @@
 using namespace mlir;
 using namespace cleave;
 
-int64_t cleave::countLayers(Block &body) {
-  int64_t layers = 0;
-  for (Operation &op : body)
-    layers = std::max(layers, xf::getLayer(&op) + 1);
-  return layers;
-}
-
 static bool isBackward(Operation *op) {
   return xf::getPhase(op) == xf::Phase::Backward;
 }

@@ -12,9 +12,6 @@ namespace cleave {
 /// The virtual stage of each op of a micro-batch, in the model's order from 0.
 using VirtualStages = llvm::DenseMap<mlir::Operation *, int64_t>;
 
-/// So many layers as the provenance of the ops of `body` names.
-int64_t countLayers(mlir::Block &body);
-
 /// `layers` of each virtual stage, in the model's order.
 ///  1. An op of a layer is on the layer's.
 ///  2. Of those of no layer, what comes before the layers, as the embedding, is

@@ -597,7 +597,7 @@ class CutStages : public cleave::impl::CutStagesPassBase<CutStages> {
       step.emitOpError(problem);
       return signalPassFailure();
     }
-    int64_t numLayers = countLayers(loop.getBody().front());
+    int64_t numLayers = xf::countLayers(loop);
     FailureOr<SmallVector<int64_t>> cut =
         getLayers(step, shape, numLayers,
                   planned ? (*plan)->getStageLayers(numLayers)

@@ -57,8 +57,8 @@ llvm::Expected<Compiled> compileModel(const Model &model,
                                       CompileOptions options);
 
 /// From a file of IR as it is after the stage `after`, by the rest of the
-/// stages. Of the options, the plan is the one that the IR's `exec.workload`
-/// has, and the threads of a rank are the cluster's.
+/// stages. The plan is the module's, and not that of the options; the threads
+/// of a rank are the cluster's.
 llvm::Expected<Compiled> compileIR(llvm::StringRef path, llvm::StringRef after,
                                    const Cluster &cluster,
                                    CompileOptions options);

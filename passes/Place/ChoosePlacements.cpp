@@ -57,9 +57,9 @@ public:
       llvm::Expected<Mesh> parsed = readMesh(*plan);
       if (!parsed)
         return fail(parsed.takeError());
-      op = dist::createMesh(getOperation(), *parsed);
-      if (pipeline)
-        op.setStageAxis(parsed->getName(pipeline->axis));
+      op = dist::createMesh(getOperation(), *parsed,
+                            pipeline ? std::optional(pipeline->axis)
+                                     : std::nullopt);
     } else if (!meshText.empty()) {
       return fail(llvm::createStringError(
           "the module has a dist.mesh: expects no option mesh"));

@@ -52,7 +52,6 @@ public:
   LogicalResult run();
 
 private:
-  void addMesh();
   void placeStates();
   LogicalResult placeBlock(Block &block);
   LogicalResult place(Operation &op);
@@ -114,7 +113,9 @@ private:
 } // namespace
 
 LogicalResult Placer::run() {
-  addMesh();
+  dist::createMesh(module, mesh,
+                   plan.pipeline ? std::optional(plan.pipeline->axis)
+                                 : std::nullopt);
   placeStates();
   auto step = module.lookupSymbol<func::FuncOp>("step");
   if (!step)
@@ -135,12 +136,6 @@ LogicalResult Placer::run() {
     work.setBatchAxesAttr(
         dist::getAxesAttr(b.getContext(), mesh, plan.getAxes("batch")));
   return success();
-}
-
-void Placer::addMesh() {
-  dist::MeshOp created = dist::createMesh(module, mesh);
-  if (plan.pipeline)
-    created.setStageAxis(mesh.getName(plan.pipeline->axis));
 }
 
 void Placer::placeStates() {

@@ -65,15 +65,8 @@ class Recompute : public cleave::impl::RecomputePassBase<Recompute> {
     names = (*plan)->recompute;
     numLayers = (*plan)->recomputeBlocks;
     if ((*plan)->pipeline)
-      perStage = (*plan)->getStageLayers(countLayers());
+      perStage = (*plan)->getStageLayers(xf::countLayers(getOperation()));
     return success();
-  }
-
-  int64_t countLayers() {
-    int64_t count = 0;
-    getOperation().walk(
-        [&](Operation *op) { count = std::max(count, xf::getLayer(op) + 1); });
-    return count;
   }
 
   LogicalResult readModules() {
