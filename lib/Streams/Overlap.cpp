@@ -7,7 +7,10 @@
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <limits>
+#include <queue>
+#include <set>
 
 using namespace cleave;
 using llvm::ArrayRef;
@@ -43,6 +46,8 @@ private:
     double release = 0;  ///< when communication could then begin
     double deadline = 0; ///< and when what it does is needed
     double latest = 0;   ///< before which communication need not begin
+    size_t rank = 0;     ///< of communication, in `aside`
+    size_t toIssue = 0;  ///< ops that it depends on and that are not issued
     bool isIssued = false;
     double start = 0, finish = 0;
     double waited = 0;          ///< by the own stream for this
@@ -61,10 +66,9 @@ private:
   void findLatest();
   void keepClear(size_t i);
   double getDeadline(int64_t op) const;
-  bool isFree(int64_t op) const {
-    return llvm::all_of(states[op].before,
-                        [&](int64_t other) { return states[other].isIssued; });
-  }
+  bool isFree(int64_t op) const { return states[op].toIssue == 0; }
+  void setIssued(int64_t op);
+  void addCandidate(int64_t op);
   /// When the own stream may begin the op; all that it depends on was issued.
   double getReady(int64_t op) const;
   void issueAside(int64_t op);
@@ -95,6 +99,14 @@ private:
   std::vector<int64_t> own;   ///< ops of the own stream, in their order
   size_t firstOwn = 0;        ///< that may not be issued yet
   std::vector<int64_t> aside; ///< by when they are needed
+  /// Of `aside`, by rank: what is not issued and could begin, as all that it
+  /// depends on is issued, and it is due or does not grow.
+  std::set<size_t> candidates;
+  /// And what could but is not due yet: (latest, op), the first due on top.
+  using Growing = std::pair<double, int64_t>;
+  std::priority_queue<Growing, std::vector<Growing>, std::greater<Growing>>
+      early;
+  double due = 0; ///< compute up to then has what it needs issued
   double longest = 0;         ///< of `aside`
   double now = 0;
   std::array<double, maxStreams> free = {};
@@ -167,6 +179,7 @@ void Scheduler::findDependences() {
   for (auto [i, before] : llvm::enumerate(cleave::findDependences(ops))) {
     for (int64_t other : before)
       states[size_t(other)].after.push_back(int64_t(i));
+    states[i].toIssue = before.size();
     states[i].before = std::move(before);
   }
 }
@@ -199,6 +212,8 @@ void Scheduler::sortByDeadline() {
   llvm::sort(aside, [&](int64_t a, int64_t b) {
     return std::pair(states[a].deadline, a) < std::pair(states[b].deadline, b);
   });
+  for (auto [rank, op] : llvm::enumerate(aside))
+    states[op].rank = rank;
 }
 
 /// When communication can begin, were no compute to wait and streams idle.
@@ -273,7 +288,7 @@ void Scheduler::issueAside(int64_t op) {
   state.isBehind = streamFree > ready;
   state.start = std::max(streamFree, ready);
   state.finish = streamFree = state.start + ops[op].seconds;
-  state.isIssued = true;
+  setIssued(op);
   needed[size_t(ops[op].stream)] -= state.isNeeded;
   result.order.push_back(op);
   state.place = issued[size_t(ops[op].stream)].size();
@@ -285,27 +300,49 @@ void Scheduler::issueAside(int64_t op) {
     result.communication += ops[op].seconds;
 }
 
+void Scheduler::setIssued(int64_t op) {
+  states[op].isIssued = true;
+  if (isAside(op))
+    candidates.erase(states[op].rank);
+  for (int64_t user : states[op].after)
+    if (--states[user].toIssue == 0 && isAside(user))
+      addCandidate(user);
+}
+
+void Scheduler::addCandidate(int64_t op) {
+  if (ops[op].grows && states[op].latest > due)
+    early.push({states[op].latest, op});
+  else
+    candidates.insert(states[op].rank);
+}
+
 /// Issues the communication that can begin, and is due once compute is, were
 /// none to wait, at `until`, and for which there is memory. What nothing here
 /// needs does not stand in the way of what something does.
 void Scheduler::issueDue(double until) {
+  due = until;
+  for (; !early.empty() && early.top().first <= due; early.pop())
+    candidates.insert(states[early.top().second].rank);
   int64_t next = getNextOwn();
   std::array<bool, maxStreams> isFull = {};
-  for (int64_t op : aside) {
-    const State &state = states[op];
-    if (state.isIssued || !isFree(op))
-      continue;
+  // What becomes free meanwhile is needed no sooner, and comes behind.
+  for (auto at = candidates.begin(); at != candidates.end();) {
+    size_t rank = *at;
+    int64_t op = aside[rank];
     auto stream = size_t(ops[op].stream);
     bool grows = ops[op].grows;
-    if (grows &&
-        (state.latest > until || (!state.isNeeded && needed[stream] > 0)))
+    if (grows && !states[op].isNeeded && needed[stream] > 0) {
+      ++at;
       continue;
+    }
     // What stands before the next op has its memory in any case.
     if (op > next && ((grows && isFull[stream]) || !memory.fits(op, next))) {
       isFull[stream] = isFull[stream] || grows;
+      ++at;
       continue;
     }
     issueAside(op);
+    at = candidates.upper_bound(rank);
   }
 }
 
@@ -410,7 +447,7 @@ void Scheduler::noteKnown(int64_t op) {
 
 void Scheduler::issueOwn(int64_t op) {
   State &state = states[op];
-  state.isIssued = true;
+  setIssued(op);
   while (firstOwn < own.size() && states[own[firstOwn]].isIssued)
     ++firstOwn;
   for (int64_t other : state.before)
@@ -575,6 +612,9 @@ OverlapResult Scheduler::run() {
   for (size_t i = aside.size(); i-- > 0;)
     if (ops[aside[i]].grows && states[aside[i]].isNeeded)
       keepClear(i);
+  for (int64_t op : aside)
+    if (isFree(op))
+      addCandidate(op);
   while (firstOwn < own.size()) {
     int64_t next = own[firstOwn];
     // What its first op needs is then issued: it comes earlier in the list.

@@ -112,6 +112,7 @@ private:
   void eraseUnusedKernels();
 
   std::shared_ptr<OverlapModel> model;
+  exec::InstructionOpInterface first; ///< of the segment at hand
 };
 } // namespace
 
@@ -365,14 +366,13 @@ std::optional<Cut> CutProducts::build(const Window &window, int64_t parts) {
   getOthers(/*before=*/true);
 
   llvm::MapVector<std::pair<Value, int64_t>, Value> views;
-  Block &block = *window.list.front()->getBlock();
   auto getPart = [&](Value value, int64_t number) {
     Value &part = views[{value, number}];
     if (part)
       return part;
     auto view = value.getDefiningOp<exec::ViewOp>();
     int64_t bytes = exec::getBytes(value) / parts;
-    OpBuilder b(*block.getOps<exec::InstructionOpInterface>().begin());
+    OpBuilder b(first);
     part = exec::ViewOp::create(b, value.getLoc(), exec::getBuffer(value),
                                 bytes, view ? view.getPlaces() : 0,
                                 (view ? int64_t(view.getFrom()) : 0) +
@@ -475,6 +475,8 @@ CutProducts::cutAround(exec::InstructionOpInterface op) {
   Block *block = op->getBlock();
   for (exec::InstructionOpInterface each : best->list)
     each->moveBefore(block, next ? next->getIterator() : block->end());
+  if (first == window.list.front())
+    first = best->list.front();
   numCut += int64_t(best->members);
   numParts += int64_t(best->members) * best->parts;
   for (Operation *each : best->replaced)
@@ -492,6 +494,7 @@ void CutProducts::cutSegment(exec::SegmentOp segment) {
   if (llvm::none_of(ops, [](const OverlapOp &op) { return op.stream > 0; }))
     return;
   OverlapResult result = overlap(ops);
+  first = list.front();
   llvm::SetVector<Operation *> waited;
   for (size_t i = 0; i < ops.size(); ++i)
     if (ops[i].stream > 0 && result.waited[i] > leastSaved * ops[i].seconds &&

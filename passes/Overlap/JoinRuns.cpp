@@ -134,10 +134,10 @@ private:
 
   /// Segments may use any buffer: all of them come before the first segment.
   void hoistBuffers() {
-    Block &body = program.getBody().front();
     exec::SegmentOp first = *getSegments(program).begin();
-    for (Operation &op : llvm::make_early_inc_range(body))
-      if (isa<exec::BufferOp, exec::ViewOp>(op) && first->isBeforeInBlock(&op))
+    for (Operation &op : llvm::make_early_inc_range(
+             llvm::make_range(first->getIterator(), first->getBlock()->end())))
+      if (isa<exec::BufferOp, exec::ViewOp>(op))
         op.moveBefore(first);
   }
 
