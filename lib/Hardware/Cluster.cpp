@@ -33,13 +33,13 @@ int64_t Cluster::getThreads(int64_t ranks) const {
   return std::max<int64_t>(cores / here, 1);
 }
 
+bool Cluster::hasGPUs() const {
+  return llvm::any_of(groups, [](const NodeGroup &group) {
+    return group.device && group.device->cores == 0;
+  });
+}
+
 llvm::Error Cluster::checkCompiles() const {
-  for (const NodeGroup &group : groups)
-    if (group.device && group.device->cores == 0)
-      return llvm::createStringError(llvm::formatv(
-          "--cluster {0}: {1} is no CPU; programs are compiled for CPUs so "
-          "far: expects local, local:N, or a cluster.json of CPUs",
-          name, group.device->name));
   if (groups.size() > 1)
     return llvm::createStringError(llvm::formatv(
         "--cluster {0}: {1} groups of nodes; programs are compiled for equal "

@@ -94,8 +94,8 @@ static Planned readPlanned(JsonReader &reader, const json::Object &root) {
   Planned planned;
   planned.model = readLine(reader, root, "model");
   planned.device = readLine(reader, root, "device");
-  planned.isForCPUs =
-      readName(reader, root, "device_type", "", {"gpu", "cpu"}) == 1;
+  // For who reads the plan; what is compiled goes by --cluster.
+  readName(reader, root, "device_type", "", {"gpu", "cpu"});
   planned.profile = readLine(reader, root, "profile");
   planned.devices = count("devices");
   llvm::SmallVector<llvm::StringRef> types, objectives;
@@ -382,11 +382,6 @@ llvm::Expected<Plan> cleave::getPlan(const PlanFile &file,
   if (!model.empty())
     if (llvm::Error error = checkModel(file, model))
       return error;
-  if (file.planned && !file.planned->isForCPUs)
-    return llvm::createStringError(
-        file.name + ": the plan is for devices \"" + file.planned->device +
-        "\"; programs are compiled for CPUs so far: expects a plan for "
-        "--cluster local:N or a cluster.json of CPUs");
   if (llvm::Error error = checkWork(file, work))
     return error;
   if (const Plan *plan = std::get_if<Plan>(&file.layout))

@@ -257,10 +257,6 @@ class BadInputTest(ToolTest):
               dict(CLUSTER, device={}))
         fails(['"device": expects an object or one of a100-40', "got \"h1\""],
               dict(CLUSTER, device="h1"))
-        fails(["cluster.json: h100-sxm is no CPU", "local:N"],
-              {"version": 1, "device": "h100-sxm", "nodes": 4}, code=2)
-        self.compile_fails(["--cluster h100-sxm:4: h100-sxm is no CPU"],
-                           "--dp", "4", "--cluster", "h100-sxm:4", code=2)
         for wrong in ["h100-sxm", "h100-sxm:0", "h100-sxm:x", "z9:4"]:
             self.compile_fails([f"--cluster {wrong}: "], "--cluster", wrong,
                                code=2)

@@ -87,19 +87,10 @@ class CompileTest(ToolTest):
         plan = ["cleave", "plan", LLAMA, "--cluster", "h100-sxm:4", *SHAPE,
                 *itertools.chain(*(["--pin", pin] for pin in pins)), "-o",
                 "found.json"]
-        self.expect_error(["--runnable", "h100-sxm is no CPU"], *plan,
-                          "--runnable", code=2)
-        self.run_tool(*plan)
+        self.run_tool(*plan, "--runnable")
         with open(self.path("found.json")) as file:
             found = json.load(file)
-        flags = ["--plan", "found.json", "--dtype", "bf16"]
-        for device in ["h100-sxm", "one of our own"]:
-            self.write("found.json", dict(found, device=device))
-            self.expect_error(
-                f'for devices "{device}"; programs are compiled for CPUs',
-                "cleave", "compile", LLAMA, *SHAPE, *flags, "-o", "train")
-        self.write("found.json", dict(found, device_type="cpu"))
-        self.compile("found", *flags)
+        self.compile("found", "--plan", "found.json", "--dtype", "bf16")
         self.compile("same", "--dp", "2", "--tp", "2", "--zero", "2",
                      "--sequence-parallel", "--micro-batch",
                      str(found["layout"]["micro_batch"]), "--dtype", "bf16")
@@ -169,6 +160,19 @@ class CompileTest(ToolTest):
         self.compile("v4", *FLAGS, "--cluster", "cluster.json")
         self.assertNotEqual(self.read("v3"), self.read("v4"))
         self.compile("local", *FLAGS, "--cluster", "local:4")
+
+    def test_a_layout_for_gpus_runs_on_cpus_meanwhile(self):
+        """What is chosen is chosen for the GPUs, in bf16; a note says that the
+        kernels are a CPU's."""
+        command = ["cleave", "compile", LLAMA, *SHAPE, "--cluster", "h100-sxm:4"]
+        done = self.start(*command, "-o", "gpus")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("note: the layout, its collectives and streams are chosen for "
+                      "h100-sxm:4; the kernels are a CPU's", done.stderr)
+        self.assertEqual(self.start(*command, "-q", "-o", "quiet").stderr, "")
+        self.run_tool(*command, "--dtype", "bf16", "-q", "-o", "bf16")
+        self.assertEqual(self.program("gpus"), self.program("bf16"))
+        self.run_tool("cleave", "estimate", "gpus", "--cluster", "h100-sxm:4")
 
     def test_a_cluster_decides_collectives(self):
         # A sum over both axes: at once where all ranks are alike, inside of

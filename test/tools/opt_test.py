@@ -128,7 +128,6 @@ class OptTest(ToolTest):
                       *(word for pin in pins for word in ["--pin", pin]))
         with open(self.path("found.json")) as file:
             found = json.load(file)
-        self.write("found.json", dict(found, device_type="cpu"))
         micro = found["layout"]["micro_batch"] * found["layout"]["dp"]
         model = self.run_tool("cleave", "import", LLAMA, "--seq-len", "16",
                               "--batch", str(micro), "--pad-vocab", "332")
@@ -137,7 +136,7 @@ class OptTest(ToolTest):
                  "--cleave-place-tensors=plan=found.json"]
         text = self.opt(model, *flags, "--cleave-verify-placements")
         self.assertIn("dist.reshard", text)
-        self.write("found.json", dict(found, device_type="cpu", seq_len=32))
+        self.write("found.json", dict(found, seq_len=32))
         done = self.start("cleave-opt", "in.mlir", *flags)
         self.assertEqual(done.returncode, 1)
         self.assertIn("the plan is for --seq-len 32, not 16", done.stderr)

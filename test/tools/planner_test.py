@@ -344,7 +344,6 @@ class PlannerTest(ToolTest):
         for model, cluster, flags, parts in [
                 ("configs/mixtral-8x7b.json", "local:2", [],
                  ["cleave compile does not take this model"]),
-                ("configs/llama-3-8b.json", "h100-sxm:8", [], ["is no CPU"]),
                 ("golden/gpt2", "local:1", ["--seq-len", "4096"],
                  ["positions"]),
                 ("golden/llama3-gqa-tied", "local:4", ["--pin", "tp=4"],

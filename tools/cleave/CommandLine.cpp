@@ -292,9 +292,9 @@ void tool::LayoutFlags::add(CLI::App &app) {
                  "write what the planner chose, as plan.json")
       ->excludes(plan);
   app.add_option("--cluster", cluster,
-                 "local (as many ranks as the layout needs), local:N, or a "
-                 "cluster.json of CPUs; its links say which collectives are "
-                 "cheapest")
+                 "local (as many ranks as the layout needs), local:N, a preset "
+                 "such as h100-sxm:8, or a cluster.json; its links say which "
+                 "collectives are cheapest")
       ->capture_default_str();
   CLI::Option *how =
       app.add_option(
@@ -327,10 +327,8 @@ void tool::LayoutFlags::add(CLI::App &app) {
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
   app.add_option("--dtype", dtype,
-                 "compute type; state is f32. The default is that of CPUs in "
-                 "every command; of GPUs it is bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
+                 "compute type; state is f32 (default: f32, on GPUs bf16)")
+      ->check(CLI::IsMember({"f32", "bf16"}));
 }
 
 std::string tool::LayoutFlags::showPipelineFlags() const {
@@ -370,7 +368,9 @@ llvm::Expected<TrainLayout> tool::LayoutFlags::getLayout() const {
   return all;
 }
 
-DType tool::LayoutFlags::getDType() const {
+DType tool::LayoutFlags::getDType(const Cluster &where) const {
+  if (dtype.empty())
+    return getUsualDType(where.hasGPUs());
   return dtype == "bf16" ? DType::BF16 : DType::F32;
 }
 

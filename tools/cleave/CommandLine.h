@@ -65,7 +65,7 @@ void addPlannedFlags(CLI::App &app);
 struct LayoutFlags {
   TrainLayout layout{.microBatch = 0}; ///< 0: what getDefaultMicroBatch says
   std::vector<int64_t> stages;         ///< layers of virtual stages
-  std::string planPath, cluster = "local", dtype = "f32";
+  std::string planPath, cluster = "local", dtype;
   std::string overlap = "auto";
   std::string placements = "plan"; ///< or auto: chosen by cost
   std::string tactics;             ///< a file that the choice keeps to
@@ -89,8 +89,8 @@ struct LayoutFlags {
   llvm::Expected<TrainLayout> getLayout() const;
   /// The flags of pipelines that were given, to begin an error with.
   std::string showPipelineFlags() const;
-  /// The compute type.
-  DType getDType() const;
+  /// The compute type: the one that is given, or what the cluster's devices usually compute in.
+  DType getDType(const Cluster &where) const;
   /// What a pass is told that chooses placements; nothing: the plan has them.
   std::optional<ChoosePlacementsPassOptions>
   getChoice(const Plan &plan, const Cluster &where) const;

@@ -82,12 +82,17 @@ int tool::runCompile(CompileFlags flags) {
   if (!cluster)
     return tool::fail(cluster.takeError());
   CompileOptions &options = flags.options;
-  options.work.dtype = flags.layout.getDType();
+  options.work.dtype = flags.layout.getDType(*cluster);
   llvm::Expected<Plan> plan =
       flags.layout.getPlan(*model, *config, options.work, *cluster,
                            flags.json || flags.quiet ? nullptr : &llvm::outs());
   if (!plan)
     return tool::fail(plan.takeError());
+  if (cluster->hasGPUs() && !flags.quiet)
+    llvm::errs() << "cleave: note: the layout, its collectives and streams are "
+                    "chosen for "
+                 << flags.layout.cluster
+                 << "; the kernels are a CPU's, since no step runs on GPUs yet\n";
 
   options.plan = *plan;
   options.cpu = cluster->cpu;

@@ -195,7 +195,7 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
     return cluster.takeError();
   CompileOptions options;
   options.work = reference.work;
-  options.work.dtype = flags.layout.getDType();
+  options.work.dtype = flags.layout.getDType(*cluster);
   llvm::Expected<Plan> plan =
       flags.layout.getPlan(*model, getPath("config.json"), options.work,
                            *cluster, /*report=*/nullptr);

@@ -125,7 +125,7 @@ tool::loadPlanText(llvm::StringRef path) {
 
 llvm::Expected<DType> tool::getDType(llvm::StringRef name,
                                      const Device &device) {
-  DType dtype = device.cores > 0 ? DType::F32 : DType::BF16;
+  DType dtype = getUsualDType(device.cores == 0);
   for (size_t i = 0; i != numDTypes; ++i)
     if (name == getName(DType(i)))
       dtype = DType(i);

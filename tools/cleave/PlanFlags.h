@@ -40,8 +40,12 @@ CLI::Option *describe(CLI::Option *option, llvm::StringRef unit,
 llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>>
 loadPlanText(llvm::StringRef path);
 
-/// The type of that name, or what such devices usually compute in: bf16, and
-/// on CPUs f32. A UsageError if the device has no unit for it.
+/// What devices usually compute in: GPUs in bf16, CPUs in f32.
+inline DType getUsualDType(bool onGPUs) {
+  return onGPUs ? DType::BF16 : DType::F32;
+}
+/// The type of that name, or what such devices usually compute in. A UsageError
+/// if the device has no unit for it.
 llvm::Expected<DType> getDType(llvm::StringRef name, const Device &device);
 
 /// What a cluster is planned as; if that is not all of it, a note on stderr

@@ -37,7 +37,9 @@ struct Cluster {
   /// Compute threads of each of `ranks` ranks on a CPU node's cores, or on this
   /// machine's where nothing is said of them.
   int64_t getThreads(int64_t ranks) const;
-  /// Fails, with the name, on what code cannot be generated for.
+  /// Whether a group of nodes is said to have them.
+  bool hasGPUs() const;
+  /// Fails, with the name, on what programs are not compiled for.
   llvm::Error checkCompiles() const;
 };
 

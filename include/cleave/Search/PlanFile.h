@@ -13,7 +13,6 @@ namespace cleave {
 /// devices are not in it.
 struct Planned {
   std::string model, device, profile;
-  bool isForCPUs = false;
   int64_t devices = 0;
   Objective objective = Objective::Time;
   Workload work;

@@ -411,7 +411,6 @@ TEST(PlanFile, WhatRunsBecomesAPlan) {
   PlanFile saved =
       llvm::cantFail(parsePlanFile(problem.getText(), "plan.json"));
   saved.planned->device = "my-cpu";
-  saved.planned->isForCPUs = true;
   TrainLayout layout{.tp = 2, .dp = 4, .sequenceParallel = true, .zero = 2};
   saved.layout = layout;
   const Workload work{4096, 8, DType::BF16};
