@@ -9,9 +9,7 @@ usage: sweep.py CLEAVE [CONFIG.json ...] [--compile [--placements auto]] [--json
 Prints one tab-separated line each: model, cluster, sequence length, seconds of
 the whole command, and the plan or the error; then crashes, slow ones and the
 slowest. Sequences are of 4,096 tokens, or as long as the model allows; a step
-has 2,048 of them. The exit code is 1 if one crashed or was slow. What is compiled
-is for ranks with the constants of an H100 that are said to be CPUs, since
-programs for GPUs do not run yet.
+has 2,048 of them. The exit code is 1 if one crashed or was slow.
 """
 import argparse
 import glob
@@ -24,7 +22,7 @@ import time
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 CLUSTERS = ["h100-sxm:8", "h100-sxm:512", "h100-sxm:16384", "gb200-nvl72:72"]
-COMPILED = [8, 512, 16384]  # ranks
+COMPILED = CLUSTERS[:3]
 SEQUENCES = 2048
 LIMIT, COMPILE_LIMIT = 2, 20  # seconds
 
@@ -77,30 +75,6 @@ def plan(cleave, path, cluster):
     return row
 
 
-def make_cluster(folder, ranks):
-    """H100s that are said to be CPUs, eight of a node."""
-    with open(os.path.join(ROOT, "lib", "Hardware", "data", "devices",
-                           "h100-sxm.json"), encoding="utf-8") as file:
-        device = json.load(file)
-    del device["version"]
-    # The ranks of a node share what a CPU has.
-    for shared in [device[key] for key in ["memory", "reserve",
-                                           "memory_bandwidth",
-                                           "multiprocessors"]] + \
-            [unit["peak"] for unit in device["matrix"].values()]:
-        shared["value"] *= 8
-    device.update(name="h100-as-cpu",
-                  cores={"value": 8, "unit": "1", "source": "none"},
-                  attention={"cleave": device["attention"]["flash2"]})
-    path = os.path.join(folder, f"{ranks} ranks")
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump({"version": 1, "device": device, "nodes": ranks // 8,
-                   "devices_per_node": 8, "threads_per_device": 1,
-                   "levels": [{"size": 8, "link": "nvlink4"},
-                              {"size": 0, "link": "ib-ndr400"}]}, file)
-    return path
-
-
 def compile(cleave, path, cluster, placements):
     with tempfile.TemporaryDirectory() as folder:
         written = os.path.join(folder, "plan.json")
@@ -131,16 +105,13 @@ def main():
                                                 "*.json"))
         if os.path.basename(path) not in ("expected-counts.json",
                                           "read-keys.json"))
-    folder = tempfile.TemporaryDirectory()
-    clusters = CLUSTERS
-    if args.compile:
-        clusters = [make_cluster(folder.name, ranks) for ranks in COMPILED]
+    clusters = COMPILED if args.compile else CLUSTERS
     limit = COMPILE_LIMIT if args.compile else LIMIT
     rows = []
     for path in paths:
         for cluster in clusters:
             name = os.path.basename(path).removesuffix(".json")
-            row = {"model": name, "cluster": os.path.basename(cluster),
+            row = {"model": name, "cluster": cluster,
                    **(compile(args.cleave, path, cluster, args.placements)
                       if args.compile else plan(args.cleave, path, cluster))}
             rows.append(row)

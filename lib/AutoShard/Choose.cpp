@@ -4,10 +4,12 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Chooser.h"
+#include "cleave/AutoShard/Beside.h"
 #include "Styles.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
+#include <array>
 
 using namespace cleave;
 using namespace cleave::autoshard;
@@ -327,9 +329,83 @@ static double getByteSeconds(const ShardingChoice &fast,
   return (small.seconds - fast.seconds) / (fast.bytes - small.bytes);
 }
 
-llvm::Expected<ShardingChoice> Chooser::run() {
+void Chooser::setExposed(const std::vector<double> &shares) {
+  costs.setExposed(shares);
+  for (auto *choices : {&known, &found})
+    for (ShardingChoice &choice : *choices)
+      finish(choice);
+  // What is best now may be new.
+  timesFound = std::min<size_t>(timesFound, 1);
+  for (auto *part : {&inner, &wheel})
+    if (*part)
+      (*part)->setExposed(shares);
+}
+
+/// By tensor, the shares by reason.
+static std::vector<double>
+spread(llvm::ArrayRef<Reason> reasons,
+       const std::array<double, numReasons> &shares) {
+  std::vector<double> all;
+  for (Reason reason : reasons)
+    all.push_back(shares[size_t(reason)]);
+  return all;
+}
+
+llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   if (llvm::Error error = prepare())
     return error;
+  llvm::Expected<ShardingChoice> best = choose();
+  if (!best)
+    return best;
+  best->besideSeconds = best->seconds;
+  if (!beside.mayRun || beside.slowdown >= 1)
+    return best;
+  std::vector<Reason> reasons = findReasons(problem);
+  // What is hidden is not for nothing: memory and compute beside it are busy.
+  constexpr double leastShare = 0.02;
+  double least = std::max(leastShare, beside.slowdown);
+  std::array<double, numReasons> shares;
+  shares.fill(least);
+  for (Reason reason :
+       {Reason::ForwardActivations, Reason::BackwardActivations})
+    shares[size_t(reason)] = 1;
+  /// Times a choice, and learns from it which share of each reason's moves is
+  /// exposed; of what it does not move that stays as it was.
+  auto time = [&](ShardingChoice &choice, bool learns) {
+    std::vector<Move> moves = getMoves(problem, choice, price);
+    BesideStep step = timeBeside(problem, choice, moves, price, beside);
+    choice.besideSeconds = step.seconds;
+    std::array<double, numReasons> all = {}, exposed = {};
+    for (auto [move, own] : llvm::zip_equal(moves, step.exposed)) {
+      all[size_t(reasons[move.tensor])] += move.getSeconds();
+      exposed[size_t(reasons[move.tensor])] += own;
+    }
+    for (size_t i = 0; learns && i != numReasons; ++i)
+      if (all[i] > 0)
+        shares[i] = std::clamp(exposed[i] / all[i], leastShare, 1.);
+  };
+  time(*best, /*learns=*/false);
+  double bound = best->bound;
+  constexpr int mostTurns = 3;
+  for (int turn = 0; turn != mostTurns; ++turn) {
+    setExposed(spread(reasons, shares));
+    llvm::Expected<ShardingChoice> next = choose();
+    if (!next)
+      return next;
+    setExposed({});
+    finish(*next);
+    next->bound = bound;
+    bool isNew = next->strategies != best->strategies;
+    time(*next, /*learns=*/true);
+    if (next->besideSeconds < best->besideSeconds)
+      best = std::move(next);
+    if (!isNew)
+      break;
+  }
+  return best;
+}
+
+llvm::Expected<ShardingChoice> Chooser::choose() {
   llvm::Expected<ShardingChoice> fast = solve(0);
   if (!fast)
     return fast;
@@ -468,8 +544,8 @@ Chooser::getAlternatives(const ShardingChoice &choice, size_t op) {
 
 llvm::Expected<ShardingChoice>
 cleave::chooseShardings(const ShardingProblem &problem, CollectivePricer price,
-                        size_t mostStates) {
-  return Chooser(problem, price, mostStates).run();
+                        size_t mostStates, const BesideCompute &beside) {
+  return Chooser(problem, price, mostStates).run(beside);
 }
 
 llvm::Expected<std::vector<ShardingChoice>>

@@ -93,12 +93,15 @@ public:
       : problem(problem), price(price), mostStates(mostStates),
         costs(problem, price, std::move(shapes)) {}
 
-  llvm::Expected<ShardingChoice> run();
+  llvm::Expected<ShardingChoice> run(const BesideCompute &beside);
   llvm::Expected<std::vector<ShardingChoice>> computeFront(size_t most);
   std::vector<std::optional<ShardingChoice>>
   getAlternatives(const ShardingChoice &choice, size_t op);
 
 private:
+  /// One that fits.
+  llvm::Expected<ShardingChoice> choose();
+  void setExposed(const std::vector<double> &shares);
   llvm::Error prepare();
   /// The same without equal parts.
   llvm::Error begin();

@@ -26,19 +26,20 @@ double cleave::autoshard::roundSeconds(double seconds) {
   return std::ldexp(std::round(std::ldexp(seconds, 40)), -40);
 }
 
-double cleave::getMoveSeconds(const Mesh &mesh, const PlacedTensor &tensor,
+double cleave::getStepSeconds(const Mesh &mesh, const PlacedTensor &tensor,
                               const Placement &before, const Step &step,
-                              CollectivePricer price, double sliceSeconds) {
+                              CollectivePricer price, MoveSeconds besides) {
   if (step.kind == Step::Kind::Slice)
-    return roundSeconds(sliceSeconds * tensor.getBytes(mesh, step.after));
+    return roundSeconds(besides.ofSlice * tensor.getBytes(mesh, step.after));
   return getStepSeconds(mesh, tensor.shape, before, step, tensor.elementBytes,
-                        price);
+                        price) +
+         roundSeconds(besides.ofSkew);
 }
 
 std::optional<double>
 cleave::getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
                           const Placement &from, const Placement &to,
-                          CollectivePricer price, double sliceSeconds) {
+                          CollectivePricer price, MoveSeconds besides) {
   llvm::Expected<std::vector<Step>> steps =
       planReshard(mesh, tensor.shape, from, to, tensor.elementBytes, price);
   if (!steps) {
@@ -48,7 +49,7 @@ cleave::getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
   double seconds = 0;
   const Placement *before = &from;
   for (const Step &step : *steps) {
-    seconds += getMoveSeconds(mesh, tensor, *before, step, price, sliceSeconds);
+    seconds += getStepSeconds(mesh, tensor, *before, step, price, besides);
     before = &step.after;
   }
   return seconds;
@@ -57,10 +58,10 @@ cleave::getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
 llvm::Error Costs::prepare() {
   for (const PlacedTensor &tensor : problem.tensors) {
     std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.end());
-    double sliceSeconds = problem.getSliceSeconds(tensor);
+    MoveSeconds besides = problem.getMoveSeconds(tensor);
     auto at = shapes
-                  ->try_emplace({shape, tensor.elementBytes, sliceSeconds},
-                                tensor, sliceSeconds)
+                  ->try_emplace({shape, tensor.elementBytes, besides}, tensor,
+                                besides)
                   .first;
     places.push_back(&at->second);
     homes.emplace_back();
@@ -99,12 +100,7 @@ llvm::Error Costs::prepare() {
     for (double time : op.seconds)
       own.push_back(roundSeconds(time));
   }
-  for (auto [tensor, own] : llvm::zip_equal(problem.tensors, places)) {
-    Kind &kind = kindsByCost[{own, tensor.moves, tensor.movedTo}];
-    kind.places = own;
-    kinds.push_back(&kind);
-  }
-  setByteCost(0);
+  setExposed({});
   for (size_t tensor = 0; tensor != problem.tensors.size(); ++tensor)
     isFree.push_back(isInput(tensor) && isFreeInput(tensor));
   // What is kept is whole, so nobody finds it partial.
@@ -132,17 +128,36 @@ llvm::Error Costs::prepare() {
   return llvm::Error::success();
 }
 
+void Costs::setExposed(const std::vector<double> &shares) {
+  exposed = shares;
+  kindsByCost.clear();
+  kinds.clear();
+  for (auto [number, own] : llvm::enumerate(places)) {
+    const PlacedTensor &tensor = problem.tensors[number];
+    double moves = tensor.moves * (exposed.empty() ? 1 : exposed[number]);
+    Kind &kind = kindsByCost[{own, moves, tensor.movedTo}];
+    kind.places = own;
+    kinds.push_back(&kind);
+  }
+  setByteCost(byteCost);
+}
+
 void Costs::setByteCost(double seconds) {
   byteCost = seconds;
   for (auto &[cost, kind] : kindsByCost)
     kind.moves.assign(kind.places->size() * kind.places->size(), -1);
 }
 
+double Costs::getMoveSeconds(size_t tensor, Place from, Place to) {
+  double seconds = getReshard(tensor, from, to) * problem.tensors[tensor].moves;
+  return exposed.empty() ? seconds : roundSeconds(seconds * exposed[tensor]);
+}
+
 double Costs::computeMove(size_t tensor, Place from, Place to) {
   if (from == to)
     return 0;
   const PlacedTensor &moved = problem.tensors[tensor];
-  double cost = getReshard(tensor, from, to) * moved.moves;
+  double cost = getMoveSeconds(tensor, from, to);
   if (byteCost > 0 && moved.movedTo > 0)
     cost += roundSeconds(byteCost * moved.movedTo * getBytes(tensor, to));
   return cost;

@@ -20,8 +20,7 @@ using Place = uint16_t;
 /// The placements of tensors of one shape, and the seconds between them.
 class Places {
 public:
-  Places(const PlacedTensor &one, double sliceSeconds)
-      : sliceSeconds(sliceSeconds) {
+  Places(const PlacedTensor &one, MoveSeconds besides) : besides(besides) {
     tensor.shape = one.shape;
     tensor.elementBytes = one.elementBytes;
   }
@@ -49,7 +48,7 @@ public:
     double &known = seconds[from * all + to];
     if (known < 0)
       known = getReshardSeconds(mesh, tensor, placements[from], placements[to],
-                                price, sliceSeconds)
+                                price, besides)
                   .value_or(impossible);
     return known;
   }
@@ -64,7 +63,7 @@ public:
 
 private:
   PlacedTensor tensor; ///< one of them, as far as all are alike
-  double sliceSeconds; ///< of a byte
+  MoveSeconds besides;
   std::vector<Placement> placements;
   std::vector<double> bytes; ///< by place; -1: nobody has asked yet
   std::unordered_map<size_t, llvm::SmallVector<Place, 1>> numbers;
@@ -72,9 +71,9 @@ private:
 };
 
 /// The places of all tensors of a mesh, by their shapes, bytes of an element,
-/// and seconds of a byte that is cut.
+/// and seconds of their moves.
 using PlacesByShape =
-    std::map<std::tuple<std::vector<int64_t>, int64_t, double>, Places>;
+    std::map<std::tuple<std::vector<int64_t>, int64_t, MoveSeconds>, Places>;
 
 /// What a strategy does: (tensor, place).
 struct Touches {
@@ -119,8 +118,15 @@ public:
   std::pair<Place, double> getBestHome(size_t tensor,
                                        llvm::ArrayRef<Place> needs);
 
+  /// Seconds of a step that it takes to have a tensor elsewhere, too, as far as
+  /// they count.
+  double getMoveSeconds(size_t tensor, Place from, Place to);
+
   double getByteCost() const { return byteCost; }
   void setByteCost(double seconds);
+  /// By tensor: the share of its moves' seconds that counts. All of them, if
+  /// nothing is said.
+  void setExposed(const std::vector<double> &shares);
 
   std::shared_ptr<PlacesByShape> getShapes() const { return shapes; }
 
@@ -156,6 +162,7 @@ private:
   std::vector<Kind *> kinds; ///< by tensor
   /// By shape, and how often a tensor is moved and kept.
   std::map<std::tuple<Places *, double, double>, Kind> kindsByCost;
+  std::vector<double> exposed; ///< by tensor, or nothing
   std::shared_ptr<PlacesByShape> shapes;
 };
 

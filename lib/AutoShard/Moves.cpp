@@ -22,10 +22,11 @@ static Move makeMove(const ShardingProblem &problem, size_t number,
   for (Step &step : llvm::cantFail(planReshard(
            problem.mesh, tensor.shape, from, to, tensor.elementBytes, price))) {
     MoveStep each;
-    each.seconds = getMoveSeconds(problem.mesh, tensor, at, step, price,
-                                  problem.getSliceSeconds(tensor));
-    each.bytes = std::max(tensor.getBytes(problem.mesh, at),
-                          tensor.getBytes(problem.mesh, step.after));
+    each.seconds = getStepSeconds(problem.mesh, tensor, at, step, price,
+                                  problem.getMoveSeconds(tensor));
+    each.input = tensor.getBytes(problem.mesh, at);
+    each.bytes =
+        std::max(each.input, tensor.getBytes(problem.mesh, step.after));
     at = step.after;
     each.step = std::move(step);
     move.steps.push_back(std::move(each));

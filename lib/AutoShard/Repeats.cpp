@@ -11,7 +11,7 @@ using namespace cleave::autoshard;
 static bool areAlike(const PlacedTensor &a, const PlacedTensor &b) {
   return a.shape == b.shape && a.elementBytes == b.elementBytes &&
          a.allowed == b.allowed && a.moves == b.moves && a.copies == b.copies &&
-         a.movedTo == b.movedTo;
+         a.movedTo == b.movedTo && a.isForOptimizer == b.isForOptimizer;
 }
 
 static bool areAlike(const ShardingProblem &problem, const PlacedOp &a,
@@ -43,7 +43,7 @@ static ShardingProblem withoutOps(const ShardingProblem &problem) {
   rest.tensors = problem.tensors;
   rest.dims = problem.dims;
   rest.sampleDims = problem.sampleDims;
-  rest.sliceSeconds = problem.sliceSeconds;
+  rest.moveSeconds = problem.moveSeconds;
   return rest;
 }
 

@@ -494,8 +494,7 @@ void Chooser::finish(ShardingChoice &choice) {
       choice.bytes += placed.copies * costs.getBytes(tensor, made[tensor]);
     for (Place need : needs[tensor])
       if (need != made[tensor]) {
-        choice.seconds +=
-            placed.moves * costs.getReshard(tensor, made[tensor], need);
+        choice.seconds += costs.getMoveSeconds(tensor, made[tensor], need);
         choice.bytes += placed.movedTo * costs.getBytes(tensor, need);
       }
   }

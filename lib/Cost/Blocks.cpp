@@ -8,8 +8,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "KernelSum.h"
-#include "ProductParts.h"
 #include "cleave/Cost/CostModel.h"
+#include "cleave/Cost/ProductParts.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -420,7 +421,8 @@ private:
                        GetParts &&getParts) const {
     Exchange best;
     double least = 0, whole = 0;
-    for (int64_t count : {1, 2, 4, 8}) {
+    constexpr int64_t inOne[] = {1};
+    for (int64_t count : llvm::concat<const int64_t>(inOne, partCounts)) {
       double rows = cut.sequenceParallel ? double(cut.microBatch) : tokens;
       if (std::fmod(rows, double(count)) != 0)
         continue;

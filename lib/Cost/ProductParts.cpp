@@ -1,5 +1,5 @@
 //===- ProductParts.cpp - What products in parts hide of a collective -----===//
-#include "ProductParts.h"
+#include "cleave/Cost/ProductParts.h"
 #include <algorithm>
 
 using namespace cleave;

@@ -49,6 +49,12 @@ static CollectiveKind getCollective(Step::Kind kind) {
   llvm_unreachable("a slice is no collective");
 }
 
+bool cleave::leavesNode(const Mesh &mesh, const Network &network,
+                        ArrayRef<Axis> axes) {
+  Group group = getGroup(mesh, axes);
+  return getRanksInside(group, network.getDevicesPerNode()) < group.getSize();
+}
+
 double NetworkPricer::operator()(Step::Kind kind, ArrayRef<Axis> axes,
                                  double bytes) const {
   Group group = getGroup(mesh, axes);

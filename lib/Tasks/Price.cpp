@@ -73,7 +73,8 @@ double TaskPricer::getSlowdown(const Task &task, double seconds) const {
 }
 
 double TaskPricer::getCommunicationShare() const {
-  return device && device->cores > 0 ? 1 : rates.overlapSlowdown;
+  return cleave::getCommunicationShare(device ? &*device : nullptr,
+                                       rates.overlapSlowdown);
 }
 
 AxisList TaskPricer::getCrossedAxes(const TaskShape &shape) const {
@@ -94,8 +95,7 @@ bool TaskPricer::tiesStages(const TaskShape &shape) const {
 }
 
 bool TaskPricer::leavesNode(const TaskShape &shape) const {
-  Group group = getGroup(mesh, getCrossedAxes(shape));
-  return getRanksInside(group, network.getDevicesPerNode()) < group.getSize();
+  return cleave::leavesNode(mesh, network, getCrossedAxes(shape));
 }
 
 std::optional<int64_t> TaskPricer::getLevel(const TaskShape &shape) const {

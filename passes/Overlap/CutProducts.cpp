@@ -22,6 +22,7 @@
 //     (lib/Streams) and the cluster's prices, startup of each part included.
 //
 //===----------------------------------------------------------------------===//
+#include "cleave/Cost/ProductParts.h"
 #include "passes/Overlap/OverlapModel.h"
 #include "passes/Overlap/Passes.h"
 #include "passes/Overlap/StreamModel.h"
@@ -38,8 +39,6 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Into how many parts rows may be cut.
-static constexpr int64_t partCounts[] = {2, 4, 8};
 /// Instructions that are looked at before a collective, and behind it.
 static constexpr int64_t reach = 32;
 /// Of a collective's time: what is waited for less is let be, and cutting has

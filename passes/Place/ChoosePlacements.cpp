@@ -5,7 +5,7 @@
 // written back.
 //
 //===----------------------------------------------------------------------===//
-#include "cleave/AutoShard/Moves.h"
+#include "cleave/AutoShard/Beside.h"
 #include "cleave/AutoShard/Tactics.h"
 #include "cleave/Hardware/Cluster.h"
 #include "cleave/Ledger/Ledger.h"
@@ -38,6 +38,9 @@ public:
     };
     if (cluster.empty())
       return fail(llvm::createStringError("expects the option cluster"));
+    if (overlap != "auto" && overlap != "always" && overlap != "never")
+      return fail(llvm::createStringError(
+          "expects overlap to be auto, always or never, got " + overlap));
     llvm::Expected<Cluster> where = parseCluster(cluster);
     if (!where)
       return fail(where.takeError());
@@ -104,7 +107,8 @@ private:
       return function.emitError(llvm::toString(std::move(error)));
     graph.problem.memory = memory > 0 ? double(memory) : machine.device.memory;
     llvm::Expected<ShardingChoice> choice =
-        chooseShardings(graph.problem, price, size_t(mostStates));
+        chooseShardings(graph.problem, price, size_t(mostStates),
+                        getBesideCompute(whole, machine, *profile, overlap));
     if (!choice)
       return function.emitError(llvm::toString(choice.takeError()));
     graph.report(*choice);

@@ -14,8 +14,9 @@ PlacedTensor cleave::getPlacedTensor(Value value) {
   return tensor;
 }
 
-double cleave::getSliceSeconds(const Device &device) {
-  return 2 * getStreamTime(device, 1);
+MoveSeconds cleave::getMoveSeconds(const Device &device,
+                                   const Profile &profile) {
+  return {2 * getStreamTime(device, 1), profile.rankSkew};
 }
 
 FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,

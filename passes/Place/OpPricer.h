@@ -12,8 +12,8 @@ namespace cleave {
 /// A value's tensor, moved once, of which nothing is kept.
 PlacedTensor getPlacedTensor(mlir::Value value);
 
-/// Seconds of a byte that a slice leaves, which is read and written.
-double getSliceSeconds(const Device &device);
+/// A byte that a slice leaves is read and written.
+MoveSeconds getMoveSeconds(const Device &device, const Profile &profile);
 
 /// Seconds of an op on the shards of a strategy: of its products or of
 /// attention, as the simulator prices the instructions that they become, or of

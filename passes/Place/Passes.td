@@ -70,7 +70,8 @@ def ChoosePlacementsPass
     their products, or that of moving their tensors through memory, on the shards
     that a rank has; a reshard takes that of its cheapest collectives, once for
     all ops of a pass that need its result. What is in an `xf.accumulate` counts
-    once for each micro-batch. Nothing is counted as hidden behind something else.
+    once for each micro-batch. Of collectives that may run beside compute what counts
+    is what compute waits for, by the scheduler of `cleave-overlap`.
 
     Kept are: state, which is where its update leaves it; what the micro-batches
     read from outside, in the placement in which they find it; what they add up;
@@ -114,6 +115,8 @@ def ChoosePlacementsPass
            "say in remarks what each tactic adds, which takes a search for each">,
     Option<"allowsIdle", "allow-idle-tactics", "bool", "false",
            "tactics may be for no op: of layers that a small model has not">,
+    Option<"overlap", "overlap", "std::string", "\"auto\"",
+           "which collectives run beside compute: as mode of cleave-overlap">,
     Option<"memory", "memory", "uint64_t", "0",
            "bytes of a rank for what is kept; 0: the device's memory">,
     Option<"mostStates", "most-states", "uint64_t", "64",

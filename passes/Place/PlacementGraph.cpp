@@ -30,7 +30,7 @@ PlacementGraph::PlacementGraph(func::FuncOp function,
     : function(function), meshName(meshName), mesh(mesh), machine(machine),
       profile(profile), price(price), b(function.getContext()) {
   problem.mesh = mesh;
-  problem.sliceSeconds = getSliceSeconds(machine.device);
+  problem.moveSeconds = getMoveSeconds(machine.device, profile);
 }
 
 PlacementGraph::When PlacementGraph::getWhen(Operation *op) const {
@@ -64,7 +64,23 @@ LogicalResult PlacementGraph::build() {
   for (Operation &op : function.getBody().front())
     if (failed(addOp(op)))
       return failure();
+  markOptimizer();
   return success();
+}
+
+/// What only the optimizer reads is moved for it.
+void PlacementGraph::markOptimizer() {
+  auto mark = [&](bool isForOptimizer) {
+    for (auto [site, op] : llvm::zip_equal(sites, problem.ops)) {
+      bool isOptimizer = site.op && getWhen(site.op) == When::Once &&
+                         xf::getPhase(site.op) == xf::Phase::Optimizer;
+      if (isOptimizer == isForOptimizer)
+        for (size_t tensor : op.operands)
+          problem.tensors[tensor].isForOptimizer = isForOptimizer;
+    }
+  };
+  mark(true);
+  mark(false);
 }
 
 /// Whether an op adds more than two tensors of one type.
@@ -310,7 +326,7 @@ void PlacementGraph::addSum(xf::AdditionOpInterface op) {
   for (Axis axis = 0; axis != mesh.getNumAxes(); ++axis)
     partial.partial.push_back(axis);
   sum.seconds = {getReshardSeconds(mesh, number, partial, Placement(), price,
-                                   problem.sliceSeconds)
+                                   MoveSeconds())
                      .value_or(0)};
   sum.strategies.resize(1);
   sum.strategies[0].placements.results = {Placement()};
@@ -323,6 +339,24 @@ void PlacementGraph::addEnd(Operation *op, unsigned operand,
   size_t tensor = getTensor(value, getWhen(op));
   addSame({Site::End, op, operand, {}}, tensor, {}, allowed,
           known[tensor].at.value_or(next));
+}
+
+/// See PlacedOp::rowsOf.
+static uint32_t findRows(const ShardingRule &rule) {
+  uint32_t rows = 0;
+  auto getRows = [](const TensorFactors &tensor) {
+    return ArrayRef(tensor).drop_back(tensor.empty() ? 0 : 1);
+  };
+  ArrayRef<DimFactors> made = getRows(rule.results[0]);
+  // What has no factor is whole for the op.
+  if (made.empty() || llvm::any_of(made, [](const DimFactors &dim) {
+        return dim.empty();
+      }))
+    return rows;
+  for (auto [i, operand] : llvm::enumerate(rule.operands))
+    if (i < 32 && getRows(operand) == made)
+      rows |= uint32_t(1) << i;
+  return rows;
 }
 
 LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
@@ -372,6 +406,10 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   if (placed.strategies.empty())
     return op.emitOpError("cannot be split so that its result is where ")
            << pinName << " has it";
+  placed.rowsOf = findRows(rule);
+  auto cost = dyn_cast<xf::CostOpInterface>(*op);
+  placed.isProduct =
+      cost && cost.getFlops().executed > 0 && !cost.getAttention();
   placed.dims = nameFactors(op, rule);
   for (const FactorInfo &factor : rule.factors)
     placed.factors.push_back(factor.name);

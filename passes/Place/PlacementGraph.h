@@ -84,6 +84,7 @@ private:
   void splitSums();
   void joinSums();
   void moveBiases();
+  void markOptimizer();
   mlir::LogicalResult addStates();
   mlir::LogicalResult addArguments();
   mlir::LogicalResult addOp(mlir::Operation &op);

@@ -71,13 +71,22 @@ private:
       Value from = op->getOperand(0), to = op->getResult(0);
       std::optional<double> own = getReshardSeconds(
           mesh, getPlacedTensor(from), getPlacement(from), getPlacement(to),
-          network, isInput(from) ? 0 : getSliceSeconds(machine.device));
+          network, getMoves(reshard));
       if (!own)
         return op->emitOpError("cannot be done");
       moves += times * *own;
     }
     addKept(op);
     return success();
+  }
+
+  MoveSeconds getMoves(dist::ReshardOp op) {
+    MoveSeconds seconds = getMoveSeconds(machine.device, profile);
+    if (isInput(op->getOperand(0)))
+      seconds.ofSlice = 0;
+    if (xf::getPhase(op) == xf::Phase::Optimizer)
+      seconds.ofSkew = 0;
+    return seconds;
   }
 
   /// Tokens and constants, whose cuts are not counted.

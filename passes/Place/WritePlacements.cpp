@@ -37,6 +37,10 @@ void PlacementGraph::report(const ShardingChoice &choice) {
   else
     remark << "no choice takes less than "
            << llvm::formatv("{0:F2} us", choice.bound * 1e6).str();
+  if (choice.besideSeconds != choice.seconds)
+    remark << llvm::formatv("; {0:F2} us with collectives beside compute",
+                            choice.besideSeconds * 1e6)
+                  .str();
 }
 
 RankedTensorType PlacementGraph::getPlaced(Value value,

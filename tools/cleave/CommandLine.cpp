@@ -544,6 +544,7 @@ tool::LayoutFlags::getChoice(const Plan &plan, const Cluster &where) const {
     return std::nullopt;
   ChoosePlacementsPassOptions options;
   options.tactics = tactics;
+  options.overlap = overlap;
   options.cluster = cluster;
   if (where.getNumRanks() == 0)
     options.cluster += ":" + std::to_string(plan.mesh.getNumRanks());

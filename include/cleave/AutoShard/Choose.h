@@ -4,6 +4,7 @@
 
 #include "cleave/AutoShard/Strategies.h"
 #include "cleave/Reshard/Reshard.h"
+#include <functional>
 #include <limits>
 
 namespace cleave {
@@ -18,9 +19,22 @@ struct PlacedTensor {
   double moves = 1;   ///< how often a step makes each of its reshards
   double copies = 0;  ///< shards of it that are kept, where it is made
   double movedTo = 0; ///< and in each further placement that it is moved to
+  /// It is moved for the optimizer, where ranks do not wait for one another.
+  bool isForOptimizer = false;
 
   /// Of a rank's shard.
   double getBytes(const Mesh &mesh, const Placement &placement) const;
+};
+
+/// What steps of reshards take besides what collectives are priced at.
+struct MoveSeconds {
+  /// Of a byte of what a rank cuts out of what it has: it is a copy.
+  double ofSlice = 0;
+  /// That a collective takes longer which compute waits for: until the last of
+  /// its ranks is there (Profile::rankSkew).
+  double ofSkew = 0;
+
+  auto operator<=>(const MoveSeconds &) const = default;
 };
 
 /// What an op stands for that says where tensors are for long; None: an op that
@@ -39,6 +53,11 @@ struct PlacedOp {
   /// ShardingProblem::dims[k] names.
   llvm::SmallVector<uint32_t, 8> dims;
   std::vector<std::string> factors; ///< their names; may be left out
+  /// Bit i: rows of the first result are made of the same rows of operand i and
+  /// of nothing else of it, so that both may be done in parts. Rows are all
+  /// dims but the last.
+  uint32_t rowsOf = 0;
+  bool isProduct = false; ///< it is worth to run beside communication
   llvm::SmallVector<size_t, 4> operands, results; ///< numbers of tensors
   std::vector<Strategy> strategies;
   std::vector<double> seconds;
@@ -63,21 +82,31 @@ struct ShardingProblem {
   std::vector<std::string> dims; ///< names of dims of tensors, at most 32
   /// So many of them, the first ones, are those of samples: batch, sequence.
   unsigned sampleDims = 0;
-  /// Of a byte of what a rank cuts out of what it has: it is a copy. Cuts of
-  /// inputs, tokens and constants of a step, count for nothing.
-  double sliceSeconds = 0;
+  MoveSeconds moveSeconds;
   /// Of a rank, for all shards that are kept.
   double memory = std::numeric_limits<double>::infinity();
 
-  double getSliceSeconds(const PlacedTensor &tensor) const {
-    return tensor.allowed.empty() ? sliceSeconds : 0;
+  /// Cuts of inputs, tokens and constants of a step, count for nothing.
+  MoveSeconds getMoveSeconds(const PlacedTensor &tensor) const {
+    return {tensor.allowed.empty() ? moveSeconds.ofSlice : 0,
+            tensor.isForOptimizer ? 0 : moveSeconds.ofSkew};
   }
+};
+
+/// How collectives may run beside compute.
+struct BesideCompute {
+  /// Whether one over these axes may; empty: none does.
+  std::function<bool(llvm::ArrayRef<Axis>)> mayRun;
+  /// What compute loses for each second of a collective beside it.
+  double slowdown = 0;
 };
 
 struct ShardingChoice {
   std::vector<size_t> strategies;    ///< by op
   std::vector<Placement> placements; ///< by tensor: where it is made or kept
-  double seconds = 0;                ///< of ops and reshards
+  double seconds = 0; ///< of ops and reshards, one after the other
+  /// Where collectives run beside compute, by timeBeside; else `seconds`.
+  double besideSeconds = 0;
   double bytes = 0;                  ///< of the shards that are kept
   double byteSeconds = 0;            ///< what a byte cost when it was chosen
   /// No choice that fits takes less; equal to `seconds` if that is proven to be
@@ -105,11 +134,19 @@ struct ShardingChoice {
 /// best one of those that lie on the convex hull of seconds and bytes, and
 /// `bound` says how much better another could be.
 ///
+/// Where collectives run beside compute, what is least is that step. How much
+/// of a move is waited for depends on all else, so it is found in turns: at
+/// first all of it counts; then the least that may be of what is moved for
+/// parameters and their gradients; then, for each reason to move, the share
+/// that the last choice waited for (timeBeside). The best of these choices is
+/// the result, and `bound` is of `seconds`, of whatever choice.
+///
 /// Fails, and names the op, if it has no strategy, or none from whose results
 /// what other ops need can be had; and if nothing fits.
 llvm::Expected<ShardingChoice> chooseShardings(const ShardingProblem &problem,
                                                CollectivePricer price,
-                                               size_t mostStates = 1 << 13);
+                                               size_t mostStates = 1 << 13,
+                                               const BesideCompute &beside = {});
 
 /// The front of seconds against bytes, from the fastest choice to the smallest:
 /// corners of its convex hull, `most` at most, those that are furthest apart;
@@ -126,18 +163,18 @@ std::vector<std::optional<ShardingChoice>>
 getAlternatives(const ShardingProblem &problem, const ShardingChoice &choice,
                 size_t op, CollectivePricer price, size_t mostStates = 64);
 
-/// Seconds of a step of a reshard: of a collective as it is priced, and of a
-/// cut of `sliceSeconds` for each byte that is left. A multiple of 2^-40.
-double getMoveSeconds(const Mesh &mesh, const PlacedTensor &tensor,
+/// Seconds of a step of a reshard, one after the other with all else. A multiple
+/// of 2^-40.
+double getStepSeconds(const Mesh &mesh, const PlacedTensor &tensor,
                       const Placement &before, const Step &step,
-                      CollectivePricer price, double sliceSeconds);
+                      CollectivePricer price, MoveSeconds besides);
 
 /// Seconds of the reshard that takes the fewest seconds of collectives; nothing
 /// if there is none.
 std::optional<double>
 getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
                   const Placement &from, const Placement &to,
-                  CollectivePricer price, double sliceSeconds);
+                  CollectivePricer price, MoveSeconds besides);
 
 } // namespace cleave
 

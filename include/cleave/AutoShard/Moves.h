@@ -10,6 +10,7 @@ namespace cleave {
 struct MoveStep {
   Step step;
   double bytes = 0;   ///< of a rank's shard, before it or behind: the larger
+  double input = 0;   ///< of the shard before it
   double seconds = 0; ///< once
 };
 

@@ -22,6 +22,14 @@ double getMatmulTime(const Device &device, DType dtype, double m, double n,
 /// head takes 2.9 times as long on 1 rank as on 2, 2.3 on 8, 1.6 on 4.
 double getMisalignment(double elements);
 
+/// What a rank's compute loses for each second of communication beside it: all
+/// of it where cores move the data, as in CPUs, else the share of a GPU that
+/// the profile's software gives up (Profile::overlapSlowdown).
+inline double getCommunicationShare(const Device *device,
+                                    double overlapSlowdown) {
+  return device && device->cores > 0 ? 1 : overlapSlowdown;
+}
+
 /// Seconds of a kernel that streams `bytes` through memory.
 double getStreamTime(const Device &device, double bytes);
 

@@ -63,7 +63,7 @@ struct Profile {
   /// Whether products and the tensor-parallel collectives between them are done
   /// in parts of their rows, where that pays, and weights' gradients computed
   /// while what a block's gradients need moves: what that hides is counted for
-  /// each of them, in place of `tensorOverlap`. See lib/Cost/ProductParts.h.
+  /// each of them, in place of `tensorOverlap`. See ProductParts.h.
   bool cutsProducts = false;
   /// The same of the exchange of tokens between experts' ranks.
   double expertOverlap = 0;

@@ -21,6 +21,11 @@ namespace cleave {
 /// unit of the network than there are, and is never priced as nearer.
 Group getGroup(const Mesh &mesh, llvm::ArrayRef<Axis> axes);
 
+/// Whether ranks of more than one node are among those that differ along
+/// `axes`.
+bool leavesNode(const Mesh &mesh, const Network &network,
+                llvm::ArrayRef<Axis> axes);
+
 /// The planner's own figures, of getCollectiveTime, as a CollectivePricer. Mesh
 /// and network must outlive it.
 class NetworkPricer {

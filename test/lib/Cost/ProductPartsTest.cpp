@@ -1,5 +1,5 @@
 //===- ProductPartsTest.cpp - What parts hide, beside playing them --------===//
-#include "lib/Cost/ProductParts.h"
+#include "cleave/Cost/ProductParts.h"
 #include "gtest/gtest.h"
 #include <algorithm>
 #include <random>

@@ -18,12 +18,15 @@
 // less what else there is to compute meanwhile.
 //
 //===----------------------------------------------------------------------===//
-#ifndef CLEAVE_LIB_COST_PRODUCTPARTS_H
-#define CLEAVE_LIB_COST_PRODUCTPARTS_H
+#ifndef CLEAVE_COST_PRODUCTPARTS_H
+#define CLEAVE_COST_PRODUCTPARTS_H
 
 #include <cstdint>
 
 namespace cleave {
+
+/// Into how many parts products and what is between them are cut.
+constexpr int64_t partCounts[] = {2, 4, 8};
 
 /// Seconds of a collective and of what stands around it, in some number of
 /// parts, all of them together.
@@ -42,4 +45,4 @@ struct ProductParts {
 
 } // namespace cleave
 
-#endif // CLEAVE_LIB_COST_PRODUCTPARTS_H
+#endif // CLEAVE_COST_PRODUCTPARTS_H

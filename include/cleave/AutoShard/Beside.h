@@ -1,0 +1,51 @@
+//===- Beside.h - What a choice takes where collectives run aside ---------===//
+#ifndef CLEAVE_AUTOSHARD_BESIDE_H
+#define CLEAVE_AUTOSHARD_BESIDE_H
+
+#include "cleave/AutoShard/Moves.h"
+#include "cleave/Cost/Profile.h"
+#include "cleave/Hardware/Hardware.h"
+
+namespace cleave {
+
+/// What the overlap stage lets run beside compute on a cluster. `mode`: auto,
+/// all but what moves inside a node of CPUs; always; or never. Mesh and machine
+/// must outlive it.
+BesideCompute getBesideCompute(const Mesh &mesh, const Machine &machine,
+                               const Profile &profile, llvm::StringRef mode);
+
+/// A step of a choice, as lib/Streams would order it without a limit of memory.
+struct BesideStep {
+  double seconds = 0; ///< until the last stream is done
+  /// By move: seconds of a step that compute waits for it, or is slower.
+  std::vector<double> exposed;
+};
+
+/// Times a step in which collectives run beside compute, those over the same
+/// axes one after the other: gathers so early that they are done in time,
+/// reductions as soon as their input is there. What is done once a step runs
+/// beside the first micro-batch or the last. Where compute waits between
+/// products, these and what is between them may be done in parts of their rows
+/// (Cost/ProductParts.h). `moves`: of getMoves.
+BesideStep timeBeside(const ShardingProblem &problem,
+                      const ShardingChoice &choice, llvm::ArrayRef<Move> moves,
+                      CollectivePricer price, const BesideCompute &beside);
+
+/// Why a tensor is moved, which is much of whether compute waits for it.
+enum class Reason {
+  ForwardParameters,   ///< from where they are held
+  BackwardParameters,  ///< likewise
+  ForwardActivations,  ///< and what is kept of them
+  BackwardActivations, ///< and their gradients
+  Gradients,           ///< of parameters, of one micro-batch
+  Sums,                ///< of these, once a step
+  States,              ///< to where they are held, once a step
+};
+constexpr size_t numReasons = size_t(Reason::States) + 1;
+
+/// By tensor.
+std::vector<Reason> findReasons(const ShardingProblem &problem);
+
+} // namespace cleave
+
+#endif // CLEAVE_AUTOSHARD_BESIDE_H
