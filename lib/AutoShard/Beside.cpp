@@ -1,9 +1,10 @@
 //===- Beside.cpp - What a choice takes where collectives run aside -------===//
 //
-// A step of the problem's ops becomes three lists of ops for lib/Streams: what
-// is done once before the micro-batches, a micro-batch, and what is done once
-// behind them. A move stands before the first op that needs it, but behind the
-// op that makes its tensor where it is kept or summed from there on.
+// A step of the problem's ops becomes lists of ops for lib/Streams: what is done
+// once before the micro-batches, a micro-batch, what is moved of its sums, and
+// the update, for which all streams are waited for. A move stands before the
+// first op that needs it, but behind the op that makes its tensor where it is
+// kept or summed from there on.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/AutoShard/Beside.h"
@@ -53,7 +54,7 @@ public:
   Lister(const ShardingProblem &problem, const ShardingChoice &choice,
          llvm::ArrayRef<Move> moves, const BesideCompute &beside);
 
-  List before, inside, behind;
+  List before, inside, sums, update;
   double microBatches = 1;
 
 private:
@@ -77,7 +78,8 @@ private:
   const BesideCompute &beside;
   std::vector<llvm::SmallVector<size_t, 2>> movesOf;    ///< by tensor
   std::vector<llvm::SmallVector<size_t, 2>> keptBehind; ///< ops, by tensor
-  std::vector<Places> at; ///< by tensor: where it is, and in which buffer
+  std::vector<bool> isSum; ///< by tensor: it is of all micro-batches
+  std::vector<Places> at;  ///< by tensor: where it is, and in which buffer
   std::map<AxisList, int64_t> streams;
   std::map<std::pair<Step::Kind, AxisList>, int64_t> kinds;
   int64_t numBuffers = 0;
@@ -90,8 +92,8 @@ public:
         CollectivePricer price, const List &list)
       : problem(problem), moves(moves), price(price), list(list) {}
 
-  /// Seconds that are waited for a list's op, of which `waited` is waited for
-  /// if it is whole.
+  /// Seconds that are waited for a list's op, or that parts take longer, if
+  /// `waited` is waited for where it is whole.
   double getWaited(size_t number, double waited) const;
 
 private:
@@ -101,8 +103,18 @@ private:
 
   /// Whether the op's rows are of those of that buffer.
   bool isRowsOf(size_t number, int64_t buffer) const;
-  double getBefore(size_t number) const;
-  double getBehind(size_t number) const;
+  /// Seconds of what is in parts, and how many products there are of it.
+  struct Side {
+    double seconds = 0;
+    int64_t products = 0;
+
+    void add(const OverlapOp &op, const PlacedOp &placed) {
+      seconds += op.seconds;
+      products += placed.isProduct;
+    }
+  };
+  Side getBefore(size_t number) const;
+  Side getBehind(size_t number) const;
   int64_t countRows(const Source &source) const;
 
   const ShardingProblem &problem;
@@ -121,7 +133,7 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
                llvm::ArrayRef<Move> moves, const BesideCompute &beside)
     : problem(problem), choice(choice), moves(moves), beside(beside),
       movesOf(problem.tensors.size()), keptBehind(problem.tensors.size()),
-      at(problem.tensors.size()) {
+      isSum(problem.tensors.size()), at(problem.tensors.size()) {
   for (auto [number, move] : llvm::enumerate(moves))
     movesOf[move.tensor].push_back(number);
   for (const PlacedTensor &tensor : problem.tensors)
@@ -135,6 +147,8 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
   for (auto [number, op] : llvm::enumerate(problem.ops)) {
     if (!isOnce(op))
       lastInside = number;
+    if (op.keeps == Keeps::Gradients)
+      isSum[op.results[0]] = true;
     isBehind[number] = isBehindItsMaker(op) && isMade[op.operands[0]];
     if (isBehind[number])
       keptBehind[op.operands[0]].push_back(number);
@@ -143,7 +157,7 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
     if (!isBehind[number])
       add(number, !isOnce(op)           ? inside
                   : number < lastInside ? before
-                                        : behind);
+                                        : update);
 }
 
 int64_t Lister::getStream(llvm::ArrayRef<Axis> axes) {
@@ -194,10 +208,11 @@ int64_t Lister::find(size_t tensor, const Placement &need, List &list) {
   if (at[tensor].empty())
     at[tensor].push_back({choice.placements[tensor], numBuffers++});
   int64_t buffer = at[tensor].front().second;
+  List &where = isSum[tensor] ? sums : list;
   for (size_t move : movesOf[tensor])
     if (moves[move].to == need) {
       for (size_t step = 0; step != moves[move].steps.size(); ++step)
-        buffer = addStep({none, move, step}, buffer, list);
+        buffer = addStep({none, move, step}, buffer, where);
       at[tensor].push_back({need, buffer});
       break;
     }
@@ -249,12 +264,12 @@ bool Parts::isRowsOf(size_t number, int64_t buffer) const {
   return false;
 }
 
-/// Seconds of what makes the rows that are moved, up to products; but for what
+/// What makes the rows that are moved, up to products; but for what
 /// these products need.
-double Parts::getBefore(size_t number) const {
+Parts::Side Parts::getBefore(size_t number) const {
   Buffers rows, blocked;
   rows.insert_range(list.ops[number].reads);
-  double seconds = 0;
+  Side side;
   for (size_t i = number; i-- > number - std::min(number, reach);) {
     const OverlapOp &op = list.ops[i];
     auto writes = [&](const Buffers &buffers) {
@@ -266,7 +281,7 @@ double Parts::getBefore(size_t number) const {
     bool isPart = !isBlocked && writes(rows) && placed != none &&
                   problem.ops[placed].rowsOf != 0;
     if (isPart)
-      seconds += op.seconds;
+      side.add(op, problem.ops[placed]);
     if (isBlocked || (isPart && problem.ops[placed].isProduct))
       blocked.insert_range(op.reads);
     else if (isPart)
@@ -274,14 +289,14 @@ double Parts::getBefore(size_t number) const {
         if (isRowsOf(i, read))
           rows.insert(read);
   }
-  return seconds;
+  return side;
 }
 
-/// Seconds of what uses them, likewise.
-double Parts::getBehind(size_t number) const {
+/// What uses them, likewise.
+Parts::Side Parts::getBehind(size_t number) const {
   Buffers rows, blocked;
   rows.insert_range(list.ops[number].writes);
-  double seconds = 0;
+  Side side;
   for (size_t i = number + 1;
        i < std::min(list.ops.size(), number + 1 + reach); ++i) {
     const OverlapOp &op = list.ops[i];
@@ -291,13 +306,13 @@ double Parts::getBehind(size_t number) const {
       return rows.contains(each) && isRowsOf(i, each);
     });
     if (isPart)
-      seconds += op.seconds;
+      side.add(op, problem.ops[list.sources[i].op]);
     if (isBlocked || (isPart && problem.ops[list.sources[i].op].isProduct))
       blocked.insert_range(op.writes);
     else if (isPart)
       rows.insert_range(op.writes);
   }
-  return seconds;
+  return side;
 }
 
 /// Parts of as many rows can be moved one by one.
@@ -330,9 +345,10 @@ double Parts::getWaited(size_t number, double waited) const {
   int64_t rows = countRows(source);
   if (rows == 1)
     return waited;
+  Side before = getBefore(number), behind = getBehind(number);
   ProductParts parts;
-  parts.before = getBefore(number);
-  parts.after = getBehind(number);
+  parts.before = before.seconds;
+  parts.after = behind.seconds;
   parts.beside = list.ops[number].seconds - waited;
   double best = waited;
   for (int64_t count : partCounts) {
@@ -342,7 +358,10 @@ double Parts::getWaited(size_t number, double waited) const {
     parts.communication =
         double(count) *
         price(step.step.kind, step.step.axes, step.input / double(count));
-    best = std::min(best, parts.getExposed());
+    best = std::min(best, parts.getExposed() +
+                              double((count - 1) *
+                                     (before.products + behind.products)) *
+                                  problem.partSeconds);
   }
   return best;
 }
@@ -390,7 +409,13 @@ BesideStep cleave::timeBeside(const ShardingProblem &problem,
     };
     OverlapResult result = overlapInBuckets(list.ops, getSeconds);
     Parts parts(problem, moves, price, list);
-    double seconds = result.seconds;
+    double seconds = result.seconds, aside = 0;
+    for (const OverlapOp &op : list.ops)
+      aside += op.stream > 0 ? op.seconds : 0;
+    // While compute waits, nothing slows it down.
+    double idle = result.seconds - result.compute;
+    double slowdown =
+        aside > 0 ? beside.slowdown * std::max(0., 1 - idle / aside) : 0;
     for (auto [number, op] : llvm::enumerate(list.ops)) {
       const Source &source = list.sources[number];
       if (source.move == none)
@@ -400,7 +425,7 @@ BesideStep cleave::timeBeside(const ShardingProblem &problem,
         double waited = std::min(result.waited[number], op.seconds);
         exposed = waited > 0 ? parts.getWaited(number, waited) : 0;
         seconds += exposed - waited;
-        double lost = beside.slowdown * (op.seconds - exposed);
+        double lost = slowdown * op.seconds;
         if (result.streams[number] == 0 && exposed == waited)
           lost += source.skew;
         exposed += lost;
@@ -409,20 +434,30 @@ BesideStep cleave::timeBeside(const ShardingProblem &problem,
       step.exposed[source.move] += times * exposed;
     }
     step.seconds += times * seconds;
+    if (getenv("DBGB")) {
+      fprintf(stderr, "DBG list times %g ops %zu seconds %.3f ms (sched %.3f) compute %.3f comm %.3f exposed %.3f\n", times, list.ops.size(), seconds*1e3, result.seconds*1e3, result.compute*1e3, result.communication*1e3, result.exposed*1e3);
+      std::map<std::string, std::array<double,4>> by;
+      for (auto [number, op] : llvm::enumerate(list.ops)) {
+        const Source &source = list.sources[number];
+        std::string key = "compute";
+        if (source.move != none) { auto &st = getStep(list, number); key = getName(st.step.kind).str() + " " + problem.mesh.toString(st.step.axes) + " s" + std::to_string(result.streams[number]>0);}
+        auto &v = by[key]; v[0] += op.seconds*1e3; v[1] += result.waited[number]*1e3; v[2]++; v[3] += result.withNext[number];
+      }
+      for (auto &[k,v] : by) fprintf(stderr, "   %-40s %9.3f ms waited %9.3f n %g together %g\n", k.c_str(), v[0], v[1], v[2], v[3]);
+    }
   };
-  if (lister.microBatches == 1) {
-    List all = lister.before;
-    all.append(lister.inside);
-    all.append(lister.behind);
-    add(all, 1);
-    return step;
-  }
-  List first = lister.before, last = lister.inside;
+  List first = lister.before, last;
   first.append(lister.inside);
-  last.append(lister.behind);
-  add(first, 1);
-  add(lister.inside, lister.microBatches - 2);
+  if (lister.microBatches > 1) {
+    add(first, 1);
+    add(lister.inside, lister.microBatches - 2);
+    last = lister.inside;
+  } else {
+    last = std::move(first);
+  }
+  last.append(lister.sums);
   add(last, 1);
+  add(lister.update, 1);
   return step;
 }
 

@@ -44,6 +44,7 @@ static ShardingProblem withoutOps(const ShardingProblem &problem) {
   rest.dims = problem.dims;
   rest.sampleDims = problem.sampleDims;
   rest.moveSeconds = problem.moveSeconds;
+  rest.partSeconds = problem.partSeconds;
   return rest;
 }
 

@@ -6,7 +6,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Streams/Overlap.h"
-#include "lib/Streams/Followers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
@@ -34,13 +33,18 @@ class Bucketer {
 public:
   Bucketer(ArrayRef<OverlapOp> ops, BucketPricer price,
            const OverlapMemory &memory)
-      : ops(ops), price(price), memory(memory), leaders(findLeaders(ops)),
-        before(findDependences(ops)),
-        firstAfter(ops.size(), int64_t(ops.size())) {
+      : ops(ops), price(price), memory(memory), before(findDependences(ops)),
+        adds(ops.size()), firstAfter(ops.size(), int64_t(ops.size())) {
+    for (auto [i, op] : llvm::enumerate(ops))
+      adds[i] = op.stream == 0 && op.mayFollow &&
+                llvm::any_of(before[i], [&](int64_t other) {
+                  const OverlapOp &writer = ops[size_t(other)];
+                  return (writer.stream > 0 && !writer.grows) ||
+                         adds[size_t(other)];
+                });
     for (size_t i = ops.size(); i-- > 0;)
       for (int64_t other : before[i]) {
-        // What follows an op stays behind its bucket, wherever that begins.
-        int64_t first = leaders[i] == other ? firstAfter[i] : int64_t(i);
+        int64_t first = adds[i] ? firstAfter[i] : int64_t(i);
         firstAfter[size_t(other)] = std::min(firstAfter[size_t(other)], first);
       }
     for (auto [i, op] : llvm::enumerate(ops))
@@ -66,9 +70,12 @@ private:
   ArrayRef<OverlapOp> ops;
   BucketPricer price;
   const OverlapMemory &memory;
-  std::vector<int64_t> leaders; ///< by op; -1: it does not follow
   std::vector<llvm::SmallVector<int64_t, 4>> before;
-  /// By op, the first that depends on it, or on what follows it.
+  /// By op, whether it only adds up what communication brought in, itself or
+  /// through others that do: it can be done behind whatever bucket that is in.
+  std::vector<bool> adds;
+  /// By op, the first that depends on it, or on what adds it up, and does not
+  /// add up itself.
   std::vector<int64_t> firstAfter;
   llvm::MapVector<int64_t, Members> kinds;
 };
@@ -92,49 +99,64 @@ bool Bucketer::mayJoin(ArrayRef<int64_t> bucket, int64_t op,
 std::vector<Bucketer::Members>
 Bucketer::makeBuckets(const Limits &limits) const {
   std::vector<std::vector<Members>> placed(ops.size()); ///< by where they begin
-  struct Bucket {
-    Members members, followers;
-  };
-  llvm::MapVector<int64_t, Bucket> open; ///< by kind
+  const int64_t nowhere = int64_t(ops.size());
+  llvm::MapVector<int64_t, Members> open; ///< by kind
+  std::vector<bool> isOpen(ops.size()); ///< by op, whether its bucket is
+  Members waiting; ///< what adds up what is in buckets that are open
   std::vector<int64_t> places(ops.size());
-  auto close = [&](Bucket &bucket) {
-    const Members &members = bucket.members;
-    if (!members.empty()) {
-      int64_t place =
-          ops[size_t(members.front())].grows ? members.front() : members.back();
-      placed[size_t(place)].push_back(members);
-      for (int64_t op : bucket.followers) {
-        places[size_t(op)] = std::max(place, op);
-        placed[size_t(places[size_t(op)])].push_back({op});
-      }
-    }
-    bucket = {};
+  auto place = [&](ArrayRef<int64_t> members, int64_t at) {
+    for (int64_t member : members)
+      places[size_t(member)] = at;
+    placed[size_t(at)].push_back(Members(members));
   };
-  for (auto [i, op] : llvm::enumerate(ops)) {
-    if (leaders[i] >= 0)
-      if (auto it = open.find(ops[size_t(leaders[i])].kind);
-          it != open.end() &&
-          llvm::is_contained(it->second.members, leaders[i])) {
-        it->second.followers.push_back(int64_t(i));
-        places[i] = int64_t(ops.size());
+  auto mayPlace = [&](int64_t op) {
+    return llvm::none_of(before[size_t(op)], [&](int64_t other) {
+      return isOpen[size_t(other)] || places[size_t(other)] == nowhere;
+    });
+  };
+  auto close = [&](Members &bucket) {
+    if (bucket.empty())
+      return;
+    place(bucket, ops[size_t(bucket.front())].grows ? bucket.front()
+                                                    : bucket.back());
+    for (int64_t member : bucket)
+      isOpen[size_t(member)] = false;
+    bucket.clear();
+    Members rest;
+    for (int64_t op : waiting) {
+      if (!mayPlace(op)) {
+        rest.push_back(op);
         continue;
       }
-    auto limit = limits.find(op.stream > 0 ? op.kind : -1);
-    if (limit == limits.end()) {
-      placed[i].push_back({places[i] = int64_t(i)});
+      int64_t last = op;
+      for (int64_t other : before[size_t(op)])
+        last = std::max(last, places[size_t(other)]);
+      place({op}, last);
+    }
+    waiting = std::move(rest);
+  };
+  for (auto [i, op] : llvm::enumerate(ops)) {
+    if (adds[i] && !mayPlace(int64_t(i))) {
+      places[i] = nowhere;
+      waiting.push_back(int64_t(i));
       continue;
     }
-    Bucket &bucket = open[op.kind];
-    if (!bucket.members.empty()) {
-      Members larger = bucket.members;
+    auto limit = limits.find(op.stream > 0 ? op.kind : -1);
+    if (limit == limits.end()) {
+      place({int64_t(i)}, int64_t(i));
+      continue;
+    }
+    Members &bucket = open[op.kind];
+    if (!bucket.empty()) {
+      Members larger = bucket;
       larger.push_back(int64_t(i));
-      if (!mayJoin(bucket.members, int64_t(i), places) ||
-          price(larger) > limit->second)
+      if (!mayJoin(bucket, int64_t(i), places) || price(larger) > limit->second)
         close(bucket);
     }
-    bucket.members.push_back(int64_t(i));
-    for (int64_t member : bucket.members)
-      places[size_t(member)] = op.grows ? bucket.members.front() : int64_t(i);
+    bucket.push_back(int64_t(i));
+    isOpen[i] = true;
+    for (int64_t member : bucket)
+      places[size_t(member)] = op.grows ? bucket.front() : int64_t(i);
   }
   for (auto &[kind, bucket] : open)
     close(bucket);

@@ -31,6 +31,8 @@ PlacementGraph::PlacementGraph(func::FuncOp function,
       profile(profile), price(price), b(function.getContext()) {
   problem.mesh = mesh;
   problem.moveSeconds = getMoveSeconds(machine.device, profile);
+  const MatrixUnit &unit = machine.device.getMatrix(DType::BF16);
+  problem.partSeconds = unit.launch + unit.tileStartup;
 }
 
 PlacementGraph::When PlacementGraph::getWhen(Operation *op) const {

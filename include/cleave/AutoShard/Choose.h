@@ -83,6 +83,8 @@ struct ShardingProblem {
   /// So many of them, the first ones, are those of samples: batch, sequence.
   unsigned sampleDims = 0;
   MoveSeconds moveSeconds;
+  /// That a product takes longer for each further part that it is done in.
+  double partSeconds = 0;
   /// Of a rank, for all shards that are kept.
   double memory = std::numeric_limits<double>::infinity();
 
