@@ -80,7 +80,6 @@ private:
   std::vector<llvm::SmallVector<size_t, 2>> keptBehind; ///< ops, by tensor
   std::vector<bool> isSum; ///< by tensor: it is of all micro-batches
   std::vector<Places> at;  ///< by tensor: where it is, and in which buffer
-  std::map<AxisList, int64_t> streams;
   std::map<std::pair<Step::Kind, AxisList>, int64_t> kinds;
   int64_t numBuffers = 0;
 };
@@ -160,13 +159,12 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
                                         : update);
 }
 
+/// What shares a level of the network does one after the other, which takes as
+/// long, whatever the streams are.
 int64_t Lister::getStream(llvm::ArrayRef<Axis> axes) {
-  if (!beside.mayRun || !beside.mayRun(axes))
-    return 0;
-  AxisList key(axes);
-  llvm::sort(key);
-  auto [known, isNew] = streams.try_emplace(key, int64_t(streams.size()) + 1);
-  return std::min(known->second, maxStreams - 1);
+  std::optional<int64_t> level =
+      beside.getLevel ? beside.getLevel(axes) : std::nullopt;
+  return level ? std::min(*level + 1, maxStreams - 1) : 0;
 }
 
 void Lister::setPlace(size_t tensor, const Placement &placement,
@@ -322,7 +320,7 @@ int64_t Parts::countRows(const Source &source) const {
   unsigned dims = 0;
   switch (step.step.kind) {
   case Step::Kind::AllReduce:
-    dims = unsigned(step.step.after.dims.size()) - 1;
+    dims = std::max<unsigned>(step.step.after.dims.size(), 1) - 1;
     break;
   case Step::Kind::AllGather:
   case Step::Kind::ReduceScatter:
@@ -363,7 +361,8 @@ double Parts::getWaited(size_t number, double waited) const {
                                      (before.products + behind.products)) *
                                   problem.partSeconds);
   }
-  return best;
+  bool isWorth = waited - best >= leastSavedByParts * list.ops[number].seconds;
+  return isWorth ? best : waited;
 }
 
 //===----------------------------------------------------------------------===//
@@ -378,9 +377,11 @@ BesideCompute cleave::getBesideCompute(const Mesh &mesh, const Machine &machine,
       getCommunicationShare(&machine.device, profile.overlapSlowdown);
   bool onlyBetweenNodes = mode == "auto" && machine.device.cores > 0;
   if (mode != "never")
-    beside.mayRun = [&mesh, &machine,
-                     onlyBetweenNodes](llvm::ArrayRef<Axis> axes) {
-      return !onlyBetweenNodes || leavesNode(mesh, machine, axes);
+    beside.getLevel = [&mesh, &machine, onlyBetweenNodes](
+                          llvm::ArrayRef<Axis> axes) -> std::optional<int64_t> {
+      if (onlyBetweenNodes && !leavesNode(mesh, machine, axes))
+        return std::nullopt;
+      return getLevel(mesh, machine, axes);
     };
   return beside;
 }
@@ -413,9 +414,10 @@ BesideStep cleave::timeBeside(const ShardingProblem &problem,
     for (const OverlapOp &op : list.ops)
       aside += op.stream > 0 ? op.seconds : 0;
     // While compute waits, nothing slows it down.
-    double idle = result.seconds - result.compute;
-    double slowdown =
-        aside > 0 ? beside.slowdown * std::max(0., 1 - idle / aside) : 0;
+    double hidden = std::max(
+        0., result.communication - (result.seconds - result.compute));
+    double lost = beside.slowdown * hidden;
+    seconds += lost;
     for (auto [number, op] : llvm::enumerate(list.ops)) {
       const Source &source = list.sources[number];
       if (source.move == none)
@@ -424,12 +426,10 @@ BesideStep cleave::timeBeside(const ShardingProblem &problem,
       if (op.stream > 0) {
         double waited = std::min(result.waited[number], op.seconds);
         exposed = waited > 0 ? parts.getWaited(number, waited) : 0;
-        seconds += exposed - waited;
-        double lost = slowdown * op.seconds;
         if (result.streams[number] == 0 && exposed == waited)
-          lost += source.skew;
-        exposed += lost;
-        seconds += lost;
+          exposed += source.skew;
+        seconds += exposed - waited;
+        exposed += lost * op.seconds / aside;
       }
       step.exposed[source.move] += times * exposed;
     }

@@ -358,7 +358,7 @@ llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   if (!best)
     return best;
   best->besideSeconds = best->seconds;
-  if (!beside.mayRun || beside.slowdown >= 1)
+  if (!beside.getLevel || beside.slowdown >= 1)
     return best;
   std::vector<Reason> reasons = findReasons(problem);
   // What is hidden is not for nothing: memory and compute beside it are busy.

@@ -49,6 +49,17 @@ static CollectiveKind getCollective(Step::Kind kind) {
   llvm_unreachable("a slice is no collective");
 }
 
+int64_t cleave::getLevel(const Mesh &mesh, const Network &network,
+                         ArrayRef<Axis> axes) {
+  Group group = getGroup(mesh, axes);
+  int64_t last = int64_t(network.levels.size()) - 1;
+  for (int64_t level = 0; level < last; ++level)
+    if (getRanksInside(group, network.levels[size_t(level)].size) ==
+        group.getSize())
+      return level;
+  return last;
+}
+
 bool cleave::leavesNode(const Mesh &mesh, const Network &network,
                         ArrayRef<Axis> axes) {
   Group group = getGroup(mesh, axes);

@@ -102,13 +102,7 @@ std::optional<int64_t> TaskPricer::getLevel(const TaskShape &shape) const {
   AxisList axes = getCrossedAxes(shape);
   if (axes.empty() || shape.kind == TaskShape::Kind::Recv)
     return std::nullopt;
-  Group group = getGroup(mesh, axes);
-  int64_t last = int64_t(network.levels.size()) - 1;
-  for (int64_t level = 0; level < last; ++level)
-    if (getRanksInside(group, network.levels[size_t(level)].size) ==
-        group.getSize())
-      return level;
-  return last;
+  return cleave::getLevel(mesh, network, axes);
 }
 
 /// What the runtime's agreement sends: a few numbers of each rank.

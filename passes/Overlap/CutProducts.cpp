@@ -41,9 +41,6 @@ using namespace cleave;
 
 /// Instructions that are looked at before a collective, and behind it.
 static constexpr int64_t reach = 32;
-/// Of a collective's time: what is waited for less is let be, and cutting has
-/// to save as much, since parts make the program longer.
-static constexpr double leastSaved = 0.1;
 
 namespace {
 /// Instructions that stand one behind the other.
@@ -455,7 +452,7 @@ CutProducts::cutAround(exec::InstructionOpInterface op) {
         .str();
   };
   double saved = whole.seconds - best->seconds;
-  if (saved < leastSaved * whole.communication) {
+  if (saved < leastSavedByParts * whole.communication) {
     emitRemark(op.getLoc(), "stays whole: ")
         << describe(whole) << "; in " << best->parts << " parts "
         << describe(*best)
@@ -496,7 +493,7 @@ void CutProducts::cutSegment(exec::SegmentOp segment) {
   first = list.front();
   llvm::SetVector<Operation *> waited;
   for (size_t i = 0; i < ops.size(); ++i)
-    if (ops[i].stream > 0 && result.waited[i] > leastSaved * ops[i].seconds &&
+    if (ops[i].stream > 0 && result.waited[i] > leastSavedByParts * ops[i].seconds &&
         isa<exec::RowsOpInterface>(*list[i]))
       waited.insert(list[i]);
   // One that is cut takes others with it.

@@ -97,8 +97,9 @@ struct ShardingProblem {
 
 /// How collectives may run beside compute.
 struct BesideCompute {
-  /// Whether one over these axes may; empty: none does.
-  std::function<bool(llvm::ArrayRef<Axis>)> mayRun;
+  /// Of one over these axes the level of the network that it shares with others
+  /// at the time; nothing: it may not. Empty: none may.
+  std::function<std::optional<int64_t>(llvm::ArrayRef<Axis>)> getLevel;
   /// What compute loses for each second of a collective beside it.
   double slowdown = 0;
 };

@@ -21,6 +21,12 @@ namespace cleave {
 /// unit of the network than there are, and is never priced as nearer.
 Group getGroup(const Mesh &mesh, llvm::ArrayRef<Axis> axes);
 
+/// The outermost level of the network between ranks that differ along `axes`,
+/// of which there is more than one: what moves over one level at the same time
+/// shares it.
+int64_t getLevel(const Mesh &mesh, const Network &network,
+                 llvm::ArrayRef<Axis> axes);
+
 /// Whether ranks of more than one node are among those that differ along
 /// `axes`.
 bool leavesNode(const Mesh &mesh, const Network &network,
