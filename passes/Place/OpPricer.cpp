@@ -54,7 +54,19 @@ FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
         getProductSeconds(rule, strategy.axes, dtype) / profile.matrixRate;
   if (products == 0)
     products = flops / getWays(strategy.axes) / (unit.peak * unit.efficiency);
+  products = addSums(device, getSumBytes(op, strategy), products);
   return std::max(seconds, products);
+}
+
+double OpPricer::getSumBytes(Operation *op, const Strategy &strategy) const {
+  bool isYielded =
+      op->getNumResults() == 1 && op->hasOneUse() &&
+      isa<xf::AccumulateOp>(op->getParentOp()) &&
+      (*op->getUsers().begin())->hasTrait<OpTrait::IsTerminator>();
+  if (!isYielded)
+    return 0;
+  return 2 * getPlacedTensor(op->getResult(0))
+                 .getBytes(mesh, strategy.placements.results[0]);
 }
 
 double OpPricer::getWays(const FactorAxes &axes) const {

@@ -30,6 +30,9 @@ public:
                                 const Strategy &strategy) const;
 
 private:
+  /// Of a gradient that micro-batches add up: the product that makes it adds to
+  /// the sum, which is read and written.
+  double getSumBytes(mlir::Operation *op, const Strategy &strategy) const;
   double getWays(const FactorAxes &axes) const;
   double getLocalShare(mlir::Operation *op,
                        const RulePlacements &placements) const;
