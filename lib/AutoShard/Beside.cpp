@@ -386,79 +386,109 @@ BesideCompute cleave::getBesideCompute(const Mesh &mesh, const Machine &machine,
   return beside;
 }
 
+namespace {
+/// Adds up the lists of a step.
+class Timer {
+public:
+  Timer(const ShardingProblem &problem, llvm::ArrayRef<Move> moves,
+        CollectivePricer price, const BesideCompute &beside)
+      : problem(problem), moves(moves), price(price), beside(beside) {
+    step.exposed.resize(moves.size());
+  }
+
+  void add(List list, double times);
+
+  BesideStep step;
+
+private:
+  double slowDown(List &list) const;
+  double priceBucket(const List &list, llvm::ArrayRef<int64_t> bucket) const;
+
+  const ShardingProblem &problem;
+  llvm::ArrayRef<Move> moves;
+  CollectivePricer price;
+  const BesideCompute &beside;
+};
+} // namespace
+
+double Timer::priceBucket(const List &list,
+                          llvm::ArrayRef<int64_t> bucket) const {
+  auto getStep = [&](int64_t op) -> const MoveStep & {
+    const Source &source = list.sources[size_t(op)];
+    return moves[source.move].steps[source.step];
+  };
+  double input = 0;
+  for (int64_t op : bucket)
+    input += getStep(op).input;
+  const Step &first = getStep(bucket.front()).step;
+  return price(first.kind, first.axes, input);
+}
+
+/// Compute takes longer by what it loses to what is beside it, if that is about
+/// as much as where it did not. Returns how much.
+double Timer::slowDown(List &list) const {
+  OverlapResult result = overlap(list.ops);
+  double waited = result.seconds - result.compute;
+  double lost =
+      beside.slowdown * std::max(0., result.communication - waited);
+  if (lost == 0)
+    return 0;
+  for (auto [op, source] : llvm::zip_equal(list.ops, list.sources))
+    if (source.op != none)
+      op.seconds *= 1 + lost / result.compute;
+  return lost;
+}
+
+void Timer::add(List list, double times) {
+  if (times <= 0 || list.ops.empty())
+    return;
+  double lost = slowDown(list), aside = 0;
+  for (const OverlapOp &op : list.ops)
+    aside += op.stream > 0 ? op.seconds : 0;
+  OverlapResult result =
+      overlapInBuckets(list.ops, [&](llvm::ArrayRef<int64_t> bucket) {
+        return priceBucket(list, bucket);
+      });
+  Parts parts(problem, moves, price, list);
+  double seconds = result.seconds;
+  for (auto [number, op] : llvm::enumerate(list.ops)) {
+    const Source &source = list.sources[number];
+    if (source.move == none)
+      continue;
+    double exposed = op.seconds;
+    if (op.stream > 0) {
+      double waited = std::min(result.waited[number], op.seconds);
+      exposed = waited > 0 ? parts.getWaited(number, waited) : 0;
+      if (result.streams[number] == 0 && exposed == waited)
+        exposed += source.skew;
+      seconds += exposed - waited;
+      exposed += lost * op.seconds / aside;
+    }
+    step.exposed[source.move] += times * exposed;
+  }
+  step.seconds += times * seconds;
+}
+
 BesideStep cleave::timeBeside(const ShardingProblem &problem,
                               const ShardingChoice &choice,
                               llvm::ArrayRef<Move> moves,
                               CollectivePricer price,
                               const BesideCompute &beside) {
   Lister lister(problem, choice, moves, beside);
-  auto getStep = [&](const List &list, size_t op) -> const MoveStep & {
-    const Source &source = list.sources[op];
-    return moves[source.move].steps[source.step];
-  };
-  BesideStep step;
-  step.exposed.resize(moves.size());
-  auto add = [&](const List &list, double times) {
-    if (times <= 0 || list.ops.empty())
-      return;
-    auto getSeconds = [&](llvm::ArrayRef<int64_t> bucket) {
-      double input = 0;
-      for (int64_t op : bucket)
-        input += getStep(list, size_t(op)).input;
-      const Step &first = getStep(list, size_t(bucket.front())).step;
-      return price(first.kind, first.axes, input);
-    };
-    OverlapResult result = overlapInBuckets(list.ops, getSeconds);
-    Parts parts(problem, moves, price, list);
-    double seconds = result.seconds, aside = 0;
-    for (const OverlapOp &op : list.ops)
-      aside += op.stream > 0 ? op.seconds : 0;
-    // While compute waits, nothing slows it down.
-    double hidden = std::max(
-        0., result.communication - (result.seconds - result.compute));
-    double lost = beside.slowdown * hidden;
-    seconds += lost;
-    for (auto [number, op] : llvm::enumerate(list.ops)) {
-      const Source &source = list.sources[number];
-      if (source.move == none)
-        continue;
-      double exposed = op.seconds;
-      if (op.stream > 0) {
-        double waited = std::min(result.waited[number], op.seconds);
-        exposed = waited > 0 ? parts.getWaited(number, waited) : 0;
-        if (result.streams[number] == 0 && exposed == waited)
-          exposed += source.skew;
-        seconds += exposed - waited;
-        exposed += lost * op.seconds / aside;
-      }
-      step.exposed[source.move] += times * exposed;
-    }
-    step.seconds += times * seconds;
-    if (getenv("DBGB")) {
-      fprintf(stderr, "DBG list times %g ops %zu seconds %.3f ms (sched %.3f) compute %.3f comm %.3f exposed %.3f\n", times, list.ops.size(), seconds*1e3, result.seconds*1e3, result.compute*1e3, result.communication*1e3, result.exposed*1e3);
-      std::map<std::string, std::array<double,4>> by;
-      for (auto [number, op] : llvm::enumerate(list.ops)) {
-        const Source &source = list.sources[number];
-        std::string key = "compute";
-        if (source.move != none) { auto &st = getStep(list, number); key = getName(st.step.kind).str() + " " + problem.mesh.toString(st.step.axes) + " s" + std::to_string(result.streams[number]>0);}
-        auto &v = by[key]; v[0] += op.seconds*1e3; v[1] += result.waited[number]*1e3; v[2]++; v[3] += result.withNext[number];
-      }
-      for (auto &[k,v] : by) fprintf(stderr, "   %-40s %9.3f ms waited %9.3f n %g together %g\n", k.c_str(), v[0], v[1], v[2], v[3]);
-    }
-  };
+  Timer timer(problem, moves, price, beside);
   List first = lister.before, last;
   first.append(lister.inside);
   if (lister.microBatches > 1) {
-    add(first, 1);
-    add(lister.inside, lister.microBatches - 2);
+    timer.add(std::move(first), 1);
+    timer.add(lister.inside, lister.microBatches - 2);
     last = lister.inside;
   } else {
     last = std::move(first);
   }
   last.append(lister.sums);
-  add(last, 1);
-  add(lister.update, 1);
-  return step;
+  timer.add(std::move(last), 1);
+  timer.add(lister.update, 1);
+  return std::move(timer.step);
 }
 
 std::vector<Reason> cleave::findReasons(const ShardingProblem &problem) {
