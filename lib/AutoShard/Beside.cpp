@@ -467,6 +467,18 @@ void Timer::add(List list, double times) {
     step.exposed[source.move] += times * exposed;
   }
   step.seconds += times * seconds;
+  // What goes on when compute is done is waited for, too: the last of it.
+  double behind = result.seconds - result.compute - result.exposed;
+  for (int64_t number : llvm::reverse(result.order)) {
+    const OverlapOp &op = list.ops[size_t(number)];
+    if (behind <= 0)
+      break;
+    if (op.stream == 0)
+      continue;
+    double share = std::min(behind, op.seconds);
+    step.exposed[list.sources[size_t(number)].move] += times * share;
+    behind -= share;
+  }
 }
 
 BesideStep cleave::timeBeside(const ShardingProblem &problem,

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Chooser.h"
-#include "cleave/AutoShard/Beside.h"
 #include "Styles.h"
+#include "cleave/AutoShard/Beside.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
@@ -358,7 +358,7 @@ llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   if (!best)
     return best;
   best->besideSeconds = best->seconds;
-  if (!beside.getLevel || beside.slowdown >= 1)
+  if (!beside.mayHide())
     return best;
   std::vector<Reason> reasons = findReasons(problem);
   // What is hidden is not for nothing: memory and compute beside it are busy.

@@ -1,5 +1,6 @@
 //===- Explore.cpp - A choice of placements as a person reads it ----------===//
 #include "cleave/AutoShard/Explore.h"
+#include "cleave/AutoShard/Beside.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -131,10 +132,21 @@ static std::vector<LayerKind> findKinds(const ShardingProblem &problem,
 }
 
 Exploration cleave::explore(const ShardingProblem &problem,
-                            ShardingChoice choice, CollectivePricer price) {
+                            ShardingChoice choice, CollectivePricer price,
+                            const BesideCompute &beside) {
   Exploration explored;
   explored.choice = std::move(choice);
   explored.moves = getMoves(problem, explored.choice, price);
+  explored.choice.besideSeconds = explored.choice.seconds;
+  for (Move &move : explored.moves)
+    move.exposed = move.getSeconds();
+  if (beside.mayHide()) {
+    BesideStep step =
+        timeBeside(problem, explored.choice, explored.moves, price, beside);
+    explored.choice.besideSeconds = step.seconds;
+    for (auto [move, exposed] : llvm::zip_equal(explored.moves, step.exposed))
+      move.exposed = exposed;
+  }
   explored.totals = getTotals(explored.moves);
   for (auto [op, number] :
        llvm::zip_equal(problem.ops, explored.choice.strategies)) {

@@ -32,9 +32,10 @@ public:
       html.element("header", {}, [&] {
         html.element("h1", report.title);
         note(report.subtitle);
-        note("Seconds count ops and collectives one after the other: nothing "
-             "is hidden behind something else. Where several ops need a tensor "
-             "in one place, it is moved once for all of them.");
+        note("Seconds of ops and collectives are those that they take alone; "
+             "of a step, with collectives beside compute, and exposed is what "
+             "compute waits for or loses. Where several ops need a tensor in "
+             "one place, it is moved once for all of them.");
       });
       html.element("main", {}, [&] {
         for (auto [number, strategy] : llvm::enumerate(report.strategies))
@@ -66,13 +67,19 @@ void StrategyPage::printTiles(const NamedStrategy &strategy) {
     tile(name, llvm::formatv("{0:F3}", seconds * 1e3).str(), "ms", remark);
   };
   html.element("div", {{"class", "tiles"}}, [&] {
-    show("step", choice.seconds,
-         choice.bound < choice.seconds
-             ? "no choice takes less than " + formatSeconds(choice.bound)
-             : "no choice takes less");
+    std::string bound =
+        choice.bound < choice.seconds
+            ? "no choice takes less than " + formatSeconds(choice.bound)
+            : std::string("no choice takes less");
+    double hidden = choice.seconds - choice.besideSeconds;
+    if (hidden != 0)
+      bound = formatSeconds(choice.seconds) + " with nothing beside compute, " +
+              bound;
+    show("step", choice.besideSeconds, bound);
     show("compute", explored.compute,
-         formatShare(explored.compute, choice.seconds) + " of the step");
-    show("collectives", choice.seconds - explored.compute, "none hidden");
+         formatShare(explored.compute, choice.besideSeconds) + " of the step");
+    show("collectives", choice.seconds - explored.compute,
+         hidden != 0 ? formatSeconds(hidden) + " hidden" : "none hidden");
     tile("kept", llvm::formatv("{0:F2}", choice.bytes * 1e-9).str(), "GB",
          describeKept(explored));
   });
@@ -80,7 +87,7 @@ void StrategyPage::printTiles(const NamedStrategy &strategy) {
 
 void StrategyPage::printTotals(const std::string &id,
                                const NamedStrategy &strategy) {
-  table(id, {"collective", "over", "#a step", "#GB", "#ms"}, [&] {
+  table(id, {"collective", "over", "#a step", "#GB", "#ms", "#exposed"}, [&] {
     for (const CollectiveTotal &total : strategy.explored.totals)
       html.element("tr", {}, [&] {
         cell(getName(total.kind));
@@ -88,6 +95,7 @@ void StrategyPage::printTotals(const std::string &id,
         cell(llvm::formatv("{0:F0}", total.count).str(), true);
         cell(llvm::formatv("{0:F3}", total.bytes * 1e-9).str(), true);
         cell(llvm::formatv("{0:F3}", total.seconds * 1e3).str(), true);
+        cell(llvm::formatv("{0:F3}", total.exposed * 1e3).str(), true);
       });
   });
 }
@@ -156,19 +164,25 @@ void StrategyPage::printStrategy(size_t number, const NamedStrategy &strategy) {
 
 void StrategyPage::printFront() {
   section("Less memory, more time", [&] {
-    table("front", {"#", "#ms", "#GB kept", "#ms of collectives"}, [&] {
-      for (auto [number, each] : llvm::enumerate(report.front))
-        html.element("tr", {}, [&] {
-          const ShardingChoice &choice = each.explored.choice;
-          cell(std::to_string(number + 1), true);
-          cell(llvm::formatv("{0:F3}", choice.seconds * 1e3).str(), true);
-          cell(llvm::formatv("{0:F3}", choice.bytes * 1e-9).str(), true);
-          cell(llvm::formatv("{0:F3}",
-                             (choice.seconds - each.explored.compute) * 1e3)
-                   .str(),
-               true);
+    table(
+        "front",
+        {"#", "#ms, nothing beside compute", "#ms", "#GB kept",
+         "#ms of collectives"},
+        [&] {
+          for (auto [number, each] : llvm::enumerate(report.front))
+            html.element("tr", {}, [&] {
+              const ShardingChoice &choice = each.explored.choice;
+              cell(std::to_string(number + 1), true);
+              cell(llvm::formatv("{0:F3}", choice.seconds * 1e3).str(), true);
+              cell(llvm::formatv("{0:F3}", choice.besideSeconds * 1e3).str(),
+                   true);
+              cell(llvm::formatv("{0:F3}", choice.bytes * 1e-9).str(), true);
+              cell(llvm::formatv("{0:F3}",
+                                 (choice.seconds - each.explored.compute) * 1e3)
+                       .str(),
+                   true);
+            });
         });
-    });
   });
 }
 

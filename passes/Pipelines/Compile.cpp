@@ -13,6 +13,7 @@
 #include "passes/Import/BuildModel.h"
 #include "passes/Interpret/CheckMeaning.h"
 #include "passes/Place/PlacementGraph.h"
+#include "passes/Place/StageShares.h"
 #include "runtime/program/Limits.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -268,15 +269,21 @@ cleave::buildShardingProblem(const Model &model, CompileOptions options,
   pm.addPass(createExpandCrossEntropyPass());
   if (failed(pm.run(**module)))
     return compilation.collector.getError("compilation");
-  NetworkPricer price(options.plan.mesh, machine);
+  const Plan &plan = options.plan;
+  NetworkPricer price(plan.mesh, machine);
   llvm::Expected<Profile> profile = loadOwnProfile(machine.device);
   if (!profile)
     return profile.takeError();
+  Mesh mesh =
+      plan.pipeline ? getStageMesh(plan.mesh, plan.pipeline->axis) : plan.mesh;
   PlacementGraph graph((*module)->lookupSymbol<mlir::func::FuncOp>("step"),
                        FlatSymbolRefAttr::get(&compilation.context, "mesh"),
-                       options.plan.mesh, machine, *profile, price);
+                       mesh, machine, *profile, price);
   if (failed(graph.build()))
     return compilation.collector.getError("choice of placements");
+  if (plan.pipeline)
+    keepOneStage(graph.problem, *plan.pipeline,
+                 plan.mesh.getSize(plan.pipeline->axis), plan.microBatches);
   return std::move(graph.problem);
 }
 

@@ -39,7 +39,7 @@ struct MeaningReport {
 
 /// The training step of a model as a problem of placements on the plan's mesh,
 /// whose other placements do not count, with the plan's micro-batches and what
-/// it recomputes.
+/// it recomputes; of a pipeline, on the mesh of one stage (StageShares.h).
 llvm::Expected<ShardingProblem> buildShardingProblem(const Model &model,
                                                      CompileOptions options,
                                                      const Machine &machine);

@@ -25,7 +25,7 @@ static void printFront(llvm::raw_ostream &os,
   for (auto [number, each] : llvm::enumerate(front)) {
     const ShardingChoice &choice = each.explored.choice;
     os << llvm::formatv("  {0,3}  {1,12}  {2,12} kept\n", first + number,
-                        cleave::formatSeconds(choice.seconds),
+                        cleave::formatSeconds(choice.besideSeconds),
                         cleave::formatBytes(choice.bytes));
   }
 }

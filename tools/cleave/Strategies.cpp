@@ -4,8 +4,10 @@
 #include "Files.h"
 #include "PlanFlags.h"
 #include "cleave/Frontend/Model.h"
+#include "cleave/Ledger/Ledger.h"
 #include "cleave/Report/StrategyReport.h"
 #include "cleave/Search/Format.h"
+#include "cleave/Search/PlanFile.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/GlobPattern.h"
 
@@ -16,10 +18,16 @@ using namespace cleave;
 //===----------------------------------------------------------------------===//
 
 void tool::StepFlags::add(CLI::App &app) {
+  CLI::Option *file =
+      app.add_option("--plan", plan,
+                     "plan.json, by hand or of cleave plan -o, whose mesh, "
+                     "micro-batches, pipeline and recomputation there are")
+          ->type_name("FILE");
   app.add_option("--mesh", mesh,
                  "axes, the last of neighbours, as dp=8,tp=8 (default: an axis "
                  "of nodes and one of the devices of a node)")
-      ->type_name("AXIS=SIZE,...");
+      ->type_name("AXIS=SIZE,...")
+      ->excludes(file);
   app.add_option("--seq-len", seqLen, "tokens of a sequence")
       ->required()
       ->check(makePositiveCheck());
@@ -29,6 +37,11 @@ void tool::StepFlags::add(CLI::App &app) {
   app.add_option("--micro-batches", microBatches,
                  "that a step adds the gradients of, one after the other")
       ->check(makePositiveCheck())
+      ->capture_default_str()
+      ->excludes(file);
+  app.add_option("--overlap", overlap,
+                 "collectives that run beside compute: as of cleave compile")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
   app.add_option("--dtype", dtype,
                  "of matrix products (default: bf16; of CPUs f32)")
@@ -64,10 +77,48 @@ static Mesh getNaturalMesh(const Machine &machine) {
   return Mesh(axes);
 }
 
-llvm::Expected<tool::StepProblem> tool::loadStep(const StepFlags &flags) {
+/// The plan of the file, or the mesh that is given or the cluster's own.
+static llvm::Expected<Plan> findPlan(const tool::StepFlags &flags,
+                                     const Model &model, const Workload &work,
+                                     const Machine &machine) {
   auto fail = [](const llvm::Twine &message) {
-    return llvm::make_error<UsageError>(message);
+    return llvm::make_error<tool::UsageError>(message);
   };
+  Plan plan;
+  std::string name = "--mesh " + flags.mesh;
+  if (!flags.plan.empty()) {
+    llvm::Expected<PlanFile> file = loadPlanFile(flags.plan);
+    if (!file)
+      return file.takeError();
+    llvm::Expected<Plan> read = getPlan(*file, model.modelType, work);
+    if (!read)
+      return read;
+    plan = std::move(*read);
+    name = "--plan " + flags.plan;
+  } else {
+    plan.mesh = getNaturalMesh(machine);
+    if (!flags.mesh.empty()) {
+      llvm::Expected<Mesh> given = Mesh::parse(flags.mesh);
+      if (!given)
+        return fail(name + ": " + llvm::toString(given.takeError()));
+      plan.mesh = *given;
+    }
+    plan.microBatches = flags.microBatches;
+    if (flags.globalBatch % flags.microBatches != 0)
+      return fail(llvm::formatv("--micro-batches {0}: expects a divisor of "
+                                "--global-batch {1}",
+                                flags.microBatches, flags.globalBatch)
+                      .str());
+  }
+  if (plan.mesh.getNumRanks() > machine.devices)
+    return fail(llvm::formatv("{0}: has {1} ranks, --cluster {2} has {3}", name,
+                              plan.mesh.getNumRanks(), flags.cluster,
+                              machine.devices)
+                    .str());
+  return plan;
+}
+
+llvm::Expected<tool::StepProblem> tool::loadStep(const StepFlags &flags) {
   llvm::Expected<std::string> config = findConfig(flags.model);
   if (!config)
     return config.takeError();
@@ -85,33 +136,18 @@ llvm::Expected<tool::StepProblem> tool::loadStep(const StepFlags &flags) {
   if (!dtype)
     return dtype.takeError();
   StepProblem step;
-  Mesh mesh = getNaturalMesh(*machine);
-  if (!flags.mesh.empty()) {
-    llvm::Expected<Mesh> given = Mesh::parse(flags.mesh);
-    if (!given)
-      return fail("--mesh " + flags.mesh + ": " +
-                  llvm::toString(given.takeError()));
-    mesh = *given;
-  }
-  if (mesh.getNumRanks() > machine->devices)
-    return fail(
-        llvm::formatv("--mesh {0}: has {1} ranks, --cluster {2} has {3}",
-                      flags.mesh, mesh.getNumRanks(), flags.cluster,
-                      machine->devices)
-            .str());
-  if (flags.globalBatch % flags.microBatches != 0)
-    return fail(llvm::formatv("--micro-batches {0}: expects a divisor of "
-                              "--global-batch {1}",
-                              flags.microBatches, flags.globalBatch)
-                    .str());
   CompileOptions options;
   options.work = {flags.seqLen, flags.globalBatch, *dtype};
-  options.plan.mesh = mesh;
-  options.plan.microBatches = flags.microBatches;
+  llvm::Expected<Plan> plan = findPlan(flags, *model, options.work, *machine);
+  if (!plan)
+    return plan.takeError();
+  options.plan = *plan;
+  step.mesh = plan->mesh;
   // The vocabulary is padded so that any axes may split it.
   AxisList all;
-  for (unsigned axis = 0; axis != mesh.getNumAxes(); ++axis)
-    all.push_back(Axis(axis));
+  for (unsigned axis = 0; axis != step.mesh.getNumAxes(); ++axis)
+    if (!plan->pipeline || plan->pipeline->axis != Axis(axis))
+      all.push_back(Axis(axis));
   options.plan.dims["vocab"] = all;
   llvm::Expected<ShardingProblem> problem =
       buildShardingProblem(*model, options, *machine);
@@ -124,7 +160,12 @@ llvm::Expected<tool::StepProblem> tool::loadStep(const StepFlags &flags) {
   step.title = flags.model;
   step.seqLen = flags.seqLen;
   step.globalBatch = flags.globalBatch;
-  step.microBatches = flags.microBatches;
+  step.microBatches = plan->microBatches;
+  llvm::Expected<Profile> profile = loadOwnProfile(step.machine.device);
+  if (!profile)
+    return profile.takeError();
+  step.profile = std::move(*profile);
+  step.overlap = flags.overlap;
   return step;
 }
 
@@ -149,11 +190,12 @@ llvm::Error tool::chooseStrategy(const StepProblem &step,
                                  NamedStrategy &strategy) {
   NetworkPricer price = step.getPricer();
   llvm::Expected<ShardingChoice> choice =
-      chooseShardings(strategy.problem, price, mostStates);
+      chooseShardings(strategy.problem, price, mostStates, step.getBeside());
   if (!choice)
     return llvm::createStringError(strategy.name + ": " +
                                    llvm::toString(choice.takeError()));
-  strategy.explored = explore(strategy.problem, std::move(*choice), price);
+  strategy.explored =
+      explore(strategy.problem, std::move(*choice), price, step.getBeside());
   return llvm::Error::success();
 }
 
@@ -167,7 +209,8 @@ tool::chooseFront(const StepProblem &step, size_t most) {
   for (ShardingChoice &choice : *choices)
     front.push_back(
         {"corner " + std::to_string(front.size() + 1) + " of the front",
-         step.problem, explore(step.problem, std::move(choice), price)});
+         step.problem,
+         explore(step.problem, std::move(choice), price, step.getBeside())});
   return front;
 }
 
@@ -241,29 +284,36 @@ static void printKind(llvm::raw_ostream &os, const NamedStrategy &strategy,
 
 static void printTotals(llvm::raw_ostream &os, const NamedStrategy &strategy) {
   const Exploration &explored = strategy.explored;
-  TextTable table({"a step", "count", "GB", "ms"});
-  table.add({"compute", "", "",
-             llvm::formatv("{0:F3}", explored.compute * 1e3).str()});
+  TextTable table({"a step", "count", "GB", "ms", "exposed"});
+  auto showMillis = [](double seconds) {
+    return llvm::formatv("{0:F3}", seconds * 1e3).str();
+  };
+  table.add({"compute", "", "", showMillis(explored.compute),
+             showMillis(explored.compute)});
   for (const CollectiveTotal &total : explored.totals)
     table.add({getName(total.kind).str() + " over " +
                    strategy.problem.mesh.toString(total.axes),
                llvm::formatv("{0:F0}", total.count).str(),
                llvm::formatv("{0:F3}", total.bytes * 1e-9).str(),
-               llvm::formatv("{0:F3}", total.seconds * 1e3).str()});
-  table.add({"all", "", "",
-             llvm::formatv("{0:F3}", explored.choice.seconds * 1e3).str()});
+               showMillis(total.seconds), showMillis(total.exposed)});
+  table.add({"all", "", "", showMillis(explored.choice.seconds),
+             showMillis(explored.choice.besideSeconds)});
   table.print(os);
 }
 
 /// In one line.
 static std::string showSummary(const NamedStrategy &strategy) {
   const ShardingChoice &choice = strategy.explored.choice;
-  return llvm::formatv("{0} a step{1}; {2} kept", formatSeconds(choice.seconds),
-                       choice.bound < choice.seconds
-                           ? ", no choice takes less than " +
-                                 formatSeconds(choice.bound)
-                           : std::string(", no choice takes less"),
-                       formatBytes(choice.bytes));
+  std::string bound =
+      choice.bound < choice.seconds
+          ? ", no choice takes less than " + formatSeconds(choice.bound)
+          : std::string(", no choice takes less");
+  // The bound is of what is done one after the other.
+  std::string step = formatSeconds(choice.besideSeconds) + " a step";
+  if (choice.besideSeconds != choice.seconds)
+    step +=
+        "; " + formatSeconds(choice.seconds) + " with nothing beside compute";
+  return step + bound + "; " + formatBytes(choice.bytes) + " kept";
 }
 
 void tool::printStrategy(llvm::raw_ostream &os, const StepProblem &step,
@@ -273,8 +323,7 @@ void tool::printStrategy(llvm::raw_ostream &os, const StepProblem &step,
      << "mesh " << strategy.problem.mesh.getText() << " of "
      << step.machine.device.name << ", " << step.globalBatch << " x "
      << step.seqLen << " tokens in "
-     << formatNumber(step.microBatches, "micro-batch")
-     << "; nothing counts as hidden behind something else\n"
+     << formatNumber(step.microBatches, "micro-batch") << '\n'
      << "kept: " << describeKept(strategy.explored) << "\n\n";
   printTotals(os, strategy);
   for (const LayerKind &kind : strategy.explored.kinds)
@@ -333,6 +382,7 @@ llvm::json::Object tool::toJSON(const StepProblem &step,
   const Exploration &explored = strategy.explored;
   llvm::json::Object object{{"name", strategy.name},
                             {"seconds", explored.choice.seconds},
+                            {"beside_seconds", explored.choice.besideSeconds},
                             {"least_seconds", explored.choice.bound},
                             {"compute_seconds", explored.compute},
                             {"bytes", explored.choice.bytes}};
@@ -347,7 +397,8 @@ llvm::json::Object tool::toJSON(const StepProblem &step,
                            {"over", strategy.problem.mesh.toString(total.axes)},
                            {"count", total.count},
                            {"bytes", total.bytes},
-                           {"seconds", total.seconds}});
+                           {"seconds", total.seconds},
+                           {"exposed_seconds", total.exposed}});
   object["collectives"] = std::move(collectives);
   llvm::json::Array kinds;
   for (const LayerKind &kind : explored.kinds) {

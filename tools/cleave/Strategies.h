@@ -2,6 +2,7 @@
 #ifndef CLEAVE_TOOLS_CLEAVE_STRATEGIES_H
 #define CLEAVE_TOOLS_CLEAVE_STRATEGIES_H
 
+#include "cleave/AutoShard/Beside.h"
 #include "cleave/AutoShard/Explore.h"
 #include "cleave/AutoShard/Tactics.h"
 #include "cleave/Hardware/Cluster.h"
@@ -13,7 +14,7 @@ namespace cleave::tool {
 
 /// What `explore`, and `explain --op`, are told of a step.
 struct StepFlags {
-  std::string model, cluster, mesh, dtype;
+  std::string model, cluster, mesh, plan, dtype, overlap = "auto";
   int64_t seqLen = 0, globalBatch = 0, microBatches = 1;
   double memory = 0; ///< GB; 0: what a device has
   std::vector<std::string> tactics;
@@ -25,11 +26,17 @@ struct StepFlags {
 /// A step whose placements are chosen.
 struct StepProblem {
   ShardingProblem problem; ///< with no tactics
+  Mesh mesh;               ///< of all ranks; the problem's is that of a stage
   Machine machine;
+  Profile profile;
+  std::string overlap;
   std::string title;
   int64_t seqLen = 0, globalBatch = 0, microBatches = 1;
 
-  NetworkPricer getPricer() const { return {problem.mesh, machine}; }
+  NetworkPricer getPricer() const { return {mesh, machine}; }
+  BesideCompute getBeside() const {
+    return getBesideCompute(mesh, machine, profile, overlap);
+  }
 };
 
 llvm::Expected<StepProblem> loadStep(const StepFlags &flags);

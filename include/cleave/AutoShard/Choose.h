@@ -102,6 +102,8 @@ struct BesideCompute {
   std::function<std::optional<int64_t>(llvm::ArrayRef<Axis>)> getLevel;
   /// What compute loses for each second of a collective beside it.
   double slowdown = 0;
+
+  bool mayHide() const { return getLevel && slowdown < 1; }
 };
 
 struct ShardingChoice {
@@ -110,8 +112,8 @@ struct ShardingChoice {
   double seconds = 0; ///< of ops and reshards, one after the other
   /// Where collectives run beside compute, by timeBeside; else `seconds`.
   double besideSeconds = 0;
-  double bytes = 0;                  ///< of the shards that are kept
-  double byteSeconds = 0;            ///< what a byte cost when it was chosen
+  double bytes = 0;       ///< of the shards that are kept
+  double byteSeconds = 0; ///< what a byte cost when it was chosen
   /// No choice that fits takes less; equal to `seconds` if that is proven to be
   /// the least.
   double bound = 0;
@@ -146,10 +148,9 @@ struct ShardingChoice {
 ///
 /// Fails, and names the op, if it has no strategy, or none from whose results
 /// what other ops need can be had; and if nothing fits.
-llvm::Expected<ShardingChoice> chooseShardings(const ShardingProblem &problem,
-                                               CollectivePricer price,
-                                               size_t mostStates = 1 << 13,
-                                               const BesideCompute &beside = {});
+llvm::Expected<ShardingChoice>
+chooseShardings(const ShardingProblem &problem, CollectivePricer price,
+                size_t mostStates = 1 << 13, const BesideCompute &beside = {});
 
 /// The front of seconds against bytes, from the fastest choice to the smallest:
 /// corners of its convex hull, `most` at most, those that are furthest apart;
@@ -166,8 +167,8 @@ std::vector<std::optional<ShardingChoice>>
 getAlternatives(const ShardingProblem &problem, const ShardingChoice &choice,
                 size_t op, CollectivePricer price, size_t mostStates = 64);
 
-/// Seconds of a step of a reshard, one after the other with all else. A multiple
-/// of 2^-40.
+/// Seconds of a step of a reshard, one after the other with all else. A
+/// multiple of 2^-40.
 double getStepSeconds(const Mesh &mesh, const PlacedTensor &tensor,
                       const Placement &before, const Step &step,
                       CollectivePricer price, MoveSeconds besides);

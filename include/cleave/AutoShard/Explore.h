@@ -34,8 +34,9 @@ struct Exploration {
   std::map<Keeps, double> bytes; ///< of a rank, by what they are kept for
 };
 
+/// `beside`: what may run beside compute.
 Exploration explore(const ShardingProblem &problem, ShardingChoice choice,
-                    CollectivePricer price);
+                    CollectivePricer price, const BesideCompute &beside = {});
 
 /// An exploration by a name, such as that of a file of tactics, with what was
 /// to be chosen from.

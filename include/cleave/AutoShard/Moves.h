@@ -21,6 +21,8 @@ struct Move {
   std::vector<size_t> ops; ///< that need it there
   double times = 1;        ///< a step does it so often
   std::vector<MoveStep> steps;
+  /// Of a step: that compute waits for it, or is slower (timeBeside).
+  double exposed = 0;
 
   double getSeconds() const; ///< of a step, all times
 };
@@ -35,6 +37,7 @@ struct CollectiveTotal {
   Step::Kind kind = Step::Kind::AllReduce;
   AxisList axes;
   double count = 0, bytes = 0, seconds = 0; ///< of a step
+  double exposed = 0;                       ///< of these seconds, by Move
 };
 
 /// The sums of moves, the one that takes longest first, without those that take
