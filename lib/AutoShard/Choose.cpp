@@ -94,7 +94,7 @@ llvm::Expected<ShardingChoice> Chooser::searchNarrowly(size_t width) {
 llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
   std::vector<ShardingChoice> starts;
   // What was good at some prices of a byte has what is good at others.
-  constexpr size_t enough = 4;
+  constexpr size_t enough = 3;
   if (wheel && known.size() >= enough) {
     starts = {fuse(known, width)};
     starts[0].bound = std::min(potentials->getBound(), getCost(starts[0]));
@@ -219,7 +219,7 @@ std::optional<ShardingChoice> Chooser::solveReduced() {
 }
 
 void Chooser::bound(ShardingChoice &choice) {
-  if (choice.bound != unbounded)
+  if (choice.bound != unbounded || !looksForBounds)
     return;
   costs.setByteCost(choice.byteSeconds);
   potentials.emplace(costs, steps, costs.usable);
@@ -341,15 +341,48 @@ void Chooser::setExposed(const std::vector<double> &shares) {
       (*part)->setExposed(shares);
 }
 
-/// By tensor, the shares by reason.
-static std::vector<double>
-spread(llvm::ArrayRef<Reason> reasons,
-       const std::array<double, numReasons> &shares) {
-  std::vector<double> all;
-  for (Reason reason : reasons)
-    all.push_back(shares[size_t(reason)]);
-  return all;
-}
+namespace {
+/// Which share of what is moved for a reason is taken to be exposed.
+class Shares {
+public:
+  Shares(const ShardingProblem &problem, double slowdown)
+      : reasons(findReasons(problem)) {
+    // A guess, since one has to begin: between one product and the next some of
+    // it is hidden in parts.
+    constexpr double ofActivations = 0.3;
+    byReason.fill(std::max(least, slowdown));
+    for (Reason reason :
+         {Reason::ForwardActivations, Reason::BackwardActivations})
+      byReason[size_t(reason)] = ofActivations;
+  }
+
+  std::vector<double> getByTensor() const {
+    std::vector<double> all;
+    for (Reason reason : reasons)
+      all.push_back(byReason[size_t(reason)]);
+    return all;
+  }
+
+  /// Those of a step; of reasons for which it moves nothing they stay.
+  void learn(llvm::ArrayRef<Move> moves, const BesideStep &step) {
+    std::array<double, numReasons> all = {}, exposed = {};
+    for (auto [move, own] : llvm::zip_equal(moves, step.exposed)) {
+      all[size_t(reasons[move.tensor])] += move.getSeconds();
+      exposed[size_t(reasons[move.tensor])] += own;
+    }
+    for (size_t i = 0; i != numReasons; ++i)
+      if (all[i] > 0)
+        byReason[i] = std::clamp(exposed[i] / all[i], least, 1.);
+  }
+
+private:
+  /// What is hidden is not for nothing: of equals the one that moves less.
+  static constexpr double least = 0.02;
+
+  std::vector<Reason> reasons; ///< by tensor
+  std::array<double, numReasons> byReason;
+};
+} // namespace
 
 llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   if (llvm::Error error = prepare())
@@ -360,47 +393,37 @@ llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   best->besideSeconds = best->seconds;
   if (!beside.mayHide())
     return best;
-  std::vector<Reason> reasons = findReasons(problem);
-  // What is hidden is not for nothing: memory and compute beside it are busy.
-  constexpr double leastShare = 0.02;
-  double least = std::max(leastShare, beside.slowdown);
-  std::array<double, numReasons> shares;
-  shares.fill(least);
-  for (Reason reason :
-       {Reason::ForwardActivations, Reason::BackwardActivations})
-    shares[size_t(reason)] = 1;
-  /// Times a choice, and learns from it which share of each reason's moves is
-  /// exposed; of what it does not move that stays as it was.
-  auto time = [&](ShardingChoice &choice, bool learns) {
+  auto time = [&](ShardingChoice &choice, Shares *shares) {
     std::vector<Move> moves = getMoves(problem, choice, price);
     BesideStep step = timeBeside(problem, choice, moves, price, beside);
     choice.besideSeconds = step.seconds;
-    std::array<double, numReasons> all = {}, exposed = {};
-    for (auto [move, own] : llvm::zip_equal(moves, step.exposed)) {
-      all[size_t(reasons[move.tensor])] += move.getSeconds();
-      exposed[size_t(reasons[move.tensor])] += own;
-    }
-    for (size_t i = 0; learns && i != numReasons; ++i)
-      if (all[i] > 0)
-        shares[i] = std::clamp(exposed[i] / all[i], leastShare, 1.);
+    if (shares)
+      shares->learn(moves, step);
   };
-  time(*best, /*learns=*/false);
-  double bound = best->bound;
-  constexpr int mostTurns = 3;
-  for (int turn = 0; turn != mostTurns; ++turn) {
-    setExposed(spread(reasons, shares));
+  time(*best, nullptr);
+  const double bound = best->bound;
+  Shares shares(problem, beside.slowdown);
+  // Those of shares say nothing of the step.
+  looksForBounds = false;
+  std::vector<size_t> last = best->strategies;
+  constexpr int mostTurns = 5, mostInVain = 2;
+  for (int turn = 0, inVain = 0; turn != mostTurns && inVain != mostInVain;
+       ++turn) {
+    setExposed(shares.getByTensor());
     llvm::Expected<ShardingChoice> next = choose();
     if (!next)
       return next;
     setExposed({});
     finish(*next);
     next->bound = bound;
-    bool isNew = next->strategies != best->strategies;
-    time(*next, /*learns=*/true);
-    if (next->besideSeconds < best->besideSeconds)
-      best = std::move(next);
-    if (!isNew)
+    if (next->strategies == last)
       break;
+    last = next->strategies;
+    time(*next, &shares);
+    bool isBetter = next->besideSeconds < best->besideSeconds;
+    inVain = isBetter ? 0 : inVain + 1;
+    if (isBetter)
+      best = std::move(next);
   }
   return best;
 }

@@ -168,6 +168,7 @@ private:
   /// The problem with fewer of its equal parts, if it has many.
   std::optional<Reduced> reduced;
   std::unique_ptr<Chooser> inner; ///< of that
+  bool looksForBounds = true;
   size_t failedAt = 0;            ///< the op where the last search failed
   bool leavesOut = false;         ///< whether it left out states
   /// By op: the strategies that a search keeps to.

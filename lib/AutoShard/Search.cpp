@@ -265,7 +265,7 @@ void Chooser::dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
                         size_t width) {
   // Most are dropped for one of the first; a wide search is to be exact.
   constexpr size_t narrow = 64;
-  const size_t mostCompared = width > narrow ? 256 : 64;
+  const size_t mostCompared = width > narrow ? 256 : 32;
   auto isBefore = [](const State &a, const State &b) {
     return std::tie(a.bound, a.key) < std::tie(b.bound, b.key);
   };

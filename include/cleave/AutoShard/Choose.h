@@ -142,9 +142,10 @@ struct ShardingChoice {
 /// Where collectives run beside compute, what is least is that step. How much
 /// of a move is waited for depends on all else, so it is found in turns: at
 /// first all of it counts; then the least that may be of what is moved for
-/// parameters and their gradients; then, for each reason to move, the share
-/// that the last choice waited for (timeBeside). The best of these choices is
-/// the result, and `bound` is of `seconds`, of whatever choice.
+/// parameters and their gradients, and some of what is moved of activations;
+/// then, for each reason to move, the share that the last choice waited for
+/// (timeBeside). The best of these choices is the result, and `bound` is of
+/// `seconds`, of whatever choice.
 ///
 /// Fails, and names the op, if it has no strategy, or none from whose results
 /// what other ops need can be had; and if nothing fits.
