@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Placements chosen by cost beside those of recipes: what a step of a published
-model takes with either, by the compiler's own count, on meshes of one to three axes.
+model takes with either, by the compiler's own count, on meshes of one to three axes,
+where nothing runs beside anything else.
 
 usage: recipes.py BUILD CONFIGS [--cases N] [--seed S] [--most-states N]
 
@@ -116,7 +117,8 @@ class Case:
         code, text = self.run(
             "cleave-opt", self.path("step.mlir"),
             f"--cleave-choose-placements=cluster={self.cluster} mesh={mesh} "
-            f"most-states={self.options.most_states}", "-o", "/dev/null")
+            f"most-states={self.options.most_states} overlap=never", "-o",
+            "/dev/null")
         taken = time.monotonic() - start
         found = [match for match in map(REMARK.search, text.splitlines())
                  if match]

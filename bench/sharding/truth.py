@@ -2,7 +2,7 @@
 """What chosen placements are priced at, beside what the simulator says of the program
 that is compiled from them.
 
-usage: truth.py CLEAVE CONFIGS [--cases N] [--seed S]
+usage: truth.py CLEAVE CONFIGS [--cases N] [--seed S] [--recipes]
 
 CLEAVE is the tool, CONFIGS a folder of config.json files. Draws N cases of a model, a
 number of H100, eight of a node, a layout, a sequence length and a number of
@@ -10,7 +10,9 @@ micro-batches, and compiles each with placements by cost: once with communicatio
 rank's own stream, once with streams. Prints a line for each: priced over simulated
 without streams, and with them; the share of communication that the first has, and what
 streams save of the step; the case. Then the median and the largest of either error, and
-how many are within 3 %.
+how many are within 3 %. With --recipes, a second number behind the fourth: what the
+best recipe takes by the simulator, with streams, over what the choice does; recipes are
+ZeRO 0 to 3, with and without sequence parallelism, of those that fit into the device.
 """
 import argparse
 import json
@@ -26,6 +28,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 from recipes import MODELS, REMARK  # noqa: E402
 
+MEMORY = 85899345920  # of an H100, as its device file says
 BESIDE = re.compile(r"remark: .*; ([\d.]+) us with collectives beside compute")
 
 
@@ -45,28 +48,52 @@ def draw_case(draw):
             "micro_batches": micro_batches, "samples": dp * micro_batches}
 
 
-def measure(cleave, configs, folder, case, overlap):
-    """Priced and simulated seconds, and the priced ones of reshards; or what was
-    wrong."""
+def simulate(cleave, configs, folder, case, flags):
+    """Seconds and bytes of a rank by the simulator, and what compile said; or
+    what was wrong."""
     cluster = f"h100-sxm:{case['ranks']}"
     train = os.path.join(folder, "train")
-    code, _, error = run(
+    code, _, said = run(
         [cleave, "compile", os.path.join(configs, case["model"] + ".json"),
          "--cluster", cluster, "--dp", str(case["dp"]), "--tp",
          str(case["tp"]), "--seq-len", str(case["seq_len"]),
          "--global-batch", str(case["samples"]), "--micro-batch", "1",
-         "--placements", "auto", "--overlap", overlap, "--remarks", "-q",
-         "-o", train])
-    priced = REMARK.search(error)
-    if code != 0 or not priced:
-        return error.splitlines()[-1]
-    beside = BESIDE.search(error)
+         *flags, "--remarks", "-q", "-o", train])
+    if code != 0:
+        return said.splitlines()[-1]
     code, text, error = run([cleave, "estimate", train, "--cluster", cluster,
                              "--json"])
     if code != 0:
         return error.splitlines()[-1]
-    return (float((beside or priced)[1]) / 1e6,
-            json.loads(text)["step_time_s"], float(priced[2]) / 1e6)
+    found = json.loads(text)
+    return (found["step_time_s"],
+            max(stage["arena_bytes"] for stage in found["stages"]), said)
+
+
+def measure(cleave, configs, folder, case, overlap):
+    """Priced and simulated seconds, and the priced ones of reshards; or what was
+    wrong."""
+    found = simulate(cleave, configs, folder, case,
+                     ["--placements", "auto", "--overlap", overlap])
+    if isinstance(found, str):
+        return found
+    seconds, _, said = found
+    priced = REMARK.search(said)
+    beside = BESIDE.search(said)
+    return (float((beside or priced)[1]) / 1e6, seconds, float(priced[2]) / 1e6)
+
+
+def get_best_recipe(cleave, configs, folder, case):
+    """Seconds by the simulator; nothing if none fits."""
+    best = None
+    for zero in range(4) if case["dp"] > 1 else [0]:
+        for split in [[], ["--sequence-parallel"]] if case["tp"] > 1 else [[]]:
+            found = simulate(cleave, configs, folder, case,
+                             ["--zero", str(zero), *split])
+            if not isinstance(found, str) and found[1] <= MEMORY and \
+                    (best is None or found[0] < best):
+                best = found[0]
+    return best
 
 
 def main():
@@ -75,10 +102,12 @@ def main():
     parser.add_argument("configs")
     parser.add_argument("--cases", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--recipes", action="store_true")
     options = parser.parse_args()
     draw = random.Random(options.seed)
-    errors = [[], []]
-    print("alone\toverlapped\treshards\tsaved\tcase")
+    errors, recipes = [[], []], []
+    print("alone\toverlapped\treshards\tsaved\t"
+          + ("best recipe\t" if options.recipes else "") + "case")
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(options.cases):
             case = draw_case(draw)
@@ -96,13 +125,26 @@ def main():
                       for priced, simulated, _ in [alone, overlapped]]
             for own, ratio in zip(errors, ratios, strict=True):
                 own.append(abs(ratio - 1))
+            beside_recipe = ""
+            if options.recipes:
+                best = get_best_recipe(options.cleave, options.configs, folder,
+                                       case)
+                beside_recipe = "none fits\t"
+                if best:
+                    recipes.append(best / overlapped[1])
+                    beside_recipe = f"{recipes[-1]:.4f}\t"
             print(f"{ratios[0]:.4f}\t{ratios[1]:.4f}\t{alone[2] / alone[0]:.3f}\t"
-                  f"{1 - overlapped[1] / alone[1]:.3f}\t{words}", flush=True)
+                  f"{1 - overlapped[1] / alone[1]:.3f}\t{beside_recipe}{words}",
+                  flush=True)
     for name, own in zip(["alone", "overlapped"], errors, strict=True):
         print(f"{name}: {len(own)} cases, median error "
               f"{100 * statistics.median(own):.2f} %, largest "
               f"{100 * max(own):.1f} %, {sum(each <= 0.03 for each in own)} "
               f"within 3 %")
+    if recipes:
+        print(f"best recipe over choice: {min(recipes):.4f} to {max(recipes):.4f}, "
+              f"median {statistics.median(recipes):.4f}; "
+              f"{sum(each < 1 for each in recipes)} of {len(recipes)} choices worse")
 
 
 if __name__ == "__main__":

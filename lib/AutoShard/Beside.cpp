@@ -1,10 +1,10 @@
 //===- Beside.cpp - What a choice takes where collectives run aside -------===//
 //
-// A step of the problem's ops becomes lists of ops for lib/Streams: what is done
-// once before the micro-batches, a micro-batch, what is moved of its sums, and
-// the update, for which all streams are waited for. A move stands before the
-// first op that needs it, but behind the op that makes its tensor where it is
-// kept or summed from there on.
+// A step of the problem's ops becomes lists of ops for lib/Streams: what is
+// done once before the micro-batches, a micro-batch, what is moved of its sums,
+// and the update, for which all streams are waited for. A move stands before
+// the first op that needs it, but behind the op that makes its tensor where it
+// is kept or summed from there on.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/AutoShard/Beside.h"
@@ -154,9 +154,7 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
   }
   for (auto [number, op] : llvm::enumerate(problem.ops))
     if (!isBehind[number])
-      add(number, !isOnce(op)           ? inside
-                  : number < lastInside ? before
-                                        : update);
+      add(number, !isOnce(op) ? inside : number < lastInside ? before : update);
 }
 
 /// What shares a level of the network does one after the other, which takes as
@@ -271,8 +269,8 @@ Parts::Side Parts::getBefore(size_t number) const {
   for (size_t i = number; i-- > number - std::min(number, reach);) {
     const OverlapOp &op = list.ops[i];
     auto writes = [&](const Buffers &buffers) {
-      return llvm::any_of(
-          op.writes, [&](int64_t each) { return buffers.contains(each); });
+      return llvm::any_of(op.writes,
+                          [&](int64_t each) { return buffers.contains(each); });
     };
     size_t placed = list.sources[i].op;
     bool isBlocked = writes(blocked);
@@ -295,8 +293,8 @@ Parts::Side Parts::getBehind(size_t number) const {
   Buffers rows, blocked;
   rows.insert_range(list.ops[number].writes);
   Side side;
-  for (size_t i = number + 1;
-       i < std::min(list.ops.size(), number + 1 + reach); ++i) {
+  for (size_t i = number + 1; i < std::min(list.ops.size(), number + 1 + reach);
+       ++i) {
     const OverlapOp &op = list.ops[i];
     bool isBlocked = llvm::any_of(
         op.reads, [&](int64_t each) { return blocked.contains(each); });
@@ -353,13 +351,12 @@ double Parts::getWaited(size_t number, double waited) const {
     if (rows % count != 0)
       break;
     parts.count = count;
-    parts.communication =
-        double(count) *
-        price(step.step.kind, step.step.axes, step.input / double(count));
-    best = std::min(best, parts.getExposed() +
-                              double((count - 1) *
-                                     (before.products + behind.products)) *
-                                  problem.partSeconds);
+    parts.communication = double(count) * price(step.step.kind, step.step.axes,
+                                                step.input / double(count));
+    best = std::min(
+        best, parts.getExposed() +
+                  double((count - 1) * (before.products + behind.products)) *
+                      problem.partSeconds);
   }
   bool isWorth = waited - best >= leastSavedByParts * list.ops[number].seconds;
   return isWorth ? best : waited;
@@ -390,22 +387,27 @@ namespace {
 /// Adds up the lists of a step.
 class Timer {
 public:
-  Timer(const ShardingProblem &problem, llvm::ArrayRef<Move> moves,
+  Timer(const ShardingProblem &problem, llvm::MutableArrayRef<Move> moves,
         CollectivePricer price, const BesideCompute &beside)
       : problem(problem), moves(moves), price(price), beside(beside) {
-    step.exposed.resize(moves.size());
+    for (Move &move : moves)
+      for (MoveStep &step : move.steps)
+        step.exposed = 0;
   }
 
   void add(List list, double times);
 
-  BesideStep step;
+  double seconds = 0;
 
 private:
+  MoveStep &getStep(const Source &source) const {
+    return moves[source.move].steps[source.step];
+  }
   double slowDown(List &list) const;
   double priceBucket(const List &list, llvm::ArrayRef<int64_t> bucket) const;
 
   const ShardingProblem &problem;
-  llvm::ArrayRef<Move> moves;
+  llvm::MutableArrayRef<Move> moves;
   CollectivePricer price;
   const BesideCompute &beside;
 };
@@ -413,14 +415,10 @@ private:
 
 double Timer::priceBucket(const List &list,
                           llvm::ArrayRef<int64_t> bucket) const {
-  auto getStep = [&](int64_t op) -> const MoveStep & {
-    const Source &source = list.sources[size_t(op)];
-    return moves[source.move].steps[source.step];
-  };
   double input = 0;
   for (int64_t op : bucket)
-    input += getStep(op).input;
-  const Step &first = getStep(bucket.front()).step;
+    input += getStep(list.sources[size_t(op)]).input;
+  const Step &first = getStep(list.sources[size_t(bucket.front())]).step;
   return price(first.kind, first.axes, input);
 }
 
@@ -429,8 +427,7 @@ double Timer::priceBucket(const List &list,
 double Timer::slowDown(List &list) const {
   OverlapResult result = overlap(list.ops);
   double waited = result.seconds - result.compute;
-  double lost =
-      beside.slowdown * std::max(0., result.communication - waited);
+  double lost = beside.slowdown * std::max(0., result.communication - waited);
   if (lost == 0)
     return 0;
   for (auto [op, source] : llvm::zip_equal(list.ops, list.sources))
@@ -450,7 +447,7 @@ void Timer::add(List list, double times) {
         return priceBucket(list, bucket);
       });
   Parts parts(problem, moves, price, list);
-  double seconds = result.seconds;
+  double sum = result.seconds;
   for (auto [number, op] : llvm::enumerate(list.ops)) {
     const Source &source = list.sources[number];
     if (source.move == none)
@@ -461,12 +458,12 @@ void Timer::add(List list, double times) {
       exposed = waited > 0 ? parts.getWaited(number, waited) : 0;
       if (result.streams[number] == 0 && exposed == waited)
         exposed += source.skew;
-      seconds += exposed - waited;
+      sum += exposed - waited;
       exposed += lost * op.seconds / aside;
     }
-    step.exposed[source.move] += times * exposed;
+    getStep(source).exposed += times * exposed;
   }
-  step.seconds += times * seconds;
+  seconds += times * sum;
   // What goes on when compute is done is waited for, too: the last of it.
   double behind = result.seconds - result.compute - result.exposed;
   for (int64_t number : llvm::reverse(result.order)) {
@@ -476,16 +473,15 @@ void Timer::add(List list, double times) {
     if (op.stream == 0)
       continue;
     double share = std::min(behind, op.seconds);
-    step.exposed[list.sources[size_t(number)].move] += times * share;
+    getStep(list.sources[size_t(number)]).exposed += times * share;
     behind -= share;
   }
 }
 
-BesideStep cleave::timeBeside(const ShardingProblem &problem,
-                              const ShardingChoice &choice,
-                              llvm::ArrayRef<Move> moves,
-                              CollectivePricer price,
-                              const BesideCompute &beside) {
+double cleave::timeBeside(const ShardingProblem &problem,
+                          const ShardingChoice &choice,
+                          llvm::MutableArrayRef<Move> moves,
+                          CollectivePricer price, const BesideCompute &beside) {
   Lister lister(problem, choice, moves, beside);
   Timer timer(problem, moves, price, beside);
   List first = lister.before, last;
@@ -500,7 +496,7 @@ BesideStep cleave::timeBeside(const ShardingProblem &problem,
   last.append(lister.sums);
   timer.add(std::move(last), 1);
   timer.add(lister.update, 1);
-  return std::move(timer.step);
+  return timer.seconds;
 }
 
 std::vector<Reason> cleave::findReasons(const ShardingProblem &problem) {

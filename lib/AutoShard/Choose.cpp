@@ -9,7 +9,6 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
-#include <array>
 
 using namespace cleave;
 using namespace cleave::autoshard;
@@ -329,7 +328,7 @@ static double getByteSeconds(const ShardingChoice &fast,
   return (small.seconds - fast.seconds) / (fast.bytes - small.bytes);
 }
 
-void Chooser::setExposed(const std::vector<double> &shares) {
+void Chooser::setExposed(const std::vector<ByStepKind> &shares) {
   costs.setExposed(shares);
   for (auto *choices : {&known, &found})
     for (ShardingChoice &choice : *choices)
@@ -342,7 +341,8 @@ void Chooser::setExposed(const std::vector<double> &shares) {
 }
 
 namespace {
-/// Which share of what is moved for a reason is taken to be exposed.
+/// Which share of what is moved for a reason, by a kind of step, is taken to be
+/// exposed.
 class Shares {
 public:
   Shares(const ShardingProblem &problem, double slowdown)
@@ -350,29 +350,36 @@ public:
     // A guess, since one has to begin: between one product and the next some of
     // it is hidden in parts.
     constexpr double ofActivations = 0.3;
-    byReason.fill(std::max(least, slowdown));
+    for (ByStepKind &shares : byReason)
+      shares.fill(std::max(least, slowdown));
     for (Reason reason :
          {Reason::ForwardActivations, Reason::BackwardActivations})
-      byReason[size_t(reason)] = ofActivations;
+      byReason[size_t(reason)].fill(ofActivations);
+    for (ByStepKind &shares : byReason)
+      shares[size_t(Step::Kind::Slice)] = 1;
   }
 
-  std::vector<double> getByTensor() const {
-    std::vector<double> all;
+  std::vector<ByStepKind> getByTensor() const {
+    std::vector<ByStepKind> all;
     for (Reason reason : reasons)
       all.push_back(byReason[size_t(reason)]);
     return all;
   }
 
-  /// Those of a step; of reasons for which it moves nothing they stay.
-  void learn(llvm::ArrayRef<Move> moves, const BesideStep &step) {
-    std::array<double, numReasons> all = {}, exposed = {};
-    for (auto [move, own] : llvm::zip_equal(moves, step.exposed)) {
-      all[size_t(reasons[move.tensor])] += move.getSeconds();
-      exposed[size_t(reasons[move.tensor])] += own;
-    }
+  /// Those of timed moves; of what is not moved they stay.
+  void learn(llvm::ArrayRef<Move> moves) {
+    std::array<ByStepKind, numReasons> all = {}, exposed = {};
+    for (const Move &move : moves)
+      for (const MoveStep &step : move.steps) {
+        size_t reason = size_t(reasons[move.tensor]);
+        all[reason][size_t(step.step.kind)] += move.times * step.seconds;
+        exposed[reason][size_t(step.step.kind)] += step.exposed;
+      }
     for (size_t i = 0; i != numReasons; ++i)
-      if (all[i] > 0)
-        byReason[i] = std::clamp(exposed[i] / all[i], least, 1.);
+      for (size_t kind = 0; kind != Step::numKinds; ++kind)
+        if (all[i][kind] > 0)
+          byReason[i][kind] =
+              std::clamp(exposed[i][kind] / all[i][kind], least, 1.);
   }
 
 private:
@@ -380,7 +387,7 @@ private:
   static constexpr double least = 0.02;
 
   std::vector<Reason> reasons; ///< by tensor
-  std::array<double, numReasons> byReason;
+  std::array<ByStepKind, numReasons> byReason;
 };
 } // namespace
 
@@ -395,10 +402,9 @@ llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
     return best;
   auto time = [&](ShardingChoice &choice, Shares *shares) {
     std::vector<Move> moves = getMoves(problem, choice, price);
-    BesideStep step = timeBeside(problem, choice, moves, price, beside);
-    choice.besideSeconds = step.seconds;
+    choice.besideSeconds = timeBeside(problem, choice, moves, price, beside);
     if (shares)
-      shares->learn(moves, step);
+      shares->learn(moves);
   };
   time(*best, nullptr);
   const double bound = best->bound;

@@ -101,7 +101,7 @@ public:
 private:
   /// One that fits.
   llvm::Expected<ShardingChoice> choose();
-  void setExposed(const std::vector<double> &shares);
+  void setExposed(const std::vector<ByStepKind> &shares);
   llvm::Error prepare();
   /// The same without equal parts.
   llvm::Error begin();
@@ -169,8 +169,8 @@ private:
   std::optional<Reduced> reduced;
   std::unique_ptr<Chooser> inner; ///< of that
   bool looksForBounds = true;
-  size_t failedAt = 0;            ///< the op where the last search failed
-  bool leavesOut = false;         ///< whether it left out states
+  size_t failedAt = 0;    ///< the op where the last search failed
+  bool leavesOut = false; ///< whether it left out states
   /// By op: the strategies that a search keeps to.
   const Potentials::Lists *lists = &costs.usable;
   const Potentials::Lists *base = &costs.usable; ///< where nothing else is said

@@ -2,6 +2,7 @@
 #include "Costs.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
+#include <numeric>
 
 using namespace cleave;
 using namespace cleave::autoshard;
@@ -36,7 +37,7 @@ double cleave::getStepSeconds(const Mesh &mesh, const PlacedTensor &tensor,
          roundSeconds(besides.ofSkew);
 }
 
-std::optional<double>
+std::optional<ByStepKind>
 cleave::getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
                           const Placement &from, const Placement &to,
                           CollectivePricer price, MoveSeconds besides) {
@@ -46,10 +47,11 @@ cleave::getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
     llvm::consumeError(steps.takeError());
     return std::nullopt;
   }
-  double seconds = 0;
+  ByStepKind seconds = {};
   const Placement *before = &from;
   for (const Step &step : *steps) {
-    seconds += getStepSeconds(mesh, tensor, *before, step, price, besides);
+    seconds[size_t(step.kind)] +=
+        getStepSeconds(mesh, tensor, *before, step, price, besides);
     before = &step.after;
   }
   return seconds;
@@ -128,14 +130,15 @@ llvm::Error Costs::prepare() {
   return llvm::Error::success();
 }
 
-void Costs::setExposed(const std::vector<double> &shares) {
+void Costs::setExposed(const std::vector<ByStepKind> &shares) {
   exposed = shares;
   kindsByCost.clear();
   kinds.clear();
   for (auto [number, own] : llvm::enumerate(places)) {
     const PlacedTensor &tensor = problem.tensors[number];
-    double moves = tensor.moves * (exposed.empty() ? 1 : exposed[number]);
-    Kind &kind = kindsByCost[{own, moves, tensor.movedTo}];
+    Kind &kind =
+        kindsByCost[{own, tensor.moves, tensor.movedTo,
+                     exposed.empty() ? ByStepKind{} : exposed[number]}];
     kind.places = own;
     kinds.push_back(&kind);
   }
@@ -149,8 +152,14 @@ void Costs::setByteCost(double seconds) {
 }
 
 double Costs::getMoveSeconds(size_t tensor, Place from, Place to) {
-  double seconds = getReshard(tensor, from, to) * problem.tensors[tensor].moves;
-  return exposed.empty() ? seconds : roundSeconds(seconds * exposed[tensor]);
+  const ByStepKind &once =
+      places[tensor]->getSeconds(problem.mesh, price, from, to);
+  double moves = problem.tensors[tensor].moves;
+  if (exposed.empty() || once[0] == impossible)
+    return std::accumulate(once.begin(), once.end(), 0.) * moves;
+  return roundSeconds(std::inner_product(once.begin(), once.end(),
+                                         exposed[tensor].begin(), 0.) *
+                      moves);
 }
 
 double Costs::computeMove(size_t tensor, Place from, Place to) {

@@ -39,17 +39,18 @@ public:
   const Placement &get(Place place) const { return placements[place]; }
   size_t size() const { return placements.size(); }
 
-  double getSeconds(const Mesh &mesh, CollectivePricer price, Place from,
-                    Place to) {
+  /// If there is no way, `impossible` of the first kind.
+  const ByStepKind &getSeconds(const Mesh &mesh, CollectivePricer price,
+                               Place from, Place to) {
     size_t all = placements.size();
     // All placements are known before the first question.
     if (seconds.size() != all * all)
-      seconds.assign(all * all, -1);
-    double &known = seconds[from * all + to];
-    if (known < 0)
+      seconds.assign(all * all, {-1});
+    ByStepKind &known = seconds[from * all + to];
+    if (known[0] < 0)
       known = getReshardSeconds(mesh, tensor, placements[from], placements[to],
                                 price, besides)
-                  .value_or(impossible);
+                  .value_or(ByStepKind{impossible});
     return known;
   }
 
@@ -67,7 +68,7 @@ private:
   std::vector<Placement> placements;
   std::vector<double> bytes; ///< by place; -1: nobody has asked yet
   std::unordered_map<size_t, llvm::SmallVector<Place, 1>> numbers;
-  std::vector<double> seconds;
+  std::vector<ByStepKind> seconds; ///< by place before and place behind
 };
 
 /// The places of all tensors of a mesh, by their shapes, bytes of an element,
@@ -97,9 +98,6 @@ public:
   bool isInput(size_t tensor) const {
     return !problem.tensors[tensor].allowed.empty();
   }
-  double getReshard(size_t tensor, Place from, Place to) {
-    return places[tensor]->getSeconds(problem.mesh, price, from, to);
-  }
   /// What it costs to have a tensor elsewhere, too.
   double getMove(size_t tensor, Place from, Place to) {
     Kind &kind = *kinds[tensor];
@@ -124,9 +122,9 @@ public:
 
   double getByteCost() const { return byteCost; }
   void setByteCost(double seconds);
-  /// By tensor: the share of its moves' seconds that counts. All of them, if
-  /// nothing is said.
-  void setExposed(const std::vector<double> &shares);
+  /// By tensor: the share of its moves' seconds that counts, by kinds of steps.
+  /// All of them, if nothing is said.
+  void setExposed(const std::vector<ByStepKind> &shares);
 
   std::shared_ptr<PlacesByShape> getShapes() const { return shapes; }
 
@@ -160,9 +158,9 @@ private:
   CollectivePricer price;
   double byteCost = 0;       ///< seconds
   std::vector<Kind *> kinds; ///< by tensor
-  /// By shape, and how often a tensor is moved and kept.
-  std::map<std::tuple<Places *, double, double>, Kind> kindsByCost;
-  std::vector<double> exposed; ///< by tensor, or nothing
+  /// By shape, how often a tensor is moved and kept, and what counts of that.
+  std::map<std::tuple<Places *, double, double, ByStepKind>, Kind> kindsByCost;
+  std::vector<ByStepKind> exposed; ///< by tensor, or nothing
   std::shared_ptr<PlacesByShape> shapes;
 };
 

@@ -139,14 +139,11 @@ Exploration cleave::explore(const ShardingProblem &problem,
   explored.moves = getMoves(problem, explored.choice, price);
   explored.choice.besideSeconds = explored.choice.seconds;
   for (Move &move : explored.moves)
-    move.exposed = move.getSeconds();
-  if (beside.mayHide()) {
-    BesideStep step =
+    for (MoveStep &step : move.steps)
+      step.exposed = move.times * step.seconds;
+  if (beside.mayHide())
+    explored.choice.besideSeconds =
         timeBeside(problem, explored.choice, explored.moves, price, beside);
-    explored.choice.besideSeconds = step.seconds;
-    for (auto [move, exposed] : llvm::zip_equal(explored.moves, step.exposed))
-      move.exposed = exposed;
-  }
   explored.totals = getTotals(explored.moves);
   for (auto [op, number] :
        llvm::zip_equal(problem.ops, explored.choice.strategies)) {

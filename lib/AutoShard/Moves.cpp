@@ -64,8 +64,7 @@ std::vector<Move> cleave::getMoves(const ShardingProblem &problem,
 
 std::vector<CollectiveTotal> cleave::getTotals(llvm::ArrayRef<Move> moves) {
   std::map<std::pair<Step::Kind, AxisList>, CollectiveTotal> totals;
-  for (const Move &move : moves) {
-    double all = move.getSeconds();
+  for (const Move &move : moves)
     for (const MoveStep &each : move.steps) {
       if (each.seconds == 0)
         continue;
@@ -75,9 +74,8 @@ std::vector<CollectiveTotal> cleave::getTotals(llvm::ArrayRef<Move> moves) {
       total.count += move.times;
       total.bytes += move.times * each.bytes;
       total.seconds += move.times * each.seconds;
-      total.exposed += move.times * each.seconds * move.exposed / all;
+      total.exposed += each.exposed;
     }
-  }
   std::vector<CollectiveTotal> all;
   for (auto &[key, total] : totals)
     all.push_back(std::move(total));

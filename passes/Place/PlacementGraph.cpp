@@ -3,6 +3,7 @@
 #include "dialects/xf/Provenance.h"
 #include "passes/Place/Addends.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace cleave;
@@ -327,9 +328,10 @@ void PlacementGraph::addSum(xf::AdditionOpInterface op) {
   Placement partial;
   for (Axis axis = 0; axis != mesh.getNumAxes(); ++axis)
     partial.partial.push_back(axis);
-  sum.seconds = {getReshardSeconds(mesh, number, partial, Placement(), price,
-                                   MoveSeconds())
-                     .value_or(0)};
+  ByStepKind seconds = getReshardSeconds(mesh, number, partial, Placement(),
+                                         price, MoveSeconds())
+                           .value_or(ByStepKind());
+  sum.seconds = {std::accumulate(seconds.begin(), seconds.end(), 0.)};
   sum.strategies.resize(1);
   sum.strategies[0].placements.results = {Placement()};
   addToProblem({Site::Summed, op, 0, {}}, std::move(sum), -1);
@@ -351,9 +353,8 @@ static uint32_t findRows(const ShardingRule &rule) {
   };
   ArrayRef<DimFactors> made = getRows(rule.results[0]);
   // What has no factor is whole for the op.
-  if (made.empty() || llvm::any_of(made, [](const DimFactors &dim) {
-        return dim.empty();
-      }))
+  if (made.empty() ||
+      llvm::any_of(made, [](const DimFactors &dim) { return dim.empty(); }))
     return rows;
   for (auto [i, operand] : llvm::enumerate(rule.operands))
     if (i < 32 && getRows(operand) == made)

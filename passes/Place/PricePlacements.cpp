@@ -14,6 +14,7 @@
 #include "passes/Place/OpPricer.h"
 #include "passes/Place/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <numeric>
 
 namespace cleave {
 #define GEN_PASS_DEF_PRICEPLACEMENTSPASS
@@ -69,12 +70,12 @@ private:
     }
     if (auto reshard = dyn_cast<dist::ReshardOp>(op)) {
       Value from = op->getOperand(0), to = op->getResult(0);
-      std::optional<double> own = getReshardSeconds(
-          mesh, getPlacedTensor(from), getPlacement(from), getPlacement(to),
-          network, getMoves(reshard));
+      std::optional<ByStepKind> own =
+          getReshardSeconds(mesh, getPlacedTensor(from), getPlacement(from),
+                            getPlacement(to), network, getMoves(reshard));
       if (!own)
         return op->emitOpError("cannot be done");
-      moves += times * *own;
+      moves += times * std::accumulate(own->begin(), own->end(), 0.);
     }
     addKept(op);
     return success();

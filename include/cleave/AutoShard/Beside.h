@@ -14,22 +14,17 @@ namespace cleave {
 BesideCompute getBesideCompute(const Mesh &mesh, const Machine &machine,
                                const Profile &profile, llvm::StringRef mode);
 
-/// A step of a choice, as lib/Streams would order it without a limit of memory.
-struct BesideStep {
-  double seconds = 0; ///< until the last stream is done
-  /// By move: seconds of a step that compute waits for it, or is slower.
-  std::vector<double> exposed;
-};
-
-/// Times a step in which collectives run beside compute, those over the same
-/// axes one after the other: gathers so early that they are done in time,
+/// Seconds of a step in which collectives run beside compute, as lib/Streams
+/// would order it without a limit of memory: those that share a level of the
+/// network one after the other, gathers so early that they are done in time,
 /// reductions as soon as their input is there. What is done once a step runs
 /// beside the first micro-batch or the last. Where compute waits between
 /// products, these and what is between them may be done in parts of their rows
-/// (Cost/ProductParts.h). `moves`: of getMoves.
-BesideStep timeBeside(const ShardingProblem &problem,
-                      const ShardingChoice &choice, llvm::ArrayRef<Move> moves,
-                      CollectivePricer price, const BesideCompute &beside);
+/// (Cost/ProductParts.h). `moves`: of getMoves; says of each of their steps
+/// what is exposed.
+double timeBeside(const ShardingProblem &problem, const ShardingChoice &choice,
+                  llvm::MutableArrayRef<Move> moves, CollectivePricer price,
+                  const BesideCompute &beside);
 
 /// Why a tensor is moved, which is much of whether compute waits for it.
 enum class Reason {

@@ -4,6 +4,7 @@
 
 #include "cleave/AutoShard/Strategies.h"
 #include "cleave/Reshard/Reshard.h"
+#include <array>
 #include <functional>
 #include <limits>
 
@@ -174,9 +175,12 @@ double getStepSeconds(const Mesh &mesh, const PlacedTensor &tensor,
                       const Placement &before, const Step &step,
                       CollectivePricer price, MoveSeconds besides);
 
-/// Seconds of the reshard that takes the fewest seconds of collectives; nothing
-/// if there is none.
-std::optional<double>
+/// A number for each kind of step.
+using ByStepKind = std::array<double, Step::numKinds>;
+
+/// Seconds of the reshard that takes the fewest seconds of collectives, by the
+/// kinds of its steps; nothing if there is none.
+std::optional<ByStepKind>
 getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
                   const Placement &from, const Placement &to,
                   CollectivePricer price, MoveSeconds besides);

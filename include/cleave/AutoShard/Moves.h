@@ -12,6 +12,9 @@ struct MoveStep {
   double bytes = 0;   ///< of a rank's shard, before it or behind: the larger
   double input = 0;   ///< of the shard before it
   double seconds = 0; ///< once
+  /// Of a step of training: that compute waits for it, or is slower
+  /// (timeBeside).
+  double exposed = 0;
 };
 
 /// A tensor on its way from where it is made to where ops need it.
@@ -21,8 +24,6 @@ struct Move {
   std::vector<size_t> ops; ///< that need it there
   double times = 1;        ///< a step does it so often
   std::vector<MoveStep> steps;
-  /// Of a step: that compute waits for it, or is slower (timeBeside).
-  double exposed = 0;
 
   double getSeconds() const; ///< of a step, all times
 };
@@ -37,7 +38,7 @@ struct CollectiveTotal {
   Step::Kind kind = Step::Kind::AllReduce;
   AxisList axes;
   double count = 0, bytes = 0, seconds = 0; ///< of a step
-  double exposed = 0;                       ///< of these seconds, by Move
+  double exposed = 0;                       ///< of these seconds
 };
 
 /// The sums of moves, the one that takes longest first, without those that take

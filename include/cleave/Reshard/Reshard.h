@@ -22,6 +22,7 @@ namespace cleave {
 /// always one box of the tensor.
 struct Step {
   enum class Kind { AllReduce, ReduceScatter, AllGather, AllToAll, Slice };
+  static constexpr size_t numKinds = 5;
 
   Kind kind = Kind::Slice;
   AxisList axes;
