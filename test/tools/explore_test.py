@@ -51,6 +51,10 @@ class ExploreTest(ToolTest):
         self.assertAlmostEqual(sum(strategy["kept_bytes"].values()),
                                strategy["bytes"], delta=1)
         self.assertLessEqual(strategy["least_seconds"], strategy["seconds"])
+        # Some of what is moved is beside compute.
+        self.assertLess(strategy["beside_seconds"], strategy["seconds"])
+        self.assertGreaterEqual(strategy["beside_seconds"],
+                                strategy["compute_seconds"])
 
     def test_strategies_add_up(self):
         self.write("a.tactics", TACTICS)
@@ -62,10 +66,10 @@ class ExploreTest(ToolTest):
         free, told, *front = found["strategies"]
         for strategy in found["strategies"]:
             self.check_sums(strategy)
-        self.assertLessEqual(free["seconds"], told["seconds"])
-        # On the front less memory takes more time.
+        self.assertLessEqual(free["beside_seconds"], told["beside_seconds"])
+        # On the front less memory takes more time, one after the other.
         self.assertGreater(len(front), 1)
-        self.assertAlmostEqual(front[0]["seconds"], free["seconds"], delta=1e-9)
+        self.assertLessEqual(front[0]["seconds"], free["seconds"])
         for small, large in zip(front[1:], front):
             self.assertLess(small["bytes"], large["bytes"])
             self.assertGreater(small["seconds"], large["seconds"])
@@ -80,12 +84,52 @@ class ExploreTest(ToolTest):
 
     def test_the_text(self):
         text = self.explore()
-        self.assertRegex(text, r"\A1: chosen by cost: [\d.]+ ms a step, no "
-                         r"choice takes less")
+        self.assertRegex(text, r"\A1: chosen by cost: [\d.]+ ms a step; [\d.]+ ms "
+                         r"with nothing beside compute, no choice takes less")
         self.assertIn("mesh dp=2,tp=2 of h100-sxm, 512 x 128 tokens in 2 "
                       "micro-batches", text)
         for name in ["attention", "up", "down", "norm1"]:
             self.assertRegex(text, rf"(?m)^  forward +{name} ")
+
+    def test_nothing_beside_compute(self):
+        text = self.explore("--overlap", "never")
+        self.assertRegex(text, r"\A1: chosen by cost: [\d.]+ ms a step, no "
+                         r"choice takes less")
+        alone = self.explore_json("--overlap", "never")["strategies"][0]
+        self.assertEqual(alone["beside_seconds"], alone["seconds"])
+        for each in alone["collectives"]:
+            self.assertAlmostEqual(each["exposed_seconds"], each["seconds"],
+                                   delta=1e-12)
+        beside = self.explore_json()["strategies"][0]
+        self.assertLess(beside["beside_seconds"], alone["seconds"])
+        self.assertGreaterEqual(beside["seconds"], alone["seconds"])
+
+    def test_a_plan_with_a_pipeline(self):
+        """Of one stage's mesh; the first of two stages keeps more micro-batches
+        than there would be without."""
+        def plan(pipeline, sizes):
+            return json.dumps({
+                "version": 2, "micro_batches": 4, **pipeline, "mesh": [
+                    {"name": name, "size": size} for name, size in sizes]})
+        with open(os.path.join(LLAMA, "config.json")) as file:
+            self.write("two.json", {**json.load(file), "num_hidden_layers": 2})
+        step = ["explore", "two.json", "--cluster", "h100-sxm:4", "--seq-len",
+                "128", "--global-batch", "512", "--json"]
+        self.write("pp.json", plan(
+            {"pipeline": {"axis": "pp", "schedule": "gpipe"}},
+            [("pp", 2), ("dp", 2)]))
+        self.write("dp.json", plan({}, [("dp", 2)]))
+        staged, flat = (
+            json.loads(self.run_tool("cleave", *step, "--plan", file))
+            for file in ["pp.json", "dp.json"])
+        self.assertEqual(staged["mesh"], "pp=1,dp=2")
+        self.assertEqual(staged["micro_batches"], 4)
+        kept = [each["strategies"][0]["kept_bytes"] for each in [staged, flat]]
+        # Half of the layers, four times as much of each.
+        self.assertGreater(kept[0]["activations"], 1.5 * kept[1]["activations"])
+        self.assertLess(kept[0]["optimizer"], kept[1]["optimizer"])
+        self.expect_error(["--plan", "excludes", "--mesh"], "cleave", *step,
+                          "--plan", "dp.json", "--mesh", "dp=2", code=2)
 
     def test_differences(self):
         self.write("a.tactics", TACTICS)

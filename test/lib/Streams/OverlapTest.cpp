@@ -393,6 +393,32 @@ TEST(Buckets, GradientsWaitForTheLastOfThem) {
   EXPECT_LT(result.communication, 8);
 }
 
+/// Nor does what adds up what was added up, as the norm of all gradients does,
+/// however soon it is needed.
+TEST(Buckets, ARunningSumIsBehindTheBucket) {
+  std::vector<OverlapOp> ops;
+  constexpr int64_t count = 8, sum = 5000;
+  for (int64_t i = 0; i < count; ++i)
+    ops.push_back(compute(0.1, {}, {i}));
+  for (int64_t i = 0; i < count; ++i) {
+    ops.push_back(move(1, i, 1000 + i, /*grows=*/false));
+    ops.back().kind = 0;
+    // The square of a gradient, which is added to those before it.
+    for (OverlapOp op : {compute(0.001, {1000 + i}, {2000 + i}),
+                         compute(0.001, {2000 + i, sum + i}, {sum + i + 1})}) {
+      op.mayFollow = true;
+      ops.push_back(op);
+    }
+  }
+  ops.push_back(compute(1, {sum + count}, {6000}));
+  OverlapResult result = overlapInBuckets(ops, Startup{ops, 0.9});
+  expectValid(ops, result);
+  expectBuckets(ops, result);
+  // One start for all of them: 0.9, and a tenth of a second each.
+  EXPECT_EQ(countTogether(result), count - 1);
+  EXPECT_NEAR(result.communication, 0.9 + 0.1 * count, 1e-9);
+}
+
 /// What follows a bucket's gradients does not stand in its way.
 TEST(Buckets, SumsStayBehindTheBucket) {
   std::vector<OverlapOp> ops = makeScatters(8, 1);

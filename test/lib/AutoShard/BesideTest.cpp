@@ -1,0 +1,257 @@
+//===- BesideTest.cpp - Steps whose collectives run beside compute --------===//
+//
+// Steps of a few ops, whose seconds are worked out by hand.
+//
+//===----------------------------------------------------------------------===//
+#include "cleave/AutoShard/Beside.h"
+#include "llvm/Support/Error.h"
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace cleave;
+
+namespace {
+/// Ops with one strategy each, on an axis `a` of two ranks and another `b`.
+struct SmallStep {
+  SmallStep() { problem.mesh = Mesh({{"a", 2}, {"b", 2}}); }
+
+  static Placement whole() { return Placement::getReplicated(2); }
+  static Placement split(Axis axis) {
+    Placement placement = whole();
+    placement.dims[0] = {axis};
+    return placement;
+  }
+  static Placement partial() {
+    Placement placement = whole();
+    placement.partial = {0};
+    return placement;
+  }
+
+  size_t addTensor() {
+    problem.tensors.emplace_back();
+    problem.tensors.back().shape = {64, 4};
+    choice.placements.push_back(whole());
+    return problem.tensors.size() - 1;
+  }
+  size_t addInput(const Placement &placement) {
+    size_t tensor = addTensor();
+    problem.tensors[tensor].allowed = {placement};
+    choice.placements[tensor] = placement;
+    return tensor;
+  }
+
+  using Needs = std::vector<std::pair<size_t, Placement>>;
+  /// Returns the tensor that it makes.
+  size_t addOp(double seconds, const Needs &needs, const Placement &made,
+               const char *phase = "forward") {
+    PlacedOp op;
+    op.name = "op";
+    op.phase = phase;
+    Strategy strategy;
+    for (const auto &[tensor, placement] : needs) {
+      op.operands.push_back(tensor);
+      strategy.placements.operands.push_back(placement);
+    }
+    op.results = {addTensor()};
+    choice.placements[op.results[0]] = made;
+    strategy.placements.results = {made};
+    op.strategies = {strategy};
+    op.seconds = {seconds};
+    op.at = double(problem.ops.size());
+    problem.ops.push_back(op);
+    choice.strategies.push_back(0);
+    return problem.ops.back().results[0];
+  }
+  size_t yield(size_t gradient) {
+    size_t sum = addOp(0, {{gradient, partial()}}, partial(), "forward");
+    problem.ops.back().keeps = Keeps::Gradients;
+    return sum;
+  }
+
+  /// A collective takes four seconds for whole tensors, and in parts no longer.
+  double time() {
+    auto pricer = [](Step::Kind kind, llvm::ArrayRef<Axis> axes, double bytes) {
+      double share = bytes / (4 * 64 * 4);
+      switch (kind) {
+      case Step::Kind::AllGather:
+        return 4 * share * std::pow(2, axes.size()); // what comes of it
+      case Step::Kind::AllToAll:
+        return 1000.;
+      default:
+        return 4 * share;
+      }
+    };
+    moves = getMoves(problem, choice, pricer);
+    return timeBeside(problem, choice, moves, pricer, beside);
+  }
+  std::vector<double> getExposed() const {
+    std::vector<double> exposed;
+    for (const Move &move : moves)
+      for (const MoveStep &step : move.steps)
+        exposed.push_back(step.exposed);
+    return exposed;
+  }
+
+  ShardingProblem problem;
+  ShardingChoice choice;
+  std::vector<Move> moves;
+  BesideCompute beside{[](llvm::ArrayRef<Axis>) { return 0; }, 0};
+};
+
+using Numbers = std::vector<double>;
+
+/// An op, and one that needs what it makes and a parameter that is split.
+struct Gathers : SmallStep {
+  Gathers() {
+    size_t x = addInput(whole()), w = addInput(split(0));
+    size_t y = addOp(5, {{x, whole()}}, whole());
+    addOp(5, {{y, whole()}, {w, whole()}}, whole());
+  }
+};
+
+/// One whose result is a partial sum, and one that needs it whole.
+struct Reduces : SmallStep {
+  Reduces() {
+    size_t x = addInput(whole());
+    size_t y = addOp(5, {{x, whole()}}, partial());
+    addOp(5, {{y, whole()}}, whole());
+  }
+};
+} // namespace
+
+TEST(Beside, WhatIsGatheredInTimeTakesNothing) {
+  Gathers step;
+  EXPECT_DOUBLE_EQ(step.time(), 10);
+  EXPECT_EQ(step.getExposed(), Numbers{0});
+}
+
+TEST(Beside, ComputeLosesWhatItIsSlowedDown) {
+  Gathers step;
+  step.beside.slowdown = 0.5;
+  EXPECT_DOUBLE_EQ(step.time(), 12);
+  EXPECT_EQ(step.getExposed(), Numbers{2});
+}
+
+TEST(Beside, NothingRunsBesideWhereItMayNot) {
+  Gathers step;
+  step.problem.moveSeconds.ofSkew = 1;
+  step.beside.getLevel = [](llvm::ArrayRef<Axis>) { return std::nullopt; };
+  // The gather, in step with all ranks.
+  EXPECT_DOUBLE_EQ(step.time(), 15);
+  EXPECT_EQ(step.getExposed(), Numbers{5});
+}
+
+TEST(Beside, WhatIsNeededAtOnceIsWaitedFor) {
+  Reduces step;
+  EXPECT_DOUBLE_EQ(step.time(), 14);
+  EXPECT_EQ(step.getExposed(), Numbers{4});
+}
+
+TEST(Beside, ProductsInPartsHideWhatIsBetweenThem) {
+  Reduces step;
+  for (PlacedOp &op : step.problem.ops) {
+    op.rowsOf = 1;
+    op.isProduct = true;
+  }
+  EXPECT_DOUBLE_EQ(step.time(), 10);
+  EXPECT_EQ(step.getExposed(), Numbers{0});
+  // Each further part of both takes longer: two parts hide it all.
+  step.problem.partSeconds = 0.25;
+  EXPECT_DOUBLE_EQ(step.time(), 10.5);
+  // As long as it saves a tenth of it.
+  step.problem.partSeconds = 1.9;
+  EXPECT_DOUBLE_EQ(step.time(), 14);
+  // Of a result that is scattered along the rows there are no parts.
+  SmallStep scatters;
+  size_t x = scatters.addInput(SmallStep::whole());
+  size_t y = scatters.addOp(5, {{x, SmallStep::whole()}}, SmallStep::partial());
+  scatters.addOp(5, {{y, SmallStep::split(0)}}, SmallStep::split(0));
+  for (PlacedOp &op : scatters.problem.ops) {
+    op.rowsOf = 1;
+    op.isProduct = true;
+  }
+  EXPECT_DOUBLE_EQ(scatters.time(), 14);
+}
+
+TEST(Beside, WhatSharesALevelTakesTurns) {
+  SmallStep step;
+  size_t x = step.addInput(SmallStep::whole()),
+         v = step.addInput(SmallStep::split(0)),
+         w = step.addInput(SmallStep::split(1));
+  size_t y = step.addOp(5, {{x, SmallStep::whole()}}, SmallStep::whole());
+  step.addOp(5,
+             {{y, SmallStep::whole()},
+              {v, SmallStep::whole()},
+              {w, SmallStep::whole()}},
+             SmallStep::whole());
+  EXPECT_DOUBLE_EQ(step.time(), 13);
+  step.beside.getLevel = [](llvm::ArrayRef<Axis> axes) {
+    return int64_t(axes[0]);
+  };
+  EXPECT_DOUBLE_EQ(step.time(), 10);
+}
+
+TEST(Beside, GradientsAreReducedBesideTheRestOfTheBackwardPass) {
+  for (int64_t microBatches : {1, 3}) {
+    double count = double(microBatches);
+    SmallStep step;
+    size_t x = step.addInput(SmallStep::whole());
+    size_t y = step.addOp(count, {{x, SmallStep::whole()}}, SmallStep::whole());
+    size_t first = step.addOp(5 * count, {{y, SmallStep::whole()}},
+                              SmallStep::partial(), "backward");
+    size_t second = step.addOp(5 * count, {{y, SmallStep::whole()}},
+                               SmallStep::partial(), "backward");
+    for (size_t tensor : {y, first, second})
+      step.problem.tensors[tensor].moves = count;
+    for (size_t sum : {step.yield(first), step.yield(second)})
+      step.addOp(1, {{sum, SmallStep::whole()}}, SmallStep::whole(), "step");
+    // The first reduction runs beside the second backward op of the last
+    // micro-batch; the other one, behind it, is waited for by the update.
+    EXPECT_DOUBLE_EQ(step.time(), 11 * count + 4 + 2) << microBatches;
+    EXPECT_EQ(step.getExposed(), (Numbers{0, 4})) << microBatches;
+  }
+}
+
+TEST(Beside, TheChoiceIsOfTheStepWithWhatRunsBeside) {
+  Gathers step;
+  // Its own share of the parameter would do, for two seconds more.
+  PlacedOp &op = step.problem.ops.back();
+  op.strategies.push_back(op.strategies[0]);
+  op.strategies[1].placements.operands[1] = SmallStep::split(0);
+  op.seconds.push_back(7);
+  auto price = [](Step::Kind, llvm::ArrayRef<Axis>, double) { return 4.; };
+  ShardingChoice serial = llvm::cantFail(chooseShardings(step.problem, price));
+  EXPECT_EQ(serial.strategies, (std::vector<size_t>{0, 1}));
+  EXPECT_EQ(serial.besideSeconds, serial.seconds);
+  ShardingChoice choice = llvm::cantFail(
+      chooseShardings(step.problem, price, 1 << 13, step.beside));
+  EXPECT_EQ(choice.strategies, (std::vector<size_t>{0, 0}));
+  EXPECT_DOUBLE_EQ(choice.besideSeconds, 10);
+  // And these are of one after the other.
+  EXPECT_DOUBLE_EQ(choice.seconds, 14);
+  EXPECT_DOUBLE_EQ(choice.bound, 12);
+}
+
+TEST(Beside, ReasonsAreThoseOfTheStep) {
+  SmallStep step;
+  size_t x = step.addInput(SmallStep::whole()),
+         w = step.addInput(SmallStep::whole());
+  size_t held =
+      step.addOp(0, {{w, SmallStep::whole()}}, SmallStep::whole(), "step");
+  step.problem.ops.back().keeps = Keeps::Parameters;
+  size_t y =
+      step.addOp(1, {{x, SmallStep::whole()}, {held, SmallStep::whole()}},
+                 SmallStep::whole());
+  size_t dx =
+      step.addOp(1, {{y, SmallStep::whole()}}, SmallStep::whole(), "backward");
+  size_t dw = step.addOp(1, {{dx, SmallStep::whole()}}, SmallStep::partial(),
+                         "backward");
+  size_t sum = step.yield(dw);
+  std::vector<Reason> reasons = findReasons(step.problem);
+  EXPECT_EQ(reasons[w], Reason::States);
+  EXPECT_EQ(reasons[held], Reason::ForwardParameters);
+  EXPECT_EQ(reasons[y], Reason::ForwardActivations);
+  EXPECT_EQ(reasons[dx], Reason::BackwardActivations);
+  EXPECT_EQ(reasons[dw], Reason::Gradients);
+  EXPECT_EQ(reasons[sum], Reason::Sums);
+}
