@@ -7,6 +7,11 @@
 
 namespace cleave::dist {
 
+/// The attribute, of an op without a sharding rule, by which a person says that
+/// every rank is to do it whole.
+constexpr llvm::StringLiteral replicateName = "dist.replicate";
+
+
 /// The placement of a tensor type, null if it has none.
 OnAttr getPlacementAttr(mlir::Type type);
 

@@ -72,6 +72,13 @@ public:
           "the dist.mesh has an axis of stages: expects a dist.plan that says "
           "which layers each of them has"));
     Mesh mesh = op.getMesh();
+    if (pipeline && (mesh != (*plan)->mesh ||
+                     op.getStageAxis() != mesh.getAxes()[pipeline->axis].name))
+      return fail(llvm::createStringError(llvm::formatv(
+          "the dist.mesh is {0}: expects that of the dist.plan, {1}, with "
+          "stages along {2}",
+          mesh.toString(), (*plan)->mesh.toString(),
+          (*plan)->mesh.getAxes()[pipeline->axis].name)));
     if (mesh.getNumRanks() > machine->devices)
       return fail(llvm::createStringError(llvm::formatv(
           "mesh {0} has {1} ranks, cluster {2} has {3}", mesh.toString(),

@@ -59,10 +59,9 @@ FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
 }
 
 double OpPricer::getSumBytes(Operation *op, const Strategy &strategy) const {
-  bool isYielded =
-      op->getNumResults() == 1 && op->hasOneUse() &&
-      isa<xf::AccumulateOp>(op->getParentOp()) &&
-      (*op->getUsers().begin())->hasTrait<OpTrait::IsTerminator>();
+  bool isYielded = op->getNumResults() == 1 && op->hasOneUse() &&
+                   isa<xf::AccumulateOp>(op->getParentOp()) &&
+                   (*op->getUsers().begin())->hasTrait<OpTrait::IsTerminator>();
   if (!isYielded)
     return 0;
   return 2 * getPlacedTensor(op->getResult(0))

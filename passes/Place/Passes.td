@@ -84,7 +84,9 @@ def ChoosePlacementsPass
     in flight.
 
     Pins are attributes `dist.pin`, of an argument, a function's result, a state,
-    or an op, for its first result; the choice is one of those that have them.
+    or an op, for its first result; the choice is one of those that have them. An op
+    without a sharding rule is an error, unless it has the attribute `dist.replicate`:
+    then every rank has all that it reads, and does all of it.
     Remarks say what splits each op, what the whole takes, and what no choice can
     take less than; where that is the same, the choice is proven to be the best.
 

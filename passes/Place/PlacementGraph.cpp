@@ -1,5 +1,6 @@
 //===- PlacementGraph.cpp - A function as a problem of placements ---------===//
 #include "passes/Place/PlacementGraph.h"
+#include "cleave/Cost/Kernels.h"
 #include "dialects/xf/Provenance.h"
 #include "passes/Place/Addends.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -244,7 +245,38 @@ LogicalResult PlacementGraph::addOp(Operation &op) {
     return addSum(sum), success();
   if (auto ruled = dyn_cast<xf::ShardingRuleOpInterface>(op))
     return addRuled(ruled);
-  return op.emitOpError("has no sharding rule");
+  if (op.hasAttr(dist::replicateName))
+    return addReplicated(op);
+  return op.emitOpError("has no sharding rule; with the attribute ")
+         << dist::replicateName << " every rank does it whole";
+}
+
+LogicalResult PlacementGraph::addReplicated(Operation &op) {
+  When when = getWhen(&op);
+  PlacedOp placed;
+  Strategy whole;
+  auto add = [&](ValueRange values, auto &tensors, auto &placements) {
+    for (Value value : values) {
+      tensors.push_back(getTensor(value, when));
+      placements.push_back(
+          Placement::getReplicated(unsigned(getShape(value).size())));
+    }
+  };
+  for (Type type : llvm::concat<Type>(SmallVector<Type>(op.getOperandTypes()),
+                                      SmallVector<Type>(op.getResultTypes())))
+    if (!isa<RankedTensorType>(type))
+      return op.emitOpError("expects nothing but tensors");
+  add(op.getOperands(), placed.operands, whole.placements.operands);
+  add(op.getResults(), placed.results, whole.placements.results);
+  double times = when == When::Once ? 1 : double(accumulate.getCount());
+  placed.seconds = {times *
+                    getStreamTime(machine.device, xf::getTensorBytes(&op))};
+  placed.strategies = {std::move(whole)};
+  double at = getAt(placed, when);
+  for (size_t tensor : placed.results)
+    known[tensor].at = at;
+  addToProblem({Site::Replicated, &op, 0, {}}, std::move(placed), at);
+  return success();
 }
 
 /// A state is in one place, however often it is read.
@@ -597,7 +629,8 @@ int64_t PlacementGraph::findLayer(const Site &site) const {
         first = layer;
     return first;
   }
-  if (site.kind == Site::Ruled && getWhen(site.op) == When::Once) {
+  bool computes = site.kind == Site::Ruled || site.kind == Site::Replicated;
+  if (computes && getWhen(site.op) == When::Once) {
     // An update is of its gradient's.
     int64_t last = xf::getLayer(site.op);
     for (Value operand : site.op->getOperands())
@@ -605,7 +638,7 @@ int64_t PlacementGraph::findLayer(const Site &site) const {
         last = std::max(last, at->second);
     return last;
   }
-  if (site.kind == Site::Ruled || site.kind == Site::Summed)
+  if (computes || site.kind == Site::Summed)
     return xf::getLayer(site.op);
   Operation *made =
       (site.value ? site.value : site.op->getOperand(site.operand))
@@ -624,6 +657,7 @@ Keeps PlacementGraph::getKeeps(const Site &site, bool isNumber) const {
   case Site::Yielded:
     return Keeps::Gradients;
   case Site::Ruled:
+  case Site::Replicated:
     return accumulate && getWhen(site.op) == When::Once ? Keeps::Optimizer
                                                         : Keeps::None;
   case Site::End:
@@ -653,7 +687,7 @@ void PlacementGraph::addToProblem(Site site, PlacedOp op, double at) {
   }
   if (site.kind == Site::Yielded)
     layers[accumulate.getResult(site.operand)] = op.layer;
-  else if (site.kind == Site::Ruled)
+  else if (site.kind == Site::Ruled || site.kind == Site::Replicated)
     for (Value result : site.op->getResults())
       layers[result] = op.layer;
   bool isNumber =

@@ -54,10 +54,19 @@ public:
 
   ShardingProblem problem;
 
-  /// What an op of the problem stands for: an op with a rule, one that is the
-  /// end of a value, or where a value is for longer.
+  /// What an op of the problem stands for: an op with a rule, one without that
+  /// is replicated, one that is the end of a value, or where a value is for
+  /// longer.
   struct Site {
-    enum Kind { Ruled, End, Held, Kept, Yielded, Summed } kind = Ruled;
+    enum Kind {
+      Ruled,
+      Replicated,
+      End,
+      Held,
+      Kept,
+      Yielded,
+      Summed
+    } kind = Ruled;
     mlir::Operation *op = nullptr; ///< of all but Held and Kept
     unsigned operand = 0;          ///< of End and Yielded
     mlir::Value value;             ///< of Held, Kept
@@ -90,6 +99,8 @@ private:
   mlir::LogicalResult addOp(mlir::Operation &op);
   mlir::LogicalResult addGet(xf::GetOp op);
   mlir::LogicalResult addRuled(xf::ShardingRuleOpInterface op);
+  /// An op without a rule that every rank is to do whole.
+  mlir::LogicalResult addReplicated(mlir::Operation &op);
   mlir::LogicalResult addReturn(mlir::Operation &op);
   mlir::LogicalResult addAccumulate(xf::AccumulateOp op);
   void addYields(xf::AccumulateOp op);

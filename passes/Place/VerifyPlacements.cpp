@@ -51,11 +51,30 @@ class VerifyPlacements
                      xf::YieldOp, func::FuncOp, func::ReturnOp>(op);
     bool hasTensors = op->getNumOperands() || op->getNumResults();
     if (hasTensors && !moves && !isa<xf::ShardingRuleOpInterface>(op))
-      return op->emitOpError("has no sharding rule");
+      return checkReplicated(op);
     if (auto ruled = dyn_cast<xf::ShardingRuleOpInterface>(op))
       if (failed(checkSizes(ruled)))
         return failure();
     return checkState(op);
+  }
+
+  /// Where every rank does the same, no rule is needed, if a person says so.
+  LogicalResult checkReplicated(Operation *op) {
+    if (!op->hasAttr(dist::replicateName))
+      return op->emitOpError("has no sharding rule");
+    auto isWhole = [&](Type type) {
+      Placement placement =
+          dist::getPlacement(dist::getPlacementAttr(type), mesh);
+      return !placement.isPartial() &&
+             llvm::all_of(placement.dims,
+                          [](const AxisList &axes) { return axes.empty(); });
+    };
+    if (!llvm::all_of(op->getOperandTypes(), isWhole) ||
+        !llvm::all_of(op->getResultTypes(), isWhole))
+      return op->emitOpError("has no sharding rule, and not all of it is "
+                             "replicated, as ")
+             << dist::replicateName << " says";
+    return success();
   }
 
   LogicalResult checkType(Operation *op, Type type) {

@@ -143,6 +143,7 @@ void PlacementGraph::write(const ShardingChoice &choice) {
     ArrayRef<Placement> needs = placed.strategies[number].placements.operands;
     switch (site.kind) {
     case Site::Ruled:
+    case Site::Replicated:
       for (auto [operand, need] :
            llvm::zip_equal(site.op->getOpOperands(), needs))
         moveOperand(operand, need, getWhen(site.op), site.op, site.op);

@@ -38,7 +38,7 @@ func.func @f(%q: tensor<1x8x2x4xf32>, %k: tensor<1x8x2x4xf32>) -> tensor<1x8x2x4
 }
 
 //--- rule.mlir
-// RULE: error: 'arith.constant' op has no sharding rule
+// RULE: error: 'arith.constant' op has no sharding rule; with the attribute dist.replicate every rank does it whole
 func.func @f() -> tensor<8xf32> {
   %x = arith.constant dense<1.0> : tensor<8xf32>
   return %x : tensor<8xf32>

@@ -6,6 +6,7 @@
 // RUN: sed -e 's/"1f1b"/"gpipe"/' %s | cleave-opt --cleave-choose-placements=cluster=h100-sxm:4 -o /dev/null 2>&1 | FileCheck %s --check-prefix=GPIPE
 // RUN: cleave-opt %t.mlir --cleave-verify-placements --cleave-insert-collectives --cleave-localize --cleave-cut-stages --cleave-verify-stages | FileCheck %s --check-prefix=CUT
 // RUN: sed -e 's/pipeline = {[^}]*}, //' %t.mlir | not cleave-opt --cleave-choose-placements=cluster=h100-sxm:4 2>&1 | FileCheck %s --check-prefix=NOPLAN
+// RUN: sed -e 's/ stages "pp"//' %t.mlir | not cleave-opt --cleave-choose-placements=cluster=h100-sxm:4 2>&1 | FileCheck %s --check-prefix=STAGES
 
 // CHECK: dist.mesh @mesh [#dist.axis<"pp" = 2>, #dist.axis<"dp" = 2>] stages "pp"
 // CHECK-NOT: {pp}
@@ -22,6 +23,7 @@
 // CUT: dist.send
 // CUT: func.func @stage_1
 // CUT: dist.recv
+// STAGES: error: the dist.mesh is ["pp"=2, "dp"=2]: expects that of the dist.plan, ["pp"=2, "dp"=2], with stages along pp
 // NOPLAN: error: the dist.mesh has an axis of stages: expects a dist.plan that says which layers each of them has
 module attributes {dist.plan = {dims = {}, keep = {}, mesh = [{name = "pp", size = 2 : i64}, {name = "dp", size = 2 : i64}], micro_batches = 4 : i64, pipeline = {axis = "pp", layers = [1, 1], schedule = "1f1b", virtual_stages = 1 : i64}, version = 2 : i64}} {
 xf.state @w0 parameter : tensor<1024x1024xf32> {dims = ["f", "h"], init = #xf.init<ones, 1.0 : f64>, dist.pin = #dist.on<@mesh, [{}, {}]>}

@@ -67,6 +67,16 @@ func.func @f(%a: !t) {
 // -----
 
 dist.mesh @mesh [#dist.axis<"x" = 2>]
+!t = tensor<8xf32, #dist.on<@mesh, [{x}]>>
+func.func @f(%a: !t) {
+  // expected-error@below {{'example.op' op has no sharding rule, and not all of it is replicated, as dist.replicate says}}
+  %0 = "example.op"(%a) {dist.replicate} : (!t) -> !t
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"x" = 2>]
 // expected-error@below {{expects state that is not partial}}
 xf.state @w parameter : tensor<8xf32, #dist.on<@mesh, [{}], partial = {x}>> {
   init = #xf.init<zeros, 0.0 : f64>}
