@@ -11,7 +11,6 @@ namespace cleave::dist {
 /// every rank is to do it whole.
 constexpr llvm::StringLiteral replicateName = "dist.replicate";
 
-
 /// The placement of a tensor type, null if it has none.
 OnAttr getPlacementAttr(mlir::Type type);
 

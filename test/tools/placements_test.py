@@ -24,20 +24,27 @@ class PlacementsTest(ToolTest):
         super().setUp()
         self.counts = collections.Counter()
 
-    def write_machine(self, draw, memory):
+    def write_machine(self, draw, ranks):
         """A machine that nobody has: its choices are to be unlike those of
-        today's."""
+        today's. Of CPUs, or of GPUs, beside whose compute all collectives run.
+        Returns its name."""
         device = self.write_local()
         slower = 10 ** draw.uniform(0, 5)
         for unit in device["matrix"].values():
             unit["peak"]["value"] /= slower
         device["memory_bandwidth"]["value"] /= slower
-        if memory:
-            device["memory"]["value"] = memory
         link = draw.choice(LINKS)
+        if draw.random() < 0.5:
+            self.counts["of GPUs"] += 1
+            del device["cores"]
+            self.write("gpus.json", {
+                "version": 1, "device": device, "devices_per_node": ranks,
+                "levels": [{"size": 0, "link": link}]})
+            return "gpus.json"
         self.write("cleave/local.json", {
             "version": 1, "device": device,
             "levels": [{"size": 0, "link": link, "shared_link": link}]})
+        return f"local:{ranks}"
 
     def train(self, name):
         self.losses(f"./{name}", "--tokens", "tokens", "--seed", "3")
@@ -56,7 +63,7 @@ class PlacementsTest(ToolTest):
         self.write("model.json", config)
         self.write("tokens", draw_tokens(draw, config["vocab_size"],
                                          [STEPS, batch, seq_len]))
-        self.write_machine(draw, 0)
+        cluster = self.write_machine(draw, ranks)
         build = ["cleave", "compile", "model.json", "--seq-len", str(seq_len),
                  "--global-batch", str(batch), "-q",
                  *draw.choice([[], [], ["--optimizer", "sgd"],
@@ -64,7 +71,7 @@ class PlacementsTest(ToolTest):
         pp = draw.choice([1, 1] + [degree for degree in get_divisors(ranks // dp)
                                    if degree <= config["num_hidden_layers"]])
         layout = ["--dp", str(dp), "--pp", str(pp), "--tp", str(ranks // dp // pp),
-                  "--cluster", f"local:{ranks}", "--micro-batch",
+                  "--cluster", cluster, "--dtype", "f32", "--micro-batch",
                   str(draw.choice(get_divisors(batch // dp)))]
         if pp > 1:
             layout += ["--pipeline-schedule",
