@@ -36,12 +36,12 @@ public:
       : ops(ops), price(price), memory(memory), before(findDependences(ops)),
         adds(ops.size()), firstAfter(ops.size(), int64_t(ops.size())) {
     for (auto [i, op] : llvm::enumerate(ops))
-      adds[i] = op.stream == 0 && op.mayFollow &&
-                llvm::any_of(before[i], [&](int64_t other) {
-                  const OverlapOp &writer = ops[size_t(other)];
-                  return (writer.stream > 0 && !writer.grows) ||
-                         adds[size_t(other)];
-                });
+      adds[i] =
+          op.stream == 0 && op.mayFollow &&
+          llvm::any_of(before[i], [&](int64_t other) {
+            const OverlapOp &writer = ops[size_t(other)];
+            return (writer.stream > 0 && !writer.grows) || adds[size_t(other)];
+          });
     for (size_t i = ops.size(); i-- > 0;)
       for (int64_t other : before[i]) {
         int64_t first = adds[i] ? firstAfter[i] : int64_t(i);
@@ -101,7 +101,7 @@ Bucketer::makeBuckets(const Limits &limits) const {
   std::vector<std::vector<Members>> placed(ops.size()); ///< by where they begin
   const int64_t nowhere = int64_t(ops.size());
   llvm::MapVector<int64_t, Members> open; ///< by kind
-  std::vector<bool> isOpen(ops.size()); ///< by op, whether its bucket is
+  std::vector<bool> isOpen(ops.size());   ///< by op, whether its bucket is
   Members waiting; ///< what adds up what is in buckets that are open
   std::vector<int64_t> places(ops.size());
   auto place = [&](ArrayRef<int64_t> members, int64_t at) {
@@ -117,8 +117,8 @@ Bucketer::makeBuckets(const Limits &limits) const {
   auto close = [&](Members &bucket) {
     if (bucket.empty())
       return;
-    place(bucket, ops[size_t(bucket.front())].grows ? bucket.front()
-                                                    : bucket.back());
+    place(bucket,
+          ops[size_t(bucket.front())].grows ? bucket.front() : bucket.back());
     for (int64_t member : bucket)
       isOpen[size_t(member)] = false;
     bucket.clear();

@@ -132,7 +132,6 @@ class CommandLineTest(ToolTest):
                 [*compiles, "--stable-steps", "2"],
                 [*compiles, "--cluster", "local:0"],
                 [*compiles, "--cluster", "local:2"],
-                [*compiles, "--cluster", "h100-sxm:1"],
                 [*compiles, "--cluster", "h100-sxm"],
                 [*compiles, "--json", "-q"],
                 [*compiles, "--cp", "2"], ["train", LLAMA, *SHAPE],

@@ -410,7 +410,6 @@ TEST(PlanFile, WhatRunsBecomesAPlan) {
   Problem problem("h100-sxm:8", 4, 1024, 8);
   PlanFile saved =
       llvm::cantFail(parsePlanFile(problem.getText(), "plan.json"));
-  saved.planned->device = "my-cpu";
   TrainLayout layout{.tp = 2, .dp = 4, .sequenceParallel = true, .zero = 2};
   saved.layout = layout;
   const Workload work{4096, 8, DType::BF16};

@@ -72,7 +72,6 @@ TEST(MutationTest, PlansArePricedOrRefused) {
       return false;
     }
     llvm::Expected<Plan> runnable = getPlan(*file, "llama", plan->work);
-    EXPECT_FALSE(bool(runnable)); // it is for no CPU
     if (!runnable)
       test::expectLine(llvm::toString(runnable.takeError()));
     return true;
