@@ -106,8 +106,8 @@ private:
   using Growing = std::pair<double, int64_t>;
   std::priority_queue<Growing, std::vector<Growing>, std::greater<Growing>>
       early;
-  double due = 0; ///< compute up to then has what it needs issued
-  double longest = 0;         ///< of `aside`
+  double due = 0;     ///< compute up to then has what it needs issued
+  double longest = 0; ///< of `aside`
   double now = 0;
   std::array<double, maxStreams> free = {};
   std::array<int64_t, maxStreams> needed = {}; ///< ops that are not issued yet
