@@ -493,7 +493,8 @@ void CutProducts::cutSegment(exec::SegmentOp segment) {
   first = list.front();
   llvm::SetVector<Operation *> waited;
   for (size_t i = 0; i < ops.size(); ++i)
-    if (ops[i].stream > 0 && result.waited[i] > leastSavedByParts * ops[i].seconds &&
+    if (ops[i].stream > 0 &&
+        result.waited[i] > leastSavedByParts * ops[i].seconds &&
         isa<exec::RowsOpInterface>(*list[i]))
       waited.insert(list[i]);
   // One that is cut takes others with it.

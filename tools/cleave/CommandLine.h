@@ -89,7 +89,8 @@ struct LayoutFlags {
   llvm::Expected<TrainLayout> getLayout() const;
   /// The flags of pipelines that were given, to begin an error with.
   std::string showPipelineFlags() const;
-  /// The compute type: the one that is given, or what the cluster's devices usually compute in.
+  /// The compute type: the one that is given, or what the cluster's devices
+  /// usually compute in.
   DType getDType(const Cluster &where) const;
   /// What a pass is told that chooses placements; nothing: the plan has them.
   std::optional<ChoosePlacementsPassOptions>

@@ -89,10 +89,11 @@ int tool::runCompile(CompileFlags flags) {
   if (!plan)
     return tool::fail(plan.takeError());
   if (cluster->hasGPUs() && !flags.quiet)
-    llvm::errs() << "cleave: note: the layout, its collectives and streams are "
-                    "chosen for "
-                 << flags.layout.cluster
-                 << "; the kernels are a CPU's, since no step runs on GPUs yet\n";
+    llvm::errs()
+        << "cleave: note: the layout, its collectives and streams are "
+           "chosen for "
+        << flags.layout.cluster
+        << "; the kernels are a CPU's, since no step runs on GPUs yet\n";
 
   options.plan = *plan;
   options.cpu = cluster->cpu;
