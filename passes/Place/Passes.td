@@ -131,9 +131,10 @@ def PricePlacementsPass : Pass<"cleave-price-placements", "::mlir::ModuleOp"> {
   let summary = "Say what the placements of a function cost";
   let description = [{
     Before: functions whose tensors are placed. After: the same, and a remark that
-    says what they take by the count that cleave-choose-placements makes least:
-    seconds of ops and reshards, and the bytes that are kept. So a choice can be
-    compared with what a plan, or a person, has placed.
+    says what they take by the count that cleave-choose-placements makes least
+    where nothing runs beside compute: seconds of ops and reshards, and the bytes
+    that are kept. So a choice can be compared with what a plan, or a person, has
+    placed.
 
     ```mlir
     // remark: 91.88 us, 0.00 of them in reshards; keeps 0.000 MB
