@@ -333,8 +333,9 @@ void Chooser::setExposed(const std::vector<ByStepKind> &shares) {
   for (auto *choices : {&known, &found})
     for (ShardingChoice &choice : *choices)
       finish(choice);
-  // What is best now may be new.
-  timesFound = std::min<size_t>(timesFound, 1);
+  // What is best where much is hidden may be new.
+  if (timesExposed++ == 0)
+    timesFound = std::min<size_t>(timesFound, 2);
   for (auto *part : {&inner, &wheel})
     if (*part)
       (*part)->setExposed(shares);

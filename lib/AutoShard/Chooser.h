@@ -176,6 +176,7 @@ private:
   const Potentials::Lists *base = &costs.usable; ///< where nothing else is said
   Potentials::Lists few;                         ///< those of a narrow search
   size_t timesFound = 0;                         ///< at so many prices
+  size_t timesExposed = 0;                       ///< that shares were set
   /// By op: its strategy, where a search is not free; or nothing at all.
   std::vector<std::optional<uint32_t>> fixed;
   /// One of the equal parts, whose choices are to start from, and by op of the

@@ -68,6 +68,17 @@ bool cleave::leavesNode(const Mesh &mesh, const Network &network,
 
 double NetworkPricer::operator()(Step::Kind kind, ArrayRef<Axis> axes,
                                  double bytes) const {
+  uint64_t set = 0;
+  for (Axis axis : axes)
+    set |= uint64_t(1) << axis;
+  auto [at, isNew] = known.try_emplace({kind, set, bytes});
+  if (isNew)
+    at->second = price(kind, axes, bytes);
+  return at->second;
+}
+
+double NetworkPricer::price(Step::Kind kind, ArrayRef<Axis> axes,
+                            double bytes) const {
   Group group = getGroup(mesh, axes);
   // That of a collective is the whole buffer.
   if (kind == Step::Kind::AllGather)

@@ -4,6 +4,7 @@
 
 #include "cleave/Cost/Kernels.h"
 #include "cleave/Reshard/Reshard.h"
+#include <map>
 
 namespace cleave {
 
@@ -43,6 +44,11 @@ public:
                     double bytes) const;
 
 private:
+  double price(Step::Kind kind, llvm::ArrayRef<Axis> axes, double bytes) const;
+
+  /// What was asked before, by kind and set of axes, and bytes: whoever plans
+  /// reshards asks the same thousands of times.
+  mutable std::map<std::tuple<Step::Kind, uint64_t, double>, double> known;
   const Mesh &mesh;
   const Network &network;
 };
