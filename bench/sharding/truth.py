@@ -26,9 +26,8 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from recipes import MODELS, REMARK  # noqa: E402
+from recipes import MODELS, REMARK, get_memory  # noqa: E402
 
-MEMORY = 85899345920  # of an H100, as its device file says
 BESIDE = re.compile(r"remark: .*; ([\d.]+) us with collectives beside compute")
 
 
@@ -86,11 +85,12 @@ def measure(cleave, configs, folder, case, overlap):
 def get_best_recipe(cleave, configs, folder, case):
     """Seconds by the simulator; nothing if none fits."""
     best = None
+    memory = get_memory(os.path.dirname(cleave), "h100-sxm")
     for zero in range(4) if case["dp"] > 1 else [0]:
         for split in [[], ["--sequence-parallel"]] if case["tp"] > 1 else [[]]:
             found = simulate(cleave, configs, folder, case,
                              ["--zero", str(zero), *split])
-            if not isinstance(found, str) and found[1] <= MEMORY and \
+            if not isinstance(found, str) and found[1] <= memory and \
                     (best is None or found[0] < best):
                 best = found[0]
     return best

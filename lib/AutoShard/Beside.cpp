@@ -97,8 +97,7 @@ public:
 
 private:
   using Buffers = llvm::SmallDenseSet<int64_t, 16>;
-  /// Ops that are looked at before a collective, and behind it.
-  static constexpr size_t reach = 32;
+  static constexpr size_t reach = partsReach;
 
   /// Whether the op's rows are of those of that buffer.
   bool isRowsOf(size_t number, int64_t buffer) const;

@@ -156,7 +156,7 @@ double Costs::getMoveSeconds(size_t tensor, Place from, Place to) {
       places[tensor]->getSeconds(problem.mesh, price, from, to);
   double moves = problem.tensors[tensor].moves;
   if (exposed.empty() || once[0] == impossible)
-    return std::accumulate(once.begin(), once.end(), 0.) * moves;
+    return getSum(once) * moves;
   return roundSeconds(std::inner_product(once.begin(), once.end(),
                                          exposed[tensor].begin(), 0.) *
                       moves);

@@ -39,9 +39,6 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-/// Instructions that are looked at before a collective, and behind it.
-static constexpr int64_t reach = 32;
-
 namespace {
 /// Instructions that stand one behind the other.
 class Window {
@@ -132,7 +129,7 @@ Window::Window(exec::InstructionOpInterface op, OverlapModel &model) {
     return model.getOps(each).front().isFence;
   };
   Operation *first = op, *last = op;
-  for (int64_t i = 0; i < reach; ++i) {
+  for (int64_t i = 0; i < partsReach; ++i) {
     if (auto each = dyn_cast_or_null<exec::InstructionOpInterface>(
             first->getPrevNode());
         each && !isFence(each))

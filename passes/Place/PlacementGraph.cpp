@@ -4,7 +4,6 @@
 #include "dialects/xf/Provenance.h"
 #include "passes/Place/Addends.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <numeric>
 
 using namespace mlir;
 using namespace cleave;
@@ -363,7 +362,7 @@ void PlacementGraph::addSum(xf::AdditionOpInterface op) {
   ByStepKind seconds = getReshardSeconds(mesh, number, partial, Placement(),
                                          price, MoveSeconds())
                            .value_or(ByStepKind());
-  sum.seconds = {std::accumulate(seconds.begin(), seconds.end(), 0.)};
+  sum.seconds = {getSum(seconds)};
   sum.strategies.resize(1);
   sum.strategies[0].placements.results = {Placement()};
   addToProblem({Site::Summed, op, 0, {}}, std::move(sum), -1);
@@ -629,8 +628,7 @@ int64_t PlacementGraph::findLayer(const Site &site) const {
         first = layer;
     return first;
   }
-  bool computes = site.kind == Site::Ruled || site.kind == Site::Replicated;
-  if (computes && getWhen(site.op) == When::Once) {
+  if (site.computes() && getWhen(site.op) == When::Once) {
     // An update is of its gradient's.
     int64_t last = xf::getLayer(site.op);
     for (Value operand : site.op->getOperands())
@@ -638,7 +636,7 @@ int64_t PlacementGraph::findLayer(const Site &site) const {
         last = std::max(last, at->second);
     return last;
   }
-  if (computes || site.kind == Site::Summed)
+  if (site.computes() || site.kind == Site::Summed)
     return xf::getLayer(site.op);
   Operation *made =
       (site.value ? site.value : site.op->getOperand(site.operand))
@@ -687,7 +685,7 @@ void PlacementGraph::addToProblem(Site site, PlacedOp op, double at) {
   }
   if (site.kind == Site::Yielded)
     layers[accumulate.getResult(site.operand)] = op.layer;
-  else if (site.kind == Site::Ruled || site.kind == Site::Replicated)
+  else if (site.computes())
     for (Value result : site.op->getResults())
       layers[result] = op.layer;
   bool isNumber =

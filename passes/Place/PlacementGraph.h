@@ -70,6 +70,9 @@ public:
     mlir::Operation *op = nullptr; ///< of all but Held and Kept
     unsigned operand = 0;          ///< of End and Yielded
     mlir::Value value;             ///< of Held, Kept
+
+    /// Whether it is an op of the function's.
+    bool computes() const { return kind == Ruled || kind == Replicated; }
   };
 
 private:

@@ -14,7 +14,6 @@
 #include "passes/Place/OpPricer.h"
 #include "passes/Place/Passes.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <numeric>
 
 namespace cleave {
 #define GEN_PASS_DEF_PRICEPLACEMENTSPASS
@@ -75,7 +74,7 @@ private:
                             getPlacement(to), network, getMoves(reshard));
       if (!own)
         return op->emitOpError("cannot be done");
-      moves += times * std::accumulate(own->begin(), own->end(), 0.);
+      moves += times * getSum(*own);
     }
     addKept(op);
     return success();

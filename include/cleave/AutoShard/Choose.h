@@ -7,6 +7,7 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 namespace cleave {
 
@@ -177,6 +178,9 @@ double getStepSeconds(const Mesh &mesh, const PlacedTensor &tensor,
 
 /// A number for each kind of step.
 using ByStepKind = std::array<double, Step::numKinds>;
+inline double getSum(const ByStepKind &numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0.);
+}
 
 /// Seconds of the reshard that takes the fewest seconds of collectives, by the
 /// kinds of its steps; nothing if there is none.

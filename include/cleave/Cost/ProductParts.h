@@ -27,6 +27,8 @@ namespace cleave {
 
 /// Into how many parts products and what is between them are cut.
 constexpr int64_t partCounts[] = {2, 4, 8};
+/// Instructions that are looked at before a collective, and behind it.
+constexpr int64_t partsReach = 32;
 /// Of a collective's time: cutting has to save as much, since parts make the
 /// program longer, and what is waited for less is let be.
 constexpr double leastSavedByParts = 0.1;

@@ -68,6 +68,14 @@ struct SmallStep {
     return sum;
   }
 
+  /// Of rows that they may be cut along.
+  void makeProducts() {
+    for (PlacedOp &op : problem.ops) {
+      op.rowsOf = 1;
+      op.isProduct = true;
+    }
+  }
+
   /// A collective takes four seconds for whole tensors, and in parts no longer.
   double time() {
     auto pricer = [](Step::Kind kind, llvm::ArrayRef<Axis> axes, double bytes) {
@@ -149,10 +157,7 @@ TEST(Beside, WhatIsNeededAtOnceIsWaitedFor) {
 
 TEST(Beside, ProductsInPartsHideWhatIsBetweenThem) {
   Reduces step;
-  for (PlacedOp &op : step.problem.ops) {
-    op.rowsOf = 1;
-    op.isProduct = true;
-  }
+  step.makeProducts();
   EXPECT_DOUBLE_EQ(step.time(), 10);
   EXPECT_EQ(step.getExposed(), Numbers{0});
   // Each further part of both takes longer: two parts hide it all.
@@ -166,10 +171,7 @@ TEST(Beside, ProductsInPartsHideWhatIsBetweenThem) {
   size_t x = scatters.addInput(SmallStep::whole());
   size_t y = scatters.addOp(5, {{x, SmallStep::whole()}}, SmallStep::partial());
   scatters.addOp(5, {{y, SmallStep::split(0)}}, SmallStep::split(0));
-  for (PlacedOp &op : scatters.problem.ops) {
-    op.rowsOf = 1;
-    op.isProduct = true;
-  }
+  scatters.makeProducts();
   EXPECT_DOUBLE_EQ(scatters.time(), 14);
 }
 
