@@ -39,6 +39,14 @@ bool Cluster::hasGPUs() const {
   });
 }
 
+std::string Cluster::getCudaChip() const {
+  constexpr double oldest = 9; // whose code newer ones run as well
+  for (const NodeGroup &group : groups)
+    if (!group.device || group.device->computeCapability < oldest)
+      return "";
+  return hasGPUs() ? "sm_90" : "";
+}
+
 llvm::Error Cluster::checkCompiles() const {
   if (groups.size() > 1)
     return llvm::createStringError(llvm::formatv(

@@ -69,8 +69,9 @@ static Device readDeviceKeys(JsonReader &reader, const json::Object &in,
                              const std::string &path) {
   reader.checkKeys(in, path,
                    {"version", "name", "memory", "reserve", "memory_bandwidth",
-                    "memory_efficiency", "multiprocessors", "cores", "matrix",
-                    "attention", "power", "price", "mtbf"});
+                    "memory_efficiency", "multiprocessors",
+                    "compute_capability", "cores", "matrix", "attention",
+                    "power", "price", "mtbf"});
   Device device;
   device.name = reader.getString(in, "name", path);
   device.memory = reader.getConstant(in, "memory", "byte", path, 1);
@@ -83,6 +84,8 @@ static Device readDeviceKeys(JsonReader &reader, const json::Object &in,
       reader.getConstant(in, "memory_efficiency", "1", path, 0.01, 1);
   device.multiprocessors =
       int64_t(reader.getConstant(in, "multiprocessors", "1", path, 1, 1 << 20));
+  device.computeCapability =
+      reader.getConstant(in, "compute_capability", "1", path, 1, 100, 0);
   device.cores =
       int64_t(reader.getConstant(in, "cores", "1", path, 1, 1 << 20, 0));
   const json::Object &matrix = reader.getObject(in, "matrix", path);

@@ -95,43 +95,107 @@ FailureOr<TargetCpu> cleave::emit::getTargetCpu(ModuleOp module,
 // LLVM IR
 //===----------------------------------------------------------------------===//
 
-/// Defines cleave_kernels, cleave_kernel_count, cleave_program and
-/// cleave_program_size.
-static void defineTables(llvm::Module &module, ArrayRef<llvm::Function *> funcs,
-                         ArrayRef<uint8_t> program) {
-  llvm::LLVMContext &context = module.getContext();
-  auto *pointer = llvm::PointerType::get(context, 0);
-  auto *i64 = llvm::Type::getInt64Ty(context);
-  auto define = [&](llvm::StringRef name, llvm::Constant *value) {
-    return new llvm::GlobalVariable(
-        module, value->getType(),
-        /*isConstant=*/true, llvm::GlobalValue::ExternalLinkage, value, name);
-  };
-  auto *entryType = llvm::StructType::get(context, {pointer, pointer});
-  SmallVector<llvm::Constant *> entries;
-  for (llvm::Function *func : funcs) {
-    auto *name = llvm::ConstantDataArray::getString(context, func->getName());
-    auto *string = new llvm::GlobalVariable(
-        module, name->getType(), /*isConstant=*/true,
-        llvm::GlobalValue::PrivateLinkage, name, "kernel_name");
-    entries.push_back(llvm::ConstantStruct::get(entryType, {string, func}));
+namespace {
+/// Constants of an LLVM module that C++ sees as the structures of
+/// runtime/abi/Kernel.h.
+class ConstantBuilder {
+public:
+  explicit ConstantBuilder(llvm::Module &module)
+      : module(module), context(module.getContext()) {}
+
+  llvm::GlobalVariable *define(llvm::StringRef name, llvm::Constant *value) {
+    return add(name, value, llvm::GlobalValue::ExternalLinkage);
   }
+  /// A pointer to a constant of its own.
+  llvm::Constant *pointTo(llvm::StringRef name, llvm::Constant *value) {
+    return add(name, value, llvm::GlobalValue::PrivateLinkage);
+  }
+  /// A pointer to text that ends in a zero.
+  llvm::Constant *getText(llvm::StringRef text) {
+    return pointTo("text", llvm::ConstantDataArray::getString(context, text));
+  }
+  llvm::Constant *getNumber(uint64_t value, unsigned bits = 64) {
+    return llvm::ConstantInt::get(llvm::Type::getIntNTy(context, bits), value);
+  }
+  llvm::Constant *getNull() {
+    return llvm::ConstantPointerNull::get(llvm::PointerType::get(context, 0));
+  }
+  llvm::Constant *getStruct(ArrayRef<llvm::Constant *> fields) {
+    return llvm::ConstantStruct::getAnon(context, fields);
+  }
+
+private:
+  llvm::GlobalVariable *add(llvm::StringRef name, llvm::Constant *value,
+                            llvm::GlobalValue::LinkageTypes linkage) {
+    return new llvm::GlobalVariable(module, value->getType(),
+                                    /*isConstant=*/true, linkage, value, name);
+  }
+
+  llvm::Module &module;
+  llvm::LLVMContext &context;
+};
+} // namespace
+
+/// Defines cleave_cuda_code.
+static void defineCudaCode(ConstantBuilder &b, const CudaCode *code) {
+  if (!code || code->ptx.launches.empty()) {
+    b.define("cleave_cuda_code",
+             b.getStruct({b.getNull(), b.getNumber(0), b.getNull(), b.getNull(),
+                          b.getNull(), b.getNumber(0)}));
+    return;
+  }
+  SmallVector<llvm::Constant *> entries;
+  for (const CudaLaunch &launch : code->ptx.launches)
+    entries.push_back(
+        b.getStruct({b.getText(launch.symbol), b.getNumber(launch.blocks, 32),
+                     b.getNumber(launch.threads, 32)}));
+  llvm::Constant *kernels = llvm::ConstantArray::get(
+      llvm::ArrayType::get(entries.front()->getType(), entries.size()),
+      entries);
+  ArrayRef<char> cubin = code->cubin.bytes;
+  b.define("cleave_cuda_code",
+           b.getStruct(
+               {b.pointTo("cuda_kernels", kernels), b.getNumber(entries.size()),
+                b.getText(code->chip), b.getText(code->ptx.text),
+                cubin.empty()
+                    ? b.getNull()
+                    : b.pointTo("cubin",
+                                llvm::ConstantDataArray::get(
+                                    kernels->getContext(),
+                                    ArrayRef(reinterpret_cast<const uint8_t *>(
+                                                 cubin.data()),
+                                             cubin.size()))),
+                b.getNumber(cubin.size())}));
+}
+
+/// Defines cleave_kernels, cleave_kernel_count, cleave_cuda_code,
+/// cleave_program and cleave_program_size.
+static void defineTables(llvm::Module &module, ArrayRef<llvm::Function *> funcs,
+                         const ObjectOptions &options) {
+  ArrayRef<uint8_t> program = options.program;
+  llvm::LLVMContext &context = module.getContext();
+  ConstantBuilder b(module);
+  SmallVector<llvm::Constant *> entries;
+  for (llvm::Function *func : funcs)
+    entries.push_back(b.getStruct({b.getText(func->getName()), func}));
   // A table of no entries would have no address of its own.
   if (entries.empty())
-    entries.push_back(llvm::ConstantAggregateZero::get(entryType));
-  define("cleave_kernels",
-         llvm::ConstantArray::get(
-             llvm::ArrayType::get(entryType, entries.size()), entries));
-  define("cleave_kernel_count", llvm::ConstantInt::get(i64, funcs.size()));
+    entries.push_back(b.getStruct({b.getNull(), b.getNull()}));
+  b.define("cleave_kernels",
+           llvm::ConstantArray::get(
+               llvm::ArrayType::get(entries.front()->getType(), entries.size()),
+               entries));
+  b.define("cleave_kernel_count", b.getNumber(funcs.size()));
+  defineCudaCode(b, options.cuda);
 
   llvm::Constant *bytes =
       program.empty()
           ? llvm::ConstantDataArray::get(context, ArrayRef<uint8_t>{0})
           : llvm::ConstantDataArray::get(context, program);
-  llvm::GlobalVariable *data = define("cleave_program", bytes);
+  llvm::GlobalVariable *data = b.define("cleave_program", bytes);
   data->setSection(".cleave.program");
   data->setAlignment(llvm::Align(64));
-  define("cleave_program_size", llvm::ConstantInt::get(i64, program.size()));
+  b.define("cleave_program_size", b.getNumber(program.size()));
   llvm::appendToUsed(module, {data});
 }
 
@@ -171,7 +235,7 @@ static LogicalResult compile(ModuleOp kernels, const ObjectOptions &options,
   SmallVector<llvm::Function *> funcs;
   for (auto kernel : kernels.getOps<exec::KernelOp>())
     funcs.push_back(result.module->getFunction(kernel.getSymName()));
-  defineTables(*result.module, funcs, options.program);
+  defineTables(*result.module, funcs, options);
   return success();
 }
 

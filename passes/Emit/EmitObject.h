@@ -3,6 +3,7 @@
 #define CLEAVE_PASSES_EMIT_EMITOBJECT_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "passes/Emit/EmitPtx.h"
 #include "runtime/program/program_generated.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
@@ -28,6 +29,8 @@ struct ObjectOptions {
   std::string cpu = "native";
   /// What `cleave_program` holds.
   llvm::ArrayRef<uint8_t> program;
+  /// What `cleave_cuda_code` says; null: nothing.
+  const CudaCode *cuda = nullptr;
 };
 
 /// Compiles every `exec.kernel` of `kernels` (left as it is) into one

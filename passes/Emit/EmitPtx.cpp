@@ -139,3 +139,23 @@ llvm::Expected<Cubin> emit::assemblePtx(StringRef ptx, StringRef chip,
   result.report = std::move(said);
   return result;
 }
+
+FailureOr<CudaCode> emit::emitCudaCode(ModuleOp kernels,
+                                       const PtxOptions &options) {
+  CudaCode code;
+  code.chip = options.chip;
+  FailureOr<PtxModule> ptx = emitPtx(kernels, options);
+  if (failed(ptx))
+    return failure();
+  code.ptx = std::move(*ptx);
+  std::optional<std::string> ptxas = findPtxas();
+  // A module without functions is none that ptxas takes.
+  if (!ptxas || code.ptx.launches.empty())
+    return code;
+  llvm::Expected<Cubin> cubin =
+      assemblePtx(code.ptx.text, options.chip, *ptxas);
+  if (!cubin)
+    return kernels.emitError(llvm::toString(cubin.takeError()));
+  code.cubin = std::move(*cubin);
+  return code;
+}

@@ -53,6 +53,19 @@ struct Cubin {
 llvm::Expected<Cubin> assemblePtx(llvm::StringRef ptx, llvm::StringRef chip,
                                   llvm::StringRef ptxas);
 
+/// What an executable has for GPUs: PTX, and where there is a ptxas a cubin,
+/// which needs no compiler when it is loaded.
+struct CudaCode {
+  std::string chip;
+  PtxModule ptx;
+  Cubin cubin;
+};
+
+/// Compiles every `exec.kernel` of `kernels` (left as it is). Emits an error
+/// and fails where a kernel is not supported or ptxas refuses one.
+mlir::FailureOr<CudaCode> emitCudaCode(mlir::ModuleOp kernels,
+                                       const PtxOptions &options);
+
 } // namespace cleave::emit
 
 #endif // CLEAVE_PASSES_EMIT_EMITPTX_H

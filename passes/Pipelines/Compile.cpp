@@ -290,7 +290,8 @@ cleave::buildShardingProblem(const Model &model, CompileOptions options,
 /// What comes after the last stage.
 static llvm::Expected<Compiled> emitCompiled(Compilation &compilation,
                                              ModuleOp module,
-                                             const std::string &cpuName) {
+                                             const CompileOptions &options) {
+  const std::string &cpuName = options.cpu;
   DiagnosticCollector &collector = compilation.collector;
   FailureOr<emit::TargetCpu> cpu = emit::getTargetCpu(module, cpuName);
   if (failed(cpu))
@@ -303,6 +304,16 @@ static llvm::Expected<Compiled> emitCompiled(Compilation &compilation,
   emit::ObjectOptions target;
   target.cpu = cpuName;
   target.program = *program;
+  emit::CudaCode cuda;
+  if (!options.cudaChip.empty()) {
+    emit::PtxOptions ptx;
+    ptx.chip = options.cudaChip;
+    FailureOr<emit::CudaCode> code = emit::emitCudaCode(module, ptx);
+    if (failed(code))
+      return collector.getError("code generation for GPUs");
+    cuda = std::move(*code);
+    target.cuda = &cuda;
+  }
   FailureOr<llvm::SmallVector<char, 0>> object =
       emit::emitObject(module, target);
   if (failed(object))
@@ -331,7 +342,7 @@ llvm::Expected<Compiled> cleave::compileModel(const Model &model,
   auto module = buildProgram(compilation, model, options);
   if (!module)
     return module.takeError();
-  return emitCompiled(compilation, **module, options.cpu);
+  return emitCompiled(compilation, **module, options);
 }
 
 /// So many ranks a module is for: as its mesh says, or its plan; a module with
@@ -393,7 +404,7 @@ llvm::Expected<Compiled> cleave::compileIR(llvm::StringRef path,
       finishProgram(compilation, path, rest.drop_front(), cluster, options);
   if (!module)
     return explain(module.takeError());
-  auto compiled = emitCompiled(compilation, **module, options.cpu);
+  auto compiled = emitCompiled(compilation, **module, options);
   if (!compiled)
     return explain(compiled.takeError());
   return compiled;

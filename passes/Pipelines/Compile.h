@@ -15,6 +15,8 @@ struct CompileOptions {
   StageOptions stages;
   bool logits = false;        ///< keep the logits as an output
   std::string cpu = "native"; ///< that kernels are generated for
+  /// A GPU that they are generated for as well, such as "sm_90"; none if empty.
+  std::string cudaChip;
   std::string dumpAfter;      ///< a stage whose IR goes to `dump`; "all": each
   bool dumpLocations = false; ///< with what the ops are called
   llvm::raw_ostream *dump = nullptr;

@@ -26,10 +26,33 @@ struct CleaveKernelEntry {
   CleaveKernelFn fn;
 };
 
+/// How a kernel of the same name is launched on a GPU: one-dimensional, over
+/// its whole space at once. Its parameters are one 64-bit address per operand,
+/// which is a multiple of 16 (inputs then outputs), then `params[0]` and
+/// `params[1]`.
+struct CleaveCudaKernel {
+  const char *symbol;
+  uint32_t blocks, threads;
+};
+
+/// The kernels' code for GPUs. Without any, all is zero.
+struct CleaveCudaCode {
+  const CleaveCudaKernel *kernels;
+  uint64_t kernel_count;
+  /// What the code is for, such as "sm_90".
+  const char *chip;
+  /// Ends in a zero; for this chip and newer ones.
+  const char *ptx;
+  /// For this chip alone; null where there was no assembler.
+  const unsigned char *cubin;
+  uint64_t cubin_size;
+};
+
 /// What the compiler's object file defines and the runtime's main reads.
 /// `cleave_program` lies in the ELF section ".cleave.program".
 extern const CleaveKernelEntry cleave_kernels[];
 extern const uint64_t cleave_kernel_count;
+extern const CleaveCudaCode cleave_cuda_code;
 extern const unsigned char cleave_program[];
 extern const uint64_t cleave_program_size;
 }

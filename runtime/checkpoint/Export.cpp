@@ -359,8 +359,10 @@ Status cleave::runtime::exportModel(Executor &executor,
     const ExportLayout::Place &place =
         layout.places.find(toView(state->source()))->second;
     status =
-        writeBox(StateBox(*state, mesh, rank), state->dtype(),
-                 executor.getBytes(*state), place.begin, files[place.file]);
+        executor.read(*state->operand(), [&](std::span<const std::byte> local) {
+          return writeBox(StateBox(*state, mesh, rank), state->dtype(), local,
+                          place.begin, files[place.file]);
+        });
   }
 
   // 3. The files get their names once all are whole.

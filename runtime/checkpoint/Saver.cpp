@@ -133,7 +133,6 @@ Status Saver::create(Executor &executor, const std::string &folder,
     begins.push_back(bytes);
     bytes += elements * cleave::runtime::getBytes(state->dtype());
     result->parts.push_back({state, {}});
-    result->sources.push_back(executor.getBytes(*state));
   }
   // Resizing writes every page, so that the first copy is as fast as others.
   result->staging.resize(bytes);
@@ -161,36 +160,44 @@ void Saver::run(std::function<Status()> work) {
   }
 }
 
-void Saver::begin(const RunProgress &newProgress) {
+Status Saver::begin(const RunProgress &newProgress) {
   progress = newProgress;
   committed = false;
   result = {};
   file = {};
-  const Mesh &mesh = executor.getProgram().getMesh();
   std::byte *to = staging.data();
-  for (size_t i = 0; i < parts.size(); ++i) {
-    StateBox box(*parts[i].state, mesh, rank);
-    uint64_t element = cleave::runtime::getBytes(parts[i].state->dtype());
-    if (box.getSize() == box.getLocalSize()) {
-      // Without padding, the elements' order is that in memory.
-      uint64_t bytes = sources[i].size();
-      executor.getThreadPool().parallelFor(
-          0, int64_t(bytes), 1 << 20, [&](int64_t first, int64_t last, int) {
-            std::memcpy(to + first, sources[i].data() + first,
-                        size_t(last - first));
-          });
-      to += bytes;
-      continue;
-    }
-    box.forEachRun(0, box.getSize(),
-                   [&](uint64_t local, uint64_t, uint64_t, uint64_t count) {
-                     std::memcpy(to, sources[i].data() + local * element,
-                                 count * element);
-                     to += count * element;
-                   });
-  }
+  for (const ShardPart &part : parts)
+    CLEAVE_RETURN_IF_ERROR(executor.read(
+        *part.state->operand(), [&](std::span<const std::byte> local) {
+          to = copyPart(*part.state, local, to);
+          return Status();
+        }));
   phase = Phase::Writing;
   run([this] { return write(); });
+  return {};
+}
+
+/// Of this rank's shard what is saved of it. Returns where the copy ends.
+std::byte *Saver::copyPart(const fb::State &state,
+                           std::span<const std::byte> local, std::byte *to) {
+  StateBox box(state, executor.getProgram().getMesh(), rank);
+  uint64_t element = cleave::runtime::getBytes(state.dtype());
+  if (box.getSize() == box.getLocalSize()) {
+    // Without padding, the elements' order is that in memory.
+    executor.getThreadPool().parallelFor(
+        0, int64_t(local.size()), 1 << 20,
+        [&](int64_t first, int64_t last, int) {
+          std::memcpy(to + first, local.data() + first, size_t(last - first));
+        });
+    return to + local.size();
+  }
+  box.forEachRun(0, box.getSize(),
+                 [&](uint64_t first, uint64_t, uint64_t, uint64_t count) {
+                   std::memcpy(to, local.data() + first * element,
+                               count * element);
+                   to += count * element;
+                 });
+  return to;
 }
 
 Status Saver::write() {

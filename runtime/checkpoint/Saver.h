@@ -50,7 +50,7 @@ public:
 
   /// Copies this rank's state as it is after `progress.step` steps and starts
   /// writing it. No save may be under way.
-  void begin(const RunProgress &progress);
+  Status begin(const RunProgress &progress);
 
   /// How far this rank is.
   SaveVote getVote() const;
@@ -73,6 +73,8 @@ private:
   enum class Phase { Idle, Writing, Committing };
 
   Saver(Executor &executor, std::string folder, int64_t keep);
+  std::byte *copyPart(const program::State &state,
+                      std::span<const std::byte> local, std::byte *to);
   Status write();
   Status commit(std::vector<CheckpointFile> shards);
   void finish(bool isCommitted);
@@ -83,9 +85,8 @@ private:
   std::string folder, run_; ///< the run's random name
   int64_t keep;
   int rank;
-  CheckpointStore store;                           ///< rank 0
-  std::vector<ShardPart> parts;                    ///< with data in `staging`
-  std::vector<std::span<const std::byte>> sources; ///< the shards themselves
+  CheckpointStore store;        ///< rank 0
+  std::vector<ShardPart> parts; ///< with data in `staging`
   std::vector<std::byte> staging;
 
   RunProgress progress;

@@ -70,17 +70,22 @@ private:
   Parts getMajor() const { return {outer, a * mid * b * inner * elementBytes}; }
 };
 
-/// An AllReduce, AllGather or ReduceScatter, as the calls of those names have
-/// it.
-struct Collective {
+/// A collective, but for where its buffers lie.
+struct CollectiveWork {
   CollectiveCall call = CollectiveCall::AllReduce;
-  const void *in = nullptr;
-  void *out = nullptr;
   uint64_t outer = 1, inner = 0; ///< elements; of an AllReduce all are inner
   ElementType type = ElementType::F32;
   Reduction reduction = Reduction::Sum;
+  AllToAllShape exchange{}; ///< of an AllToAll, which has nothing else
 
   Parts getParts() const { return {outer, inner * getElementBytes(type)}; }
+};
+
+/// An AllReduce, AllGather or ReduceScatter, as the calls of those names have
+/// it.
+struct Collective : CollectiveWork {
+  const void *in = nullptr;
+  void *out = nullptr;
 };
 
 class Communicator {

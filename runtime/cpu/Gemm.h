@@ -11,6 +11,7 @@ class ThreadPool;
 /// `C[m,n] (+)= op(A)[m,k] op(B)[k,n] + bias[n]`, row-major, rows contiguous.
 /// A is stored `[m,k]`, or `[k,m]` with transA; B `[k,n]`, or `[n,k]` with
 /// transB. A, B, C are f32 or bf16 in any combination; the sum is kept in f32.
+/// The bias is rounded to C's type first, as libraries for GPUs take it.
 /// C overlaps neither A nor B. Pointers need only their element's alignment.
 struct GemmArgs {
   int64_t m, n, k;

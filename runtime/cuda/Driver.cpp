@@ -1,167 +1,227 @@
-//===- Driver.cpp - The CUDA driver, opened when the program runs ---------===//
+//===- Driver.cpp ---------------------------------------------------------===//
 #include "runtime/cuda/Driver.h"
+#include <algorithm>
+#include <cstring>
 #include <dlfcn.h>
+#include <mutex>
 
 using namespace cleave::runtime;
 using namespace cleave::runtime::cuda;
 
-/// The driver's entry points, as cuda.h of CUDA 12 and 13 declares them.
-/// CUresult and CUdevice are int; contexts, modules, functions and streams are
-/// pointers; CUdeviceptr is 64 bits.
-struct Driver::Api {
-  void *library = nullptr;
-  int (*init)(unsigned);
-  int (*getErrorName)(int, const char **);
-  int (*deviceGetCount)(int *);
-  int (*deviceGet)(int *, int);
-  int (*deviceGetName)(char *, int, int);
-  int (*primaryContextRetain)(void **, int);
-  int (*primaryContextRelease)(int);
-  int (*contextSetCurrent)(void *);
-  int (*contextSynchronize)();
-  int (*moduleLoadData)(void **, const void *);
-  int (*moduleUnload)(void *);
-  int (*moduleGetFunction)(void **, void *, const char *);
-  int (*memAlloc)(Address *, size_t);
-  int (*memFree)(Address);
-  int (*copyHostToDevice)(Address, const void *, size_t);
-  int (*copyDeviceToHost)(void *, Address, size_t);
-  int (*launchKernel)(void *, unsigned, unsigned, unsigned, unsigned, unsigned,
-                      unsigned, unsigned, void *, void **, void **);
+//===----------------------------------------------------------------------===//
+// Driver
+//===----------------------------------------------------------------------===//
 
-  ~Api() {
-    if (library)
-      dlclose(library);
+/// What a person can do about a result.
+static const char *getAdvice(int result) {
+  switch (result) {
+  case errorEccUncorrectable:
+    return "; the GPU found memory errors that it cannot correct: `nvidia-smi "
+           "-q -d ECC` and the kernel's Xid messages say more, and the run "
+           "must go on elsewhere from its last checkpoint";
+  case errorLaunchTimeout:
+    return "; a kernel ran longer than this machine lets one run";
+  case errorIllegalAddress:
+  case errorLaunchFailed:
+    return "; a kernel failed on the GPU, which cannot be used any more by "
+           "this process";
+  case errorNoBinaryForGpu:
+  case errorUnsupportedPtx:
+  case errorInvalidPtx:
+    return "; the executable's code does not run on this GPU with this driver";
+  default:
+    return "";
   }
-  Status load();
-  Status check(int result, const char *call, const char *file, int line) const;
-};
-
-/// Returns an error that names the call, where `call` fails.
-#define CLEAVE_CUDA(api, call)                                                 \
-  CLEAVE_RETURN_IF_ERROR((api).check((api).call, #call, __FILE__, __LINE__))
-
-Status Driver::Api::check(int result, const char *call, const char *file,
-                          int line) const {
-  if (result == 0)
-    return Status();
-  const char *name = nullptr;
-  if (getErrorName(result, &name) != 0 || !name)
-    name = "unknown error";
-  return Status::error("CUDA call " + std::string(call) + " failed: " + name +
-                       " (" + std::to_string(result) + ") at " + file + ":" +
-                       std::to_string(line));
 }
 
-Status Driver::Api::load() {
+Status Driver::check(int result, const char *call, const char *file,
+                     int line) const {
+  if (result == success)
+    return Status();
+  const char *name = nullptr;
+  if (api.getErrorName(result, &name) != success || !name)
+    name = "unknown error";
+  const char *base = std::strrchr(file, '/');
+  return Status::error("CUDA call " + std::string(call) + " failed: " + name +
+                       " (" + std::to_string(result) + ") at " +
+                       (base ? base + 1 : file) + ":" + std::to_string(line) +
+                       getAdvice(result));
+}
+
+Status Driver::load() {
+  // Never closed: contexts live as long as the process.
+  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    return Status();
   Status status;
   auto find = [&](auto &entry, const char *name) {
     void *symbol = dlsym(library, name);
     if (!symbol && status.ok())
-      status = Status::error("libcuda.so.1 has no " + std::string(name));
+      status = Status::error(
+          "the CUDA driver is too old: libcuda.so.1 has no " +
+          std::string(name) + "; expects one of CUDA 12.0 or later");
     entry = reinterpret_cast<std::decay_t<decltype(entry)>>(symbol);
   };
-  find(init, "cuInit");
-  find(getErrorName, "cuGetErrorName");
-  find(deviceGetCount, "cuDeviceGetCount");
-  find(deviceGet, "cuDeviceGet");
-  find(deviceGetName, "cuDeviceGetName");
-  find(primaryContextRetain, "cuDevicePrimaryCtxRetain");
-  find(primaryContextRelease, "cuDevicePrimaryCtxRelease_v2");
-  find(contextSetCurrent, "cuCtxSetCurrent");
-  find(contextSynchronize, "cuCtxSynchronize");
-  find(moduleLoadData, "cuModuleLoadData");
-  find(moduleUnload, "cuModuleUnload");
-  find(moduleGetFunction, "cuModuleGetFunction");
-  find(memAlloc, "cuMemAlloc_v2");
-  find(memFree, "cuMemFree_v2");
-  find(copyHostToDevice, "cuMemcpyHtoD_v2");
-  find(copyDeviceToHost, "cuMemcpyDtoH_v2");
-  find(launchKernel, "cuLaunchKernel");
-  return status;
+#define CLEAVE_FIND(name, symbol, ...) find(api.name, #symbol);
+  CLEAVE_DRIVER_CALLS(CLEAVE_FIND)
+#undef CLEAVE_FIND
+  CLEAVE_RETURN_IF_ERROR(status);
+  int result = api.init(0);
+  if (result == errorNoDevice)
+    return Status();
+  CLEAVE_RETURN_IF_ERROR(check(result, "init(0)", __FILE__, __LINE__));
+  int version = 0;
+  CLEAVE_CUDA(*this, driverGetVersion(&version));
+  constexpr int oldest = 12000;
+  if (version < oldest)
+    return Status::error("the CUDA driver is too old: it is of CUDA " +
+                         std::to_string(version / 1000) + "." +
+                         std::to_string(version % 1000 / 10) +
+                         ", expects 12.0 or later");
+  CLEAVE_CUDA(*this, deviceGetCount(&deviceCount));
+  return Status();
 }
 
-Status Driver::open(std::unique_ptr<Driver> &driver, std::string &absence) {
-  auto api = std::make_unique<Api>();
-  api->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!api->library) {
-    absence = "no CUDA driver";
-    return Status();
-  }
-  CLEAVE_RETURN_IF_ERROR(api->load());
-  constexpr int noDevice = 100; // CUDA_ERROR_NO_DEVICE
-  int result = api->init(0);
-  int count = 0;
-  if (result == 0)
-    CLEAVE_CUDA(*api, deviceGetCount(&count));
-  if (result == noDevice || (result == 0 && count == 0)) {
-    absence = "no CUDA device";
-    return Status();
-  }
-  CLEAVE_RETURN_IF_ERROR(api->check(result, "init(0)", __FILE__, __LINE__));
+Status Driver::open(const Driver *&driver, std::string &absence) {
+  static std::once_flag once;
+  static Driver opened;
+  static Status status;
+  std::call_once(once, [] { status = opened.load(); });
+  CLEAVE_RETURN_IF_ERROR(status);
+  driver = opened.deviceCount > 0 ? &opened : nullptr;
+  if (!driver)
+    absence = opened.api.init ? "this machine has no CUDA device"
+                              : "this machine has no CUDA driver "
+                                "(libcuda.so.1)";
+  return Status();
+}
 
-  std::unique_ptr<Driver> opened(new Driver);
-  CLEAVE_CUDA(*api, deviceGet(&opened->device, 0));
+//===----------------------------------------------------------------------===//
+// Context
+//===----------------------------------------------------------------------===//
+
+Status Context::create(const Driver &driver, int ordinal,
+                       std::unique_ptr<Context> &context) {
+  std::unique_ptr<Context> result(new Context(driver));
+  CLEAVE_CUDA(driver, deviceGet(&result->device, ordinal));
   char name[256] = {};
-  CLEAVE_CUDA(*api, deviceGetName(name, sizeof name - 1, opened->device));
-  opened->deviceName = name;
-  void *context = nullptr;
-  CLEAVE_CUDA(*api, primaryContextRetain(&context, opened->device));
-  opened->api = std::move(api);
-  CLEAVE_CUDA(*opened->api, contextSetCurrent(context));
-  driver = std::move(opened);
+  CLEAVE_CUDA(driver, deviceGetName(name, sizeof name - 1, result->device));
+  result->name = name;
+  auto get = [&](int attribute, int &value) -> Status {
+    CLEAVE_CUDA(driver, deviceGetAttribute(&value, attribute, result->device));
+    return Status();
+  };
+  CLEAVE_RETURN_IF_ERROR(get(attributeMajor, result->major));
+  CLEAVE_RETURN_IF_ERROR(get(attributeMinor, result->minor));
+  CLEAVE_RETURN_IF_ERROR(
+      get(attributeMultiprocessors, result->multiprocessors));
+  CLEAVE_CUDA(driver, primaryContextRetain(&result->handle, result->device));
+  context = std::move(result);
+  return context->bind();
+}
+
+Context::~Context() {
+  if (handle)
+    driver.api.primaryContextRelease(device);
+}
+
+std::string Context::getChip() const {
+  return "sm_" + std::to_string(major) + std::to_string(minor);
+}
+
+Status Context::bind() const {
+  CLEAVE_CUDA(driver, contextSetCurrent(handle));
   return Status();
 }
 
-Driver::~Driver() {
-  if (api)
-    api->primaryContextRelease(device);
-}
-
-Status Driver::loadModule(const void *image, Module &module) {
-  CLEAVE_CUDA(*api, moduleLoadData(&module.handle, image));
+Status Context::loadModule(const void *image, Handle &module) const {
+  // CUjit_option: the log of errors, and its size in bytes.
+  constexpr int errorLog = 5, errorLogBytes = 6;
+  char log[4096] = {};
+  int options[] = {errorLog, errorLogBytes};
+  void *values[] = {log, reinterpret_cast<void *>(uintptr_t(sizeof log - 1))};
+  void *loaded = nullptr;
+  int result = driver.api.moduleLoadDataEx(&loaded, image, 2, options, values);
+  Status status = driver.check(result, "moduleLoadDataEx", __FILE__, __LINE__);
+  if (!status.ok())
+    return Status::error(status.message() + (log[0] ? ": " : "") + log);
+  module = Handle(loaded, driver.api.moduleUnload);
   return Status();
 }
 
-Status Driver::unloadModule(Module module) {
-  CLEAVE_CUDA(*api, moduleUnload(module.handle));
+Status Context::getFunction(const Handle &module, const char *name,
+                            void *&function) const {
+  int result = driver.api.moduleGetFunction(&function, module.get(), name);
+  if (result == errorNotFound)
+    return Status::error("the executable has no CUDA kernel \"" +
+                         std::string(name) + "\", which the program launches");
+  return driver.check(result, "moduleGetFunction", __FILE__, __LINE__);
+}
+
+Status Context::createStream(Handle &stream) const {
+  void *created = nullptr;
+  CLEAVE_CUDA(driver, streamCreate(&created, streamNonBlocking));
+  stream = Handle(created, driver.api.streamDestroy);
   return Status();
 }
 
-Status Driver::getFunction(Module module, const char *name,
-                           Function &function) {
-  CLEAVE_CUDA(*api, moduleGetFunction(&function.handle, module.handle, name));
+Status Context::createEvent(bool isTimed, Handle &event) const {
+  void *created = nullptr;
+  CLEAVE_CUDA(driver, eventCreate(&created,
+                                  isTimed ? eventDefault : eventDisableTiming));
+  event = Handle(created, driver.api.eventDestroy);
   return Status();
 }
 
-Status Driver::allocate(size_t bytes, Address &address) {
-  CLEAVE_CUDA(*api, memAlloc(&address, bytes));
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+Status DeviceMemory::allocate(const Context &context, uint64_t bytes,
+                              const std::string &what, DeviceMemory &memory) {
+  memory = DeviceMemory();
+  if (bytes == 0)
+    return Status();
+  const Driver &driver = context.getDriver();
+  DeviceMemory result;
+  int status = driver.api.memAlloc(&result.address, bytes);
+  if (status == errorOutOfMemory) {
+    size_t free = 0, total = 0;
+    CLEAVE_CUDA(driver, memGetInfo(&free, &total));
+    return Status::error(
+        what + " takes " + std::to_string(bytes) + " bytes, and of the " +
+        std::to_string(total) + " bytes of " + context.getName() + " " +
+        std::to_string(free) + " are free, " +
+        std::to_string(bytes > free ? bytes - free : 0) +
+        " too few: a smaller micro-batch, --recompute, --zero or more ranks "
+        "take less (cleave plan finds a layout that fits)");
+  }
+  CLEAVE_RETURN_IF_ERROR(driver.check(status, "memAlloc", __FILE__, __LINE__));
+  result.driver = &driver;
+  result.bytes = bytes;
+  memory = std::move(result);
   return Status();
 }
 
-Status Driver::free(Address address) {
-  CLEAVE_CUDA(*api, memFree(address));
+DeviceMemory::~DeviceMemory() {
+  if (address)
+    driver->api.memFree(address);
+}
+
+Status PinnedMemory::allocate(const Context &context, uint64_t bytes,
+                              PinnedMemory &memory) {
+  const Driver &driver = context.getDriver();
+  void *data = nullptr;
+  CLEAVE_CUDA(driver, memHostAlloc(&data, std::max<uint64_t>(bytes, 1), 0));
+  PinnedMemory result;
+  result.driver = &driver;
+  result.data = static_cast<std::byte *>(data);
+  result.bytes = bytes;
+  memory = std::move(result);
   return Status();
 }
 
-Status Driver::copyToDevice(Address to, const void *from, size_t bytes) {
-  CLEAVE_CUDA(*api, copyHostToDevice(to, from, bytes));
-  return Status();
-}
-
-Status Driver::copyToHost(void *to, Address from, size_t bytes) {
-  CLEAVE_CUDA(*api, copyDeviceToHost(to, from, bytes));
-  return Status();
-}
-
-Status Driver::launch(Function function, unsigned blocks, unsigned threads,
-                      void **parameters) {
-  CLEAVE_CUDA(*api, launchKernel(function.handle, blocks, 1, 1, threads, 1, 1,
-                                 0, nullptr, parameters, nullptr));
-  return Status();
-}
-
-Status Driver::synchronize() {
-  CLEAVE_CUDA(*api, contextSynchronize());
-  return Status();
+PinnedMemory::~PinnedMemory() {
+  if (data)
+    driver->api.memFreeHost(data);
 }

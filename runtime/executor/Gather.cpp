@@ -115,15 +115,12 @@ Status cleave::runtime::gatherValue(Communicator &communicator,
 static Status gatherOf(Executor &executor, PlacedValue value,
                        const fb::Operand &operand, GlobalTensor &result) {
   value.stages = executor.getProgram().getStageAxes();
-  std::vector<std::byte> absent;
-  std::span<const std::byte> local;
-  if (executor.getStage().getNumber() == value.stage) {
-    local = executor.getBytes(operand);
-  } else {
-    absent.resize(operand.bytes());
-    local = absent;
-  }
-  return gatherValue(executor.getCommunicator(), value, local, result);
+  auto gather = [&](std::span<const std::byte> local) {
+    return gatherValue(executor.getCommunicator(), value, local, result);
+  };
+  if (executor.getStage().getNumber() == value.stage)
+    return executor.read(operand, gather);
+  return gather(std::vector<std::byte>(operand.bytes()));
 }
 
 Status cleave::runtime::gatherState(Executor &executor, const fb::State &named,

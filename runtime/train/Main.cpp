@@ -4,7 +4,7 @@
 
 int main(int argc, char **argv) {
   cleave::runtime::openStandardStreams();
-  return cleave::runtime::runMain(argc, argv, cleave_program,
-                                  cleave_program_size,
-                                  {cleave_kernels, cleave_kernel_count});
+  return cleave::runtime::runMain(
+      argc, argv, cleave_program, cleave_program_size,
+      {cleave_kernels, cleave_kernel_count, &cleave_cuda_code});
 }

@@ -21,6 +21,11 @@ std::string format(double value) {
 std::string format(Backend value) {
   return value == Backend::Mpi ? "mpi" : "local";
 }
+std::string format(DeviceKind value) {
+  return value == DeviceKind::Auto  ? "auto"
+         : value == DeviceKind::Cpu ? "cpu"
+                                    : "cuda";
+}
 std::string format(ScheduleKind value) { return std::to_string(int(value)); }
 std::string format(const std::vector<std::string> &values) {
   std::string text;
@@ -53,7 +58,7 @@ cleave::runtime::describeOptions(const Options &options) {
   // named here, and then belongs into the list.
   const auto &[data, tokens, steps, init, metrics, trace, dumpOutputs, save,
                saveEvery, keep, resume, resumeFrom, exported, skipBudget,
-               spikeSigmas, seed, backend, schedule, threads, logEvery,
+               spikeSigmas, seed, backend, device, schedule, threads, logEvery,
                traceSteps, peakGflops, watchdog, serial, streamDelays, links] =
       options;
   const auto &[exportFolder, exportFileBytes, overwrite] = exported;
@@ -95,6 +100,7 @@ cleave::runtime::describeOptions(const Options &options) {
   add("the schedule's total steps", totalSteps);
   add("--log-every", logEvery);
   add("--peak-gflops", peakGflops);
+  add("--device", device);
   add("--serial", serial);
   add("--stream-delays", streamDelays);
   std::vector<std::string> emulated;

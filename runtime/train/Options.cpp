@@ -4,6 +4,7 @@
 #include "runtime/train/HelpFormatter.h"
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <map>
 
 using namespace cleave::runtime;
 
@@ -135,6 +136,15 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
                  "write the first step's outputs and all losses and gradient "
                  "norms as safetensors")
       ->type_name("FILE");
+  app.add_option("--device", result.device,
+                 "where to run: \"auto\" (default; a GPU where the executable "
+                 "has code for it and the machine one), \"cpu\" or \"cuda\"")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, DeviceKind>{
+                                              {"auto", DeviceKind::Auto},
+                                              {"cpu", DeviceKind::Cpu},
+                                              {"cuda", DeviceKind::Cuda}})
+                      .description("{auto,cpu,cuda}"))
+      ->option_text("{auto,cpu,cuda}");
   std::string transport = "auto";
   app.add_option("--transport", transport,
                  "local: ranks are threads; mpi: they are the launcher's "

@@ -4,7 +4,7 @@
 
 #include "runtime/checkpoint/Export.h"
 #include "runtime/comm/World.h"
-#include "runtime/executor/Schedule.h"
+#include "runtime/executor/Executor.h"
 #include "runtime/watch/Watchdog.h"
 #include <string>
 #include <vector>
@@ -25,6 +25,7 @@ struct Options {
   double spikeSigmas = 0; ///< 0: spikes are not told
   uint64_t seed = 0;
   Backend backend = Backend::Local;
+  DeviceKind device = DeviceKind::Auto;
   ScheduleOverrides schedule;
   int threads = 0; ///< of a rank; 0: the program's
   int64_t logEvery = 1, traceSteps = 10;

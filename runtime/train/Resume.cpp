@@ -30,9 +30,12 @@ static Status restoreAll(Executor &executor, CheckpointReader &reader) {
   const Program &program = executor.getProgram();
   for (const fb::State *state : toList(executor.getStage()->states()))
     if (isSaved(*state))
-      CLEAVE_RETURN_IF_ERROR(restoreState(program, *state,
-                                          executor.getCommunicator().getRank(),
-                                          reader, executor.getBytes(*state)));
+      CLEAVE_RETURN_IF_ERROR(
+          executor.write(*state->operand(), [&](std::span<std::byte> local) {
+            return restoreState(program, *state,
+                                executor.getCommunicator().getRank(), reader,
+                                local);
+          }));
   return {};
 }
 

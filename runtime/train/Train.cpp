@@ -61,9 +61,9 @@ private:
   Status fillStates();
   Status beginOrResume(const std::string &data);
   void printHeader() const;
-  double readLocal(const fb::Output &output);
+  Status readLocal(const fb::Output &output, double &value);
   Status readScalar(const fb::Output &output, double &value);
-  double getRankLoss();
+  Status readRankLoss(double &value);
   Status runStep(int64_t step);
   Status report(StepReport &report);
   Status vote(bool isBad, bool &anyBad);
@@ -198,7 +198,8 @@ void Run::printHeader() const {
   int ranks = communicator.getWorldSize();
   say(std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
       (mesh.empty() ? "" : " (" + mesh + ")") + ", " +
-      (options.backend == Backend::Mpi ? "mpi" : "local") + "; batch " +
+      (options.backend == Backend::Mpi ? "mpi" : "local") + ", " +
+      executor->getDevice().getName() + "; batch " +
       std::to_string(program->global_batch()) + " x " +
       std::to_string(program->seq_len()) + " tokens; arena " +
       formatBytes(program.getArenaBytes()) + " a rank");
@@ -256,6 +257,7 @@ Status Run::prepare(KernelTable kernels) {
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openOutputs()));
 
   ExecutorOptions settings;
+  settings.device = options.device;
   settings.threads = options.threads;
   settings.schedule = options.schedule;
   settings.schedule.totalSteps = steps;
@@ -272,7 +274,7 @@ Status Run::prepare(KernelTable kernels) {
   CLEAVE_RETURN_IF_ERROR(OutputDump::create(
       *executor, options.dumpOutputs,
       uint64_t(std::max<int64_t>(steps - progress.step, 0)), dump));
-  if (!options.metrics.empty())
+  if (!options.metrics.empty() && executor->getDevice().observesFreely())
     observers.add(&phases);
   if (!options.trace.empty()) {
     observers.add(&trace);
@@ -284,13 +286,16 @@ Status Run::prepare(KernelTable kernels) {
 }
 
 /// The value that this rank holds; its part where it is partial.
-double Run::readLocal(const fb::Output &output) {
-  std::span<std::byte> bytes = executor->getBytes(output);
-  return toFloats({output.dtype(), {}, {bytes.begin(), bytes.end()}})[0];
+Status Run::readLocal(const fb::Output &output, double &value) {
+  return executor->read(
+      *output.operand(), [&](std::span<const std::byte> bytes) {
+        value = toFloats({output.dtype(), {}, {bytes.begin(), bytes.end()}})[0];
+        return Status();
+      });
 }
 
 Status Run::readScalar(const fb::Output &output, double &value) {
-  value = readLocal(output);
+  CLEAVE_RETURN_IF_ERROR(readLocal(output, value));
   if (toSpan(output.partial()).empty())
     return {};
   GlobalTensor tensor;
@@ -300,12 +305,17 @@ Status Run::readScalar(const fb::Output &output, double &value) {
 }
 
 /// The mean over the targets that this rank saw, where the program keeps it.
-double Run::getRankLoss() {
+Status Run::readRankLoss(double &value) {
   const Stage &stage = executor->getStage();
   const fb::Output *sum = stage.findOutput("local_loss_sum");
   const fb::Output *tokens = stage.findOutput("local_tokens");
-  return sum && tokens ? readLocal(*sum) / readLocal(*tokens)
-                       : readLocal(*loss);
+  if (!sum || !tokens)
+    return readLocal(*loss, value);
+  double count;
+  CLEAVE_RETURN_IF_ERROR(readLocal(*sum, value));
+  CLEAVE_RETURN_IF_ERROR(readLocal(*tokens, count));
+  value /= count;
+  return {};
 }
 
 /// Completes the report with what the other ranks say, where anyone reads it.
@@ -415,8 +425,7 @@ Status Run::beginSave() {
   progress.skippedSteps = guard.getSkipped();
   progress.losses = guard.getLosses();
   progress.gradNorms = guard.getGradNorms();
-  saver->begin(progress);
-  return {};
+  return saver->begin(progress);
 }
 
 Status Run::runStep(int64_t step) {
@@ -428,7 +437,8 @@ Status Run::runStep(int64_t step) {
       executor->computeGradients(step, step - guard.getSkipped()));
   StepReport result;
   CLEAVE_RETURN_IF_ERROR(readScalar(*loss, result.loss));
-  result.rankLosses = {getRankLoss()};
+  result.rankLosses = {0};
+  CLEAVE_RETURN_IF_ERROR(readRankLoss(result.rankLosses.front()));
   if (gradNorm)
     CLEAVE_RETURN_IF_ERROR(readScalar(*gradNorm, result.gradNorm));
 

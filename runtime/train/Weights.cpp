@@ -136,9 +136,11 @@ Status cleave::runtime::initializeStates(Executor &executor,
     const HuggingFaceWeights::Entry *entry = nullptr;
     if (weights && isWeight(state))
       entry = &match.sources.find(toView(state.source()))->second;
-    CLEAVE_RETURN_IF_ERROR(fillState(state, program.getMesh(), rank, entry,
-                                     seed, executor.getThreadPool(),
-                                     executor.getBytes(state)));
+    CLEAVE_RETURN_IF_ERROR(
+        executor.write(*state.operand(), [&](std::span<std::byte> local) {
+          return fillState(state, program.getMesh(), rank, entry, seed,
+                           executor.getThreadPool(), local);
+        }));
   }
   return weights ? weights->check() : Status();
 }
@@ -147,9 +149,11 @@ Status cleave::runtime::initializeUnsavedStates(Executor &executor) {
   const Program &program = executor.getProgram();
   for (const fb::State *state : toList(executor.getStage()->states()))
     if (!isSaved(*state))
-      CLEAVE_RETURN_IF_ERROR(fillState(
-          *state, program.getMesh(), executor.getCommunicator().getRank(),
-          /*entry=*/nullptr,
-          /*seed=*/0, executor.getThreadPool(), executor.getBytes(*state)));
+      CLEAVE_RETURN_IF_ERROR(
+          executor.write(*state->operand(), [&](std::span<std::byte> local) {
+            return fillState(
+                *state, program.getMesh(), executor.getCommunicator().getRank(),
+                /*entry=*/nullptr, /*seed=*/0, executor.getThreadPool(), local);
+          }));
   return {};
 }

@@ -23,6 +23,7 @@ static int runAssemble(const AssembleFlags &flags) {
   CompileOptions options;
   options.remarks = flags.remarks;
   options.cpu = flags.cpu.empty() ? cluster->cpu : flags.cpu;
+  options.cudaChip = cluster->getCudaChip();
   options.stages.plan.cluster = flags.cluster;
   options.stages.partition.cluster = flags.cluster;
   options.stages.overlap.cluster = flags.cluster;

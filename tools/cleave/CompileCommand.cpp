@@ -88,15 +88,16 @@ int tool::runCompile(CompileFlags flags) {
                            flags.json || flags.quiet ? nullptr : &llvm::outs());
   if (!plan)
     return tool::fail(plan.takeError());
-  if (cluster->hasGPUs() && !flags.quiet)
-    llvm::errs()
-        << "cleave: note: the layout, its collectives and streams are "
-           "chosen for "
-        << flags.layout.cluster
-        << "; the kernels are a CPU's, since no step runs on GPUs yet\n";
+  if (cluster->hasGPUs() && cluster->getCudaChip().empty() && !flags.quiet)
+    llvm::errs() << "cleave: note: the layout, its collectives and streams are "
+                    "chosen for "
+                 << flags.layout.cluster
+                 << "; the executable runs on CPUs only, since GPU code is "
+                    "generated for NVIDIA's sm_90 and later\n";
 
   options.plan = *plan;
   options.cpu = cluster->cpu;
+  options.cudaChip = cluster->getCudaChip();
   options.stages.partition.cluster = flags.layout.cluster;
   options.stages.overlap.cluster = flags.layout.cluster;
   options.stages.overlap.mode = flags.layout.overlap;

@@ -214,6 +214,7 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
                : f32Bounds;
   options.logits = true;
   options.cpu = cluster->cpu;
+  options.cudaChip = cluster->getCudaChip();
 
   auto executable = tool::TemporaryFile::create();
   if (!executable)

@@ -2,7 +2,7 @@
 #include "ProgramTimes.h"
 #include "PlanFlags.h"
 #include "cleave/Search/Format.h"
-#include "runtime/executor/Link.h"
+#include "runtime/device/Link.h"
 #include "runtime/program/Envelope.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -39,6 +39,9 @@ struct Cluster {
   int64_t getThreads(int64_t ranks) const;
   /// Whether a group of nodes is said to have them.
   bool hasGPUs() const;
+  /// What code for its GPUs is compiled for, such as "sm_90"; empty without
+  /// GPUs, or where some are older than that.
+  std::string getCudaChip() const;
   /// Fails, with the name, on what programs are not compiled for.
   llvm::Error checkCompiles() const;
 };

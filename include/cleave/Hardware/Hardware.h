@@ -51,6 +51,8 @@ struct Device {
   double memoryBandwidth = 0;  ///< byte/s, peak
   double memoryEfficiency = 1; ///< of it, by a large streaming kernel
   int64_t multiprocessors = 1;
+  /// Of an NVIDIA GPU, which says what code it runs: 9 for sm_90. 0: none.
+  double computeCapability = 0;
   /// Of a CPU: its constants are those of all cores together, which the ranks
   /// of a node share (see Cluster.h). 0: what a rank has for itself, a GPU.
   int64_t cores = 0;

@@ -121,6 +121,7 @@ private:
                        : getC<float>(rows.begin, cols.begin);
         out.ldc = narrow ? wide.getSize() : args.n;
         out.bias = args.bias && s == 0 ? args.bias + cols.begin : nullptr;
+        out.roundsBias = narrow;
         out.accumulate = s > 0 || accumulate;
         out.cols = 0;
         computeBlock<Multiply>(panelsA, packedA, panelsB, packedB,

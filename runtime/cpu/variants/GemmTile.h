@@ -67,6 +67,7 @@ struct TileOut {
   float *c;
   int64_t ldc;
   const float *bias; ///< of the tile's columns, or null
+  bool roundsBias;   ///< to bf16 first
   bool accumulate;
   int64_t cols; ///< of the tile that exist, in (NR - W, NR] for nv = NV
 };
@@ -120,6 +121,8 @@ void computeTile(int64_t steps, const float *a, const float *b,
     int64_t lanes = j + 1 < nv ? W : out.cols - j * W;
     if (out.bias) {
       Vec bias = vload(out.bias + j * W, lanes);
+      if (out.roundsBias)
+        bias = (Vec)(vroundBf16(bias) << 16);
       CLEAVE_UNROLL
       for (int i = 0; i < mr; ++i)
         sum[i][j] += bias;

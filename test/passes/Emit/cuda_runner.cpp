@@ -8,7 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/abi/Kernel.h"
-#include "runtime/cuda/Driver.h"
+#include "runtime/cuda/Kernel.h"
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -161,15 +161,19 @@ static double getDeviation(const Buffer &got, const Buffer &want,
 }
 
 /// Runs all kernels of one module; the number that disagree.
-static int runModule(cuda::Driver &driver, const std::string &path,
+static int runModule(const cuda::Context &context, const std::string &path,
                      const std::vector<Kernel> &kernels,
                      const CleaveKernelEntry *table) {
   std::ifstream file(path, std::ios::binary);
   std::vector<char> image((std::istreambuf_iterator<char>(file)),
                           std::istreambuf_iterator<char>());
   image.push_back(0); // ends PTX
-  cuda::Module module;
-  require(driver.loadModule(image.data(), module));
+  const cuda::Driver &driver = context.getDriver();
+  auto call = [&](int result, const char *name) {
+    require(driver.check(result, name, __FILE__, __LINE__));
+  };
+  cuda::Handle module;
+  require(context.loadModule(image.data(), module));
   int wrong = 0;
   for (size_t k = 0; k < kernels.size(); ++k) {
     const Kernel &kernel = kernels[k];
@@ -177,15 +181,20 @@ static int runModule(cuda::Driver &driver, const std::string &path,
       fail("kernels.so and launches.txt disagree");
     std::mt19937 random(7);
     std::vector<Buffer> host, results;
-    std::vector<cuda::Address> device(kernel.operands.size());
+    std::vector<cuda::DeviceMemory> memory(kernel.operands.size());
+    std::vector<cuda::Address> device;
     std::vector<void *> pointers, parameters;
     size_t bytes = 0;
     for (size_t i = 0; i < kernel.operands.size(); ++i) {
       const Operand &operand = kernel.operands[i];
       host.emplace_back(operand.getBytes());
       fillBuffer(host[i], operand, random);
-      require(driver.allocate(operand.getBytes(), device[i]));
-      require(driver.copyToDevice(device[i], host[i].data, operand.getBytes()));
+      require(cuda::DeviceMemory::allocate(context, operand.getBytes(),
+                                           "an operand", memory[i]));
+      device.push_back(memory[i].getAddress());
+      call(driver.api.copyHostToDevice(device[i], host[i].data,
+                                       operand.getBytes()),
+           "copyHostToDevice");
       results.emplace_back(operand.getBytes());
       bytes += operand.getBytes();
     }
@@ -196,13 +205,17 @@ static int runModule(cuda::Driver &driver, const std::string &path,
     }
     parameters.push_back(&params[0]);
     parameters.push_back(&params[1]);
-    cuda::Function function;
-    require(driver.getFunction(module, kernel.name.c_str(), function));
-    require(driver.launch(function, kernel.blocks, kernel.threads,
-                          parameters.data()));
-    require(driver.synchronize());
+    cuda::Kernel launched;
+    require(
+        context.getFunction(module, kernel.name.c_str(), launched.function));
+    launched.grid[0] = kernel.blocks;
+    launched.block[0] = kernel.threads;
+    require(launched.launch(driver, parameters.data(), nullptr));
+    call(driver.api.contextSynchronize(), "contextSynchronize");
     for (size_t i = 0; i < device.size(); ++i)
-      require(driver.copyToHost(results[i].data, device[i], results[i].bytes));
+      call(driver.api.copyDeviceToHost(results[i].data, device[i],
+                                       results[i].bytes),
+           "copyDeviceToHost");
     table[k].fn(pointers.data(), params, 0, kernel.range);
 
     double worst = 0;
@@ -217,9 +230,8 @@ static int runModule(cuda::Driver &driver, const std::string &path,
     constexpr int repeats = 20;
     auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < repeats; ++i)
-      require(driver.launch(function, kernel.blocks, kernel.threads,
-                            parameters.data()));
-    require(driver.synchronize());
+      require(launched.launch(driver, parameters.data(), nullptr));
+    call(driver.api.contextSynchronize(), "contextSynchronize");
     std::chrono::duration<double> taken =
         std::chrono::steady_clock::now() - start;
     printf("%-44s deviation %.1e  %8.2f us  %7.1f GB/s%s\n",
@@ -227,10 +239,7 @@ static int runModule(cuda::Driver &driver, const std::string &path,
            double(bytes) * repeats / taken.count() * 1e-9,
            agrees ? "" : "  WRONG");
     wrong += !agrees;
-    for (cuda::Address address : device)
-      require(driver.free(address));
   }
-  require(driver.unloadModule(module));
   printf("%s: %zu of %zu kernels agree\n", path.c_str(),
          kernels.size() - size_t(wrong), kernels.size());
   return wrong;
@@ -251,7 +260,7 @@ int main(int argc, char **argv) {
   if (!table || !count || *count != kernels.size())
     fail("kernels.so and launches.txt disagree");
 
-  std::unique_ptr<cuda::Driver> driver;
+  const cuda::Driver *driver = nullptr;
   std::string absence;
   require(cuda::Driver::open(driver, absence));
   if (!driver) {
@@ -259,10 +268,12 @@ int main(int argc, char **argv) {
            kernels.size());
     return 0;
   }
-  printf("%s\n", driver->getDeviceName().c_str());
-  int wrong = runModule(*driver, directory + "/kernels.ptx", kernels, table);
+  std::unique_ptr<cuda::Context> context;
+  require(cuda::Context::create(*driver, 0, context));
+  printf("%s\n", context->getName().c_str());
+  int wrong = runModule(*context, directory + "/kernels.ptx", kernels, table);
   std::string cubin = directory + "/kernels.cubin";
   if (std::ifstream(cubin))
-    wrong += runModule(*driver, cubin, kernels, table);
+    wrong += runModule(*context, cubin, kernels, table);
   return wrong ? 1 : 0;
 }

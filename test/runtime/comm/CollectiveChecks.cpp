@@ -263,7 +263,7 @@ Status Checker::checkTogether(Reduction reduction) {
       const void *in = buffers.back()->data();
       buffers.push_back(std::make_unique<Buffer>(type, gathers ? whole : part));
       collectives.push_back(
-          {call, in, buffers.back()->data(), outer, inner, type, reduction});
+          {{call, outer, inner, type, reduction}, in, buffers.back()->data()});
     }
   CLEAVE_RETURN_IF_ERROR(comm.runTogether(*group, collectives));
   for (size_t i = 0; i < collectives.size(); ++i) {

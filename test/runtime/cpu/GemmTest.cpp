@@ -1,4 +1,5 @@
 #include "runtime/cpu/Gemm.h"
+#include "runtime/cpu/Bf16.h"
 #include "runtime/cpu/ThreadPool.h"
 #include "test/runtime/cpu/Reference.h"
 
@@ -66,7 +67,7 @@ public:
           magnitude += std::abs(x);
         }
         if (c.bias)
-          want += bias[j];
+          want += c.typeC == BF16 ? fromBf16(toBf16(float(bias[j]))) : bias[j];
         if (c.accumulate)
           want += start[i * c.n + j];
         double bound = double(c.k + 3) * 0x1p-24 * (magnitude + 2) +

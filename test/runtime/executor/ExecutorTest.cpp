@@ -92,7 +92,7 @@ TEST(Executor, SplitProductIsTheWholeProduct) {
           EXPECT_EQ(executor.getHighWaterBytes(), executor.getArenaBytes());
           return {};
         },
-        kernels, {.threads = 0, .schedule = {}, .poison = true});
+        kernels, makeOptions(0));
     ASSERT_TRUE(status.ok()) << status.message();
   }
 }
@@ -135,7 +135,8 @@ TEST(Executor, SplitEmbeddingIsTheWholeEmbedding) {
           const Program &program = executor.getProgram();
           fillShard(executor, *program.findState("table", "constant"),
                     [&](const auto &i) { return value(i[0], i[1]); });
-          auto bytes = executor.getBytes(*program.findState("ids", "constant"));
+          auto bytes =
+              getBytes(executor, *program.findState("ids", "constant"));
           for (uint64_t r = 0; r < rows; ++r)
             reinterpret_cast<int32_t *>(bytes.data())[r] = idAt(r);
           CLEAVE_RETURN_IF_ERROR(executor.runStep(0));
@@ -148,7 +149,7 @@ TEST(Executor, SplitEmbeddingIsTheWholeEmbedding) {
           EXPECT_EQ(toFloats(grad), gradient);
           return {};
         },
-        {}, {.threads = 1, .schedule = {}, .poison = true});
+        {}, makeOptions(1));
     ASSERT_TRUE(status.ok()) << status.message();
   }
 }
@@ -205,7 +206,7 @@ TEST(Executor, MovesKeepTheTensor) {
           }
           return {};
         },
-        {}, {.threads = 2, .schedule = {}, .poison = true});
+        {}, makeOptions(2));
     ASSERT_TRUE(status.ok()) << status.message();
   }
 }
@@ -226,8 +227,8 @@ TEST(Executor, ScheduleIsWrittenEachStep) {
                                       {1, 8.0f / 7, 64.0f / 37, 0}};
         for (int64_t step = 0; step < 3; ++step) {
           CLEAVE_RETURN_IF_ERROR(executor.runStep(step));
-          auto values = toFloatSpan(
-              executor.getBytes(*executor.getProgram().findOutput("schedule")));
+          auto values = toFloatSpan(getBytes(
+              executor, *executor.getProgram().findOutput("schedule")));
           for (int i = 0; i < 4; ++i)
             EXPECT_FLOAT_EQ(values[i], expected[step][i]) << step << " " << i;
         }
@@ -262,7 +263,7 @@ TEST(Executor, ObserverSeesEveryInstruction) {
         CLEAVE_RETURN_IF_ERROR(executor.runStep(0));
         executor.setObserver(nullptr);
         auto values =
-            reinterpret_cast<const float *>(executor.getBytes(z).data());
+            reinterpret_cast<const float *>(getBytes(executor, z).data());
         EXPECT_EQ(values[0], 0);
         return executor.runStep(1);
       },
@@ -277,19 +278,6 @@ TEST(Executor, ObserverSeesEveryInstruction) {
   }
 }
 
-TEST(Executor, TokensAreWhereTheProgramSays) {
-  ProgramBuilder b({}, 2);
-  fb::Operand tokens = b.allocate(16, 2);
-  b.stage->tokens = std::make_unique<fb::Operand>(tokens.offset(), 32, 0, 0);
-  b.add(fb::FillT(), {b.allocate(64)});
-  Status status = runProgram(b, [](Executor &executor) -> Status {
-    EXPECT_EQ(executor.getTokens().size(), 8u);
-    EXPECT_TRUE(executor.getTargets().empty());
-    return {};
-  });
-  EXPECT_TRUE(status.ok()) << status.message();
-}
-
 TEST(Executor, RefusesWhatItCannotRun) {
   ProgramBuilder b({{"dp", 2}});
   fb::Operand x = b.allocate(64), y = b.allocate(64);
@@ -300,7 +288,7 @@ TEST(Executor, RefusesWhatItCannotRun) {
       runProgram(b, nothing, kernels).message().find("no kernel \"missing\""),
       std::string::npos);
   b.program.kernels[0]->symbol = "twice";
-  EXPECT_NE(runProgram(b, nothing, kernels, {.threads = 3, .schedule = {}})
+  EXPECT_NE(runProgram(b, nothing, kernels, makeOptions(3, /*poison=*/false))
                 .message()
                 .find("cannot have 3 threads: the program was compiled for 1 "
                       "to 2"),

@@ -83,7 +83,7 @@ TEST(Gather, PartialSumsAreAdded) {
     const fb::Output &output = *executor.getProgram().findOutput("out");
     int rank = executor.getCommunicator().getRank(), x = rank / 3, y = rank % 3;
     auto *shard =
-        reinterpret_cast<uint16_t *>(executor.getBytes(output).data());
+        reinterpret_cast<uint16_t *>(getBytes(executor, output).data());
     for (int i = 0; i < 2; ++i)
       shard[i] = cleave::cpu::toBf16(float((x * 2 + i) * (y + 1)));
     GlobalTensor tensor;

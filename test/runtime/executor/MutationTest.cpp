@@ -41,7 +41,7 @@ int runMutants(const std::vector<uint8_t> &good, int rounds) {
           std::unique_ptr<Executor> executor;
           CLEAVE_RETURN_IF_ERROR(
               Executor::create(program, communicator, {entries, 4},
-                               {.threads = 1, .schedule = {}}, executor));
+                               makeOptions(1, /*poison=*/false), executor));
           CLEAVE_RETURN_IF_ERROR(executor->runStep(0));
           EXPECT_LE(executor->getHighWaterBytes(), program.getArenaBytes());
           return {};

@@ -9,6 +9,14 @@
 
 namespace cleave::test {
 
+/// Threads 0: the program's.
+inline runtime::ExecutorOptions makeOptions(int threads, bool poison = true) {
+  runtime::ExecutorOptions options;
+  options.threads = threads;
+  options.poison = poison;
+  return options;
+}
+
 /// Loads the program and calls `body` with an executor on every rank.
 inline runtime::Status
 runProgram(const ProgramBuilder &builder,
@@ -27,6 +35,25 @@ runProgram(const ProgramBuilder &builder,
       });
 }
 
+/// Where an operand's bytes lie on a CPU, whose memory is the host's.
+inline std::span<std::byte> getBytes(runtime::Executor &executor,
+                                     const program::Operand &operand) {
+  std::span<std::byte> bytes;
+  (void)executor.write(operand, [&](std::span<std::byte> given) {
+    bytes = given;
+    return runtime::Status();
+  });
+  return bytes;
+}
+inline std::span<std::byte> getBytes(runtime::Executor &executor,
+                                     const program::State &state) {
+  return getBytes(executor, *state.operand());
+}
+inline std::span<std::byte> getBytes(runtime::Executor &executor,
+                                     const program::Output &output) {
+  return getBytes(executor, *output.operand());
+}
+
 inline std::span<float> toFloatSpan(std::span<std::byte> bytes) {
   return {reinterpret_cast<float *>(bytes.data()), bytes.size() / 4};
 }
@@ -36,7 +63,7 @@ inline std::span<float> toFloatSpan(std::span<std::byte> bytes) {
 inline void
 fillShard(runtime::Executor &executor, const program::State &state,
           const std::function<float(const std::vector<uint64_t> &)> &value) {
-  std::span<float> shard = toFloatSpan(executor.getBytes(state));
+  std::span<float> shard = toFloatSpan(getBytes(executor, state));
   const runtime::Mesh &mesh = executor.getProgram().getMesh();
   int rank = executor.getCommunicator().getRank();
   std::vector<uint64_t> local, starts;

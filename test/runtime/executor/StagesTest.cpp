@@ -43,7 +43,7 @@ Status runStages(const ProgramBuilder &builder, int64_t steps, Values &result) {
         values["norm"] = toFloats(norm);
         // What stages share is the same on all.
         if (const fb::State *shared = executor.getStage().findState("shared")) {
-          std::span<float> mine = toFloatSpan(executor.getBytes(*shared));
+          std::span<float> mine = toFloatSpan(getBytes(executor, *shared));
           EXPECT_EQ(std::vector<float>(mine.begin(), mine.end()),
                     values["parametershared"]);
         }
@@ -54,7 +54,7 @@ Status runStages(const ProgramBuilder &builder, int64_t steps, Values &result) {
         isFirst = false;
         return {};
       },
-      staged::kernelTable, {.threads = 1, .schedule = {}, .poison = true});
+      staged::kernelTable, makeOptions(1));
 }
 
 TEST(StagedStep, IsTheSameInAnyNumberOfStages) {

@@ -72,7 +72,7 @@ std::vector<std::byte> run(const ProgramBuilder &b, ExecutorOptions options,
           return {};
         for (const char *name : {"reduced", "first", "all"})
           for (std::byte byte :
-               executor.getBytes(*executor.getProgram().findOutput(name)))
+               getBytes(executor, *executor.getProgram().findOutput(name)))
             result.push_back(byte);
         return {};
       },
@@ -158,7 +158,8 @@ TEST(Streams, ABucketStartsOnce) {
                           std::chrono::steady_clock::now() - begin)
                           .count();
           for (uint64_t i = 0; i < count; ++i) {
-            std::span<std::byte> bytes = executor.getBytes(
+            std::span<std::byte> bytes = getBytes(
+                executor,
                 *executor.getProgram().findOutput("sum" + std::to_string(i)));
             const auto *got = reinterpret_cast<const float *>(bytes.data());
             for (uint64_t k = 0; k < each; ++k)

@@ -39,6 +39,7 @@ const Change changes[] = {
     {"--dump-outputs", [](Options &o) { o.dumpOutputs = "x"; }},
     {"--seed", [](Options &o) { o.seed = UINT64_MAX; }},
     {"--transport", [](Options &o) { o.backend = Backend::Mpi; }},
+    {"--device", [](Options &o) { o.device = DeviceKind::Cuda; }},
     {"--threads", [](Options &o) { o.threads = 7; }},
     {"--log-every", [](Options &o) { o.logEvery = 7; }},
     {"--peak-gflops", [](Options &o) { o.peakGflops = 7; }},

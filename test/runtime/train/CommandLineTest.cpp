@@ -134,8 +134,10 @@ TEST(CommandLine, ShowsProgress) {
       runToy(folder, "--data " + (folder / "text") + " --steps 5 --log-every 2",
              getLayout(2, 2));
   ASSERT_EQ(result.exitCode, 0) << result.err;
-  EXPECT_NE(result.out.find("4 ranks (dp=2 x tp=2), local; batch 8 x 4 tokens"),
-            std::string::npos)
+  EXPECT_NE(
+      result.out.find(
+          "4 ranks (dp=2 x tp=2), local, 2 CPU threads; batch 8 x 4 tokens"),
+      std::string::npos)
       << result.out;
   for (const char *line : {"step 1/5  loss ", "step 3/5  loss ",
                            "step 5/5  loss ", "5 steps in ", "high-water mark"})

@@ -52,7 +52,7 @@ getStates(const ProgramBuilder &builder, const HuggingFaceWeights *weights,
         }
         return {};
       },
-      toy::kernelTable, {.threads = 0, .schedule = {}, .poison = true}));
+      toy::kernelTable, makeOptions(0)));
   return values;
 }
 
@@ -85,14 +85,14 @@ TEST(Weights, PadsWithZeros) {
         std::vector<std::string> notes;
         CLEAVE_RETURN_IF_ERROR(initializeStates(executor, nullptr, 1, notes));
         const auto *table = executor.getProgram().findState("table");
-        std::span<float> shard = toFloatSpan(executor.getBytes(*table));
+        std::span<float> shard = toFloatSpan(getBytes(executor, *table));
         // Rows 8 to 15 on rank 1, of which 13 and on are padding.
         bool isLast = executor.getCommunicator().getRank() == 1;
         for (size_t i = 0; i < shard.size(); ++i)
           EXPECT_EQ(shard[i] == 0, isLast && i >= 5 * 4);
         return {};
       },
-      toy::kernelTable, {.threads = 0, .schedule = {}, .poison = true}));
+      toy::kernelTable, makeOptions(0)));
 }
 
 TEST(Weights, InitializationDoesNotDependOnTheLayout) {

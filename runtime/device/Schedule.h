@@ -1,6 +1,6 @@
 //===- Schedule.h - The learning rate of a step ---------------------------===//
-#ifndef CLEAVE_RUNTIME_EXECUTOR_SCHEDULE_H
-#define CLEAVE_RUNTIME_EXECUTOR_SCHEDULE_H
+#ifndef CLEAVE_RUNTIME_DEVICE_SCHEDULE_H
+#define CLEAVE_RUNTIME_DEVICE_SCHEDULE_H
 
 #include "runtime/base/Status.h"
 #include "runtime/program/program_generated.h"
@@ -44,4 +44,4 @@ double getBiasCorrection(double beta, int64_t updates);
 
 } // namespace cleave::runtime
 
-#endif // CLEAVE_RUNTIME_EXECUTOR_SCHEDULE_H
+#endif // CLEAVE_RUNTIME_DEVICE_SCHEDULE_H

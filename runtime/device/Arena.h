@@ -1,6 +1,6 @@
 //===- Arena.h - All memory of a rank's program ---------------------------===//
-#ifndef CLEAVE_RUNTIME_EXECUTOR_ARENA_H
-#define CLEAVE_RUNTIME_EXECUTOR_ARENA_H
+#ifndef CLEAVE_RUNTIME_DEVICE_ARENA_H
+#define CLEAVE_RUNTIME_DEVICE_ARENA_H
 
 #include "runtime/base/Status.h"
 #include <cstddef>
@@ -51,4 +51,4 @@ private:
 
 } // namespace cleave::runtime
 
-#endif // CLEAVE_RUNTIME_EXECUTOR_ARENA_H
+#endif // CLEAVE_RUNTIME_DEVICE_ARENA_H

@@ -1,5 +1,5 @@
 //===- ScheduleTest.cpp - Learning rates against worked numbers -----------===//
-#include "runtime/executor/Schedule.h"
+#include "runtime/device/Schedule.h"
 #include "test/runtime/program/ProgramBuilder.h"
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 //===- Stream.cpp ---------------------------------------------------------===//
-#include "runtime/executor/Stream.h"
+#include "runtime/device/Stream.h"
 #include "runtime/base/Catch.h"
 #include "runtime/base/Cpus.h"
 #include <chrono>
@@ -58,8 +58,7 @@ Status Progress::getFailure() {
 // Stream
 //===----------------------------------------------------------------------===//
 
-Status Stream::execute(const BoundInstruction &bound,
-                       const RunContext &context) {
+Status Stream::execute(const CpuInstruction &bound, const RunContext &context) {
   if (communicator.isAborted())
     return Status::aborted("another rank failed");
   current = context;

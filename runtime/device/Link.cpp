@@ -1,5 +1,5 @@
 //===- Link.cpp -----------------------------------------------------------===//
-#include "runtime/executor/Link.h"
+#include "runtime/device/Link.h"
 #include "runtime/base/Quote.h"
 #include <algorithm>
 #include <charconv>

@@ -6,8 +6,8 @@
 // given link, without using a core.
 //
 //===----------------------------------------------------------------------===//
-#ifndef CLEAVE_RUNTIME_EXECUTOR_LINK_H
-#define CLEAVE_RUNTIME_EXECUTOR_LINK_H
+#ifndef CLEAVE_RUNTIME_DEVICE_LINK_H
+#define CLEAVE_RUNTIME_DEVICE_LINK_H
 
 #include "runtime/base/Status.h"
 #include "runtime/program/Program.h"
@@ -91,4 +91,4 @@ double getLinkSeconds(const Program &program,
 
 } // namespace cleave::runtime
 
-#endif // CLEAVE_RUNTIME_EXECUTOR_LINK_H
+#endif // CLEAVE_RUNTIME_DEVICE_LINK_H

@@ -2,7 +2,7 @@
 #include "runtime/cpu/Attention.h"
 #include "runtime/cpu/Embedding.h"
 #include "runtime/cpu/Gemm.h"
-#include "runtime/executor/Stream.h"
+#include "runtime/device/Stream.h"
 #include <cstring>
 
 using namespace cleave::runtime;
@@ -17,14 +17,12 @@ static_assert(int(fb::Reduction::Sum) == int(Reduction::Sum) &&
                   int(fb::Reduction::Max) == int(Reduction::Max),
               "the program's reductions are the communicator's");
 
-std::byte *Stream::get(const BoundInstruction &bound, size_t i) {
+std::byte *Stream::get(const CpuInstruction &bound, size_t i) {
   const fb::Operand &operand = bound.operands[i];
-  uint64_t offset = getPlace(operand, current.microBatch);
-  highWater = std::max(highWater, offset + operand.bytes());
-  return arena + offset;
+  return arena + getPlace(operand, current.microBatch);
 }
 
-Status Stream::dispatch(const BoundInstruction &bound) {
+Status Stream::dispatch(const CpuInstruction &bound) {
   switch (bound.opcode) {
   case fb::Opcode::Launch:
     launch(bound);
@@ -74,7 +72,7 @@ Status Stream::dispatch(const BoundInstruction &bound) {
   return Status::error("unknown opcode " + std::to_string(int(bound.opcode)));
 }
 
-void Stream::launch(const BoundInstruction &bound) {
+void Stream::launch(const CpuInstruction &bound) {
   for (size_t i = 0; i < bound.operands.size(); ++i)
     buffers[i] = get(bound, i);
   const int64_t params[] = {bound.shardIndex, current.isFirst ? 0 : 1};
@@ -86,7 +84,7 @@ void Stream::launch(const BoundInstruction &bound) {
 
 static ElementType convert(fb::DType type) { return ElementType(type); }
 
-void Stream::gemm(const BoundInstruction &bound) {
+void Stream::gemm(const CpuInstruction &bound) {
   const fb::Gemm &gemm = *bound.instruction->work_as_Gemm();
   bool hasBias = gemm.has_bias();
   cpu::GemmArgs args{};
@@ -114,7 +112,7 @@ static cleave::cpu::AttentionShape getAttentionShape(const Table &table) {
           convert(table.type()), float(table.scale()), float(table.softcap())};
 }
 
-void Stream::attention(const BoundInstruction &bound) {
+void Stream::attention(const CpuInstruction &bound) {
   cpu::AttentionArgs args{};
   args.shape = getAttentionShape(*bound.instruction->work_as_Attention());
   args.q = get(bound, 0);
@@ -125,7 +123,7 @@ void Stream::attention(const BoundInstruction &bound) {
   cpu::attention(args, get(bound, 5), pool);
 }
 
-void Stream::attentionGrad(const BoundInstruction &bound) {
+void Stream::attentionGrad(const CpuInstruction &bound) {
   cpu::AttentionGradArgs args{};
   args.shape = getAttentionShape(*bound.instruction->work_as_AttentionGrad());
   args.q = get(bound, 0);
@@ -140,7 +138,7 @@ void Stream::attentionGrad(const BoundInstruction &bound) {
   cpu::attentionGrad(args, get(bound, 9), pool);
 }
 
-void Stream::embedding(const BoundInstruction &bound) {
+void Stream::embedding(const CpuInstruction &bound) {
   const fb::Embedding &embedding = *bound.instruction->work_as_Embedding();
   cpu::EmbeddingArgs args{};
   args.rows = embedding.rows();
@@ -155,7 +153,7 @@ void Stream::embedding(const BoundInstruction &bound) {
   cpu::embedding(args, pool);
 }
 
-void Stream::embeddingGrad(const BoundInstruction &bound) {
+void Stream::embeddingGrad(const CpuInstruction &bound) {
   const fb::EmbeddingGrad &embedding =
       *bound.instruction->work_as_EmbeddingGrad();
   cpu::EmbeddingGradArgs args{};
@@ -172,7 +170,7 @@ void Stream::embeddingGrad(const BoundInstruction &bound) {
   cpu::embeddingGrad(args, pool);
 }
 
-void Stream::slice(const BoundInstruction &bound) {
+void Stream::slice(const CpuInstruction &bound) {
   const fb::Slice &slice = *bound.instruction->work_as_Slice();
   int64_t outer = slice.outer();
   int64_t bytes =
@@ -191,48 +189,23 @@ void Stream::slice(const BoundInstruction &bound) {
   });
 }
 
-void Stream::schedule(const BoundInstruction &bound) {
-  const float values[4] = {
-      float(runtime::getLearningRate(bound.schedule, current.step)),
-      float(getBiasCorrection(bound.schedule.beta1, current.updates)),
-      float(getBiasCorrection(bound.schedule.beta2, current.updates)), 0.0f};
-  std::memcpy(get(bound, 0), values, sizeof(values));
+void Stream::schedule(const CpuInstruction &bound) {
+  ScheduleValues values =
+      getScheduleValues(bound, current.step, current.updates);
+  std::memcpy(get(bound, 0), values.values, sizeof(values.values));
 }
 
-/// An AllReduce, AllGather or ReduceScatter, but for where its operands lie.
-static Collective describe(const fb::Instruction &instruction) {
-  Collective collective;
-  auto setParts = [&](CollectiveCall call, const auto &table) {
-    collective.call = call;
-    collective.outer = uint64_t(table.outer());
-    collective.inner = uint64_t(table.inner());
-    collective.type = convert(table.type());
-  };
-  if (const fb::AllReduce *reduce = instruction.work_as_AllReduce()) {
-    collective.inner = uint64_t(reduce->elements());
-    collective.type = convert(reduce->type());
-    collective.reduction = Reduction(reduce->reduction());
-  } else if (const fb::AllGather *gather = instruction.work_as_AllGather()) {
-    setParts(CollectiveCall::AllGather, *gather);
-  } else if (auto *scatter = instruction.work_as_ReduceScatter()) {
-    setParts(CollectiveCall::ReduceScatter, *scatter);
-    collective.reduction = Reduction(scatter->reduction());
-  }
-  return collective;
-}
-
-/// And those that begin together with it.
-Status Stream::collective(const BoundInstruction &first) {
-  if (const fb::AllToAll *exchange = first.instruction->work_as_AllToAll())
+/// The first, and those that begin together with it.
+Status Stream::collective(const CpuInstruction &first) {
+  if (first.opcode == fb::Opcode::AllToAll)
     return communicator.allToAll(
         *first.group, get(first, 0), get(first, 1),
-        {uint64_t(exchange->outer()), uint64_t(exchange->a()),
-         uint64_t(exchange->mid()), uint64_t(exchange->b()),
-         uint64_t(exchange->inner()),
-         getElementBytes(convert(exchange->type())), exchange->concat_first()});
+        describeCollective(*first.instruction).exchange);
   std::vector<Collective> collectives;
-  for (const BoundInstruction &bound : std::span(&first, first.bucket)) {
-    Collective &each = collectives.emplace_back(describe(*bound.instruction));
+  for (const CpuInstruction &bound : std::span(&first, first.bucket)) {
+    Collective &each = collectives.emplace_back();
+    static_cast<CollectiveWork &>(each) =
+        describeCollective(*bound.instruction);
     each.in = get(bound, 0);
     each.out = get(bound, 1);
   }

@@ -1,5 +1,5 @@
 //===- Arena.cpp ----------------------------------------------------------===//
-#include "runtime/executor/Arena.h"
+#include "runtime/device/Arena.h"
 #include <cerrno>
 #include <cstring>
 #include <string>

@@ -8,16 +8,13 @@
 // waits, waits for something earlier: nobody for ever.
 //
 //===----------------------------------------------------------------------===//
-#ifndef CLEAVE_RUNTIME_EXECUTOR_STREAM_H
-#define CLEAVE_RUNTIME_EXECUTOR_STREAM_H
+#ifndef CLEAVE_RUNTIME_DEVICE_STREAM_H
+#define CLEAVE_RUNTIME_DEVICE_STREAM_H
 
-#include "runtime/abi/Kernel.h"
 #include "runtime/base/Status.h"
 #include "runtime/comm/Communicator.h"
 #include "runtime/cpu/ThreadPool.h"
-#include "runtime/executor/Link.h"
-#include "runtime/executor/Schedule.h"
-#include "runtime/program/Program.h"
+#include "runtime/device/Device.h"
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -30,32 +27,13 @@
 
 namespace cleave::runtime {
 
-/// An instruction, resolved for this rank.
-struct BoundInstruction {
-  const program::Instruction *instruction;
-  size_t index; ///< in the rank's stage
-  program::Opcode opcode;
-  std::span<const program::Operand> operands;
+/// What a CPU needs to know of an instruction.
+struct CpuInstruction : BoundInstruction {
   const Group *group = nullptr; ///< collectives; of its stream's communicator
-  int peer = 0, channel = 0;    ///< messages: the other rank
-  int64_t shardIndex = 0;       ///< on the group's axes
-  uint64_t shardCount = 1;
-  /// How many begin together with it, itself included, which are those behind
-  /// it; 0: it begins with one before it.
-  size_t bucket = 1;
-  double linkSeconds = 0; ///< that these take at least; see Link.h
+  double linkSeconds = 0;       ///< that its bucket takes at least; see Link.h
   size_t linkAxis = 0;
   CleaveKernelFn kernel = nullptr;
   int64_t range = 0, grain = 0; ///< rows, or columns, of a launch
-  Schedule schedule;
-};
-
-/// What an instruction's execution depends on beside its rank.
-struct RunContext {
-  uint32_t run = 0;
-  uint64_t microBatch = 0;
-  bool isFirst = true;
-  int64_t step = 0, updates = 0;
 };
 
 /// The `ordinal`-th instruction of a stream, counted from 1 over all steps.
@@ -96,28 +74,26 @@ public:
       : arena(arena), communicator(communicator), pool(pool), links(links),
         buffers(buffers) {}
 
-  Status execute(const BoundInstruction &bound, const RunContext &context);
+  Status execute(const CpuInstruction &bound, const RunContext &context);
 
   Communicator &getCommunicator() { return communicator; }
-  /// Highest end of an operand that was used so far.
-  uint64_t getHighWater() const { return highWater; }
 
 private:
-  void launch(const BoundInstruction &bound);
-  void gemm(const BoundInstruction &bound);
-  void attention(const BoundInstruction &bound);
-  void attentionGrad(const BoundInstruction &bound);
-  void embedding(const BoundInstruction &bound);
-  void embeddingGrad(const BoundInstruction &bound);
-  void slice(const BoundInstruction &bound);
-  void schedule(const BoundInstruction &bound);
-  Status collective(const BoundInstruction &first);
-  Status dispatch(const BoundInstruction &bound);
+  void launch(const CpuInstruction &bound);
+  void gemm(const CpuInstruction &bound);
+  void attention(const CpuInstruction &bound);
+  void attentionGrad(const CpuInstruction &bound);
+  void embedding(const CpuInstruction &bound);
+  void embeddingGrad(const CpuInstruction &bound);
+  void slice(const CpuInstruction &bound);
+  void schedule(const CpuInstruction &bound);
+  Status collective(const CpuInstruction &first);
+  Status dispatch(const CpuInstruction &bound);
 
   /// Operand i of the current micro-batch.
-  std::byte *get(const BoundInstruction &bound, size_t i);
+  std::byte *get(const CpuInstruction &bound, size_t i);
   template <typename T>
-  T *getAs(const BoundInstruction &bound, size_t i) {
+  T *getAs(const CpuInstruction &bound, size_t i) {
     return reinterpret_cast<T *>(get(bound, i));
   }
   std::byte *arena;
@@ -125,7 +101,6 @@ private:
   cpu::ThreadPool &pool;
   LinkClock &links;            ///< of the rank
   std::vector<void *> buffers; ///< of the current launch
-  uint64_t highWater = 0;
   RunContext current;
 };
 
@@ -147,7 +122,7 @@ private:
 class StreamThread {
 public:
   struct Task {
-    const BoundInstruction *bound;
+    const CpuInstruction *bound;
     RunContext context;
     std::vector<StreamPoint> waits;
   };
@@ -185,4 +160,4 @@ private:
 
 } // namespace cleave::runtime
 
-#endif // CLEAVE_RUNTIME_EXECUTOR_STREAM_H
+#endif // CLEAVE_RUNTIME_DEVICE_STREAM_H

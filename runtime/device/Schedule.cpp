@@ -1,5 +1,5 @@
 //===- Schedule.cpp -------------------------------------------------------===//
-#include "runtime/executor/Schedule.h"
+#include "runtime/device/Schedule.h"
 #include <cmath>
 #include <numbers>
 

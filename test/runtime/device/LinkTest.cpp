@@ -1,5 +1,5 @@
 //===- LinkTest.cpp -------------------------------------------------------===//
-#include "runtime/executor/Link.h"
+#include "runtime/device/Link.h"
 #include "gtest/gtest.h"
 #include <thread>
 

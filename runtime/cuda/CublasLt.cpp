@@ -1,0 +1,182 @@
+//===- CublasLt.cpp -------------------------------------------------------===//
+#include "runtime/cuda/CublasLt.h"
+#include <dlfcn.h>
+#include <mutex>
+
+using namespace cleave::runtime;
+using namespace cleave::runtime::cuda;
+namespace fb = cleave::program;
+
+#define CLEAVE_CUBLASLT(library, call)                                         \
+  CLEAVE_RETURN_IF_ERROR(                                                      \
+      (library).check((library).api.call, #call, __FILE__, __LINE__))
+
+//===----------------------------------------------------------------------===//
+// Library
+//===----------------------------------------------------------------------===//
+
+Status CublasLt::check(int result, const char *call, const char *file,
+                       int line) const {
+  if (result == success)
+    return Status();
+  const char *name = result == 3    ? " (allocation failed)"
+                     : result == 7  ? " (invalid value)"
+                     : result == 13 ? " (execution failed)"
+                     : result == 15 ? " (not supported)"
+                                    : "";
+  std::string path = file;
+  return Status::error("cuBLASLt call " + std::string(call) +
+                       " failed: status " + std::to_string(result) + name +
+                       " at " + path.substr(path.rfind('/') + 1) + ":" +
+                       std::to_string(line));
+}
+
+Status CublasLt::load() {
+  void *library = nullptr;
+  for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12"})
+    if ((library = dlopen(name, RTLD_NOW | RTLD_LOCAL)))
+      break;
+  if (!library)
+    return Status::error(
+        "cannot open libcublasLt.so.13 or .12, which computes matrix products "
+        "on GPUs: install cuBLAS of CUDA 12 or 13, or add its folder to "
+        "LD_LIBRARY_PATH (" +
+        std::string(dlerror()) + ")");
+  Status status;
+  auto find = [&](auto &entry, const char *name) {
+    void *symbol = dlsym(library, name);
+    if (!symbol && status.ok())
+      status = Status::error("libcublasLt.so has no " + std::string(name));
+    entry = reinterpret_cast<std::decay_t<decltype(entry)>>(symbol);
+  };
+  find(api.getVersion, "cublasLtGetVersion");
+#define CLEAVE_FIND(name, symbol, ...) find(api.name, #symbol);
+  CLEAVE_CUBLASLT_CALLS(CLEAVE_FIND)
+#undef CLEAVE_FIND
+  CLEAVE_RETURN_IF_ERROR(status);
+  version = api.getVersion();
+  return Status();
+}
+
+Status CublasLt::open(const CublasLt *&library) {
+  static std::once_flag once;
+  static CublasLt opened;
+  static Status status;
+  std::call_once(once, [] { status = opened.load(); });
+  library = &opened;
+  return status;
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+static int getDataType(fb::DType type) {
+  return type == fb::DType::BF16 ? dataBF16 : dataF32;
+}
+
+std::string cuda::toString(const MatmulShape &shape) {
+  auto matrix = [](int64_t rows, int64_t columns, bool isTransposed) {
+    return "[" + std::to_string(rows) + "," + std::to_string(columns) + "]" +
+           (isTransposed ? "^T" : "");
+  };
+  return (shape.transA ? matrix(shape.k, shape.m, true)
+                       : matrix(shape.m, shape.k, false)) +
+         " x " +
+         (shape.transB ? matrix(shape.n, shape.k, true)
+                       : matrix(shape.k, shape.n, false)) +
+         ", " + fb::EnumNameDType(shape.typeAB) + " -> " +
+         fb::EnumNameDType(shape.typeC) + (shape.hasBias ? ", bias" : "");
+}
+
+Status Matmul::create(const CublasLt &library, void *handle,
+                      const MatmulShape &shape, std::unique_ptr<Matmul> &made) {
+  std::unique_ptr<Matmul> result(new Matmul(library, handle, shape));
+  CLEAVE_CUBLASLT(library,
+                  descCreate(&result->description, computeF32, dataF32));
+  auto set = [&](int attribute, const auto &value) -> Status {
+    CLEAVE_CUBLASLT(library, descSet(result->description, attribute, &value,
+                                     sizeof(value)));
+    return Status();
+  };
+  int ofB = shape.transB ? operationT : operationN;
+  int ofA = shape.transA ? operationT : operationN;
+  CLEAVE_RETURN_IF_ERROR(set(descTransA, ofB));
+  CLEAVE_RETURN_IF_ERROR(set(descTransB, ofA));
+  if (shape.hasBias) {
+    CLEAVE_RETURN_IF_ERROR(set(descEpilogue, epilogueBias));
+    CLEAVE_RETURN_IF_ERROR(set(descBiasType, getDataType(shape.typeC)));
+  }
+  // In memory: rows that are contiguous are columns.
+  auto layOut = [&](void **layout, fb::DType type, int64_t rows,
+                    int64_t columns, bool isTransposed) -> Status {
+    if (isTransposed)
+      std::swap(rows, columns);
+    CLEAVE_CUBLASLT(library,
+                    layoutCreate(layout, getDataType(type), uint64_t(columns),
+                                 uint64_t(rows), columns));
+    return Status();
+  };
+  CLEAVE_RETURN_IF_ERROR(
+      layOut(&result->layoutA, shape.typeAB, shape.m, shape.k, shape.transA));
+  CLEAVE_RETURN_IF_ERROR(
+      layOut(&result->layoutB, shape.typeAB, shape.k, shape.n, shape.transB));
+  CLEAVE_RETURN_IF_ERROR(
+      layOut(&result->layoutC, shape.typeC, shape.m, shape.n, false));
+  made = std::move(result);
+  return Status();
+}
+
+Matmul::~Matmul() {
+  for (void *layout : {layoutA, layoutB, layoutC})
+    if (layout)
+      library.api.layoutDestroy(layout);
+  if (description)
+    library.api.descDestroy(description);
+}
+
+Status Matmul::findAlgorithms(size_t workspaceBytes, int most,
+                              std::vector<MatmulAlgo> &found) {
+  void *preference = nullptr;
+  CLEAVE_CUBLASLT(library, preferenceCreate(&preference));
+  struct Guard {
+    const CublasLt &library;
+    void *preference;
+    ~Guard() { library.api.preferenceDestroy(preference); }
+  } guard{library, preference};
+  CLEAVE_CUBLASLT(library,
+                  preferenceSet(preference, preferenceMaxWorkspace,
+                                &workspaceBytes, sizeof(workspaceBytes)));
+  std::vector<MatmulHeuristic> results{size_t(most)};
+  int count = 0;
+  int status = library.api.getHeuristic(handle, description, layoutB, layoutA,
+                                        layoutC, layoutC, preference, most,
+                                        results.data(), &count);
+  found.clear();
+  for (int i = 0; status == success && i < count; ++i)
+    if (results[size_t(i)].state == success)
+      found.push_back(results[size_t(i)].algo);
+  if (found.empty())
+    return Status::error("cuBLASLt " + std::to_string(library.getVersion()) +
+                         " has no algorithm for the product " +
+                         toString(shape) + " (status " +
+                         std::to_string(status) + ")");
+  return Status();
+}
+
+Status Matmul::run(const MatmulOperands &operands, Address workspace,
+                   size_t workspaceBytes, void *stream) {
+  if (shape.hasBias)
+    CLEAVE_CUBLASLT(library, descSet(description, descBiasPointer,
+                                     &operands.bias, sizeof(operands.bias)));
+  auto point = [](Address address) {
+    return reinterpret_cast<void *>(address);
+  };
+  const float one = 1, beta = operands.accumulate ? 1 : 0;
+  CLEAVE_CUBLASLT(library,
+                  matmul(handle, description, &one, point(operands.b), layoutB,
+                         point(operands.a), layoutA, &beta, point(operands.c),
+                         layoutC, point(operands.c), layoutC, &algorithm,
+                         point(workspace), workspaceBytes, stream));
+  return Status();
+}

@@ -1,0 +1,377 @@
+//===- CudaDevice.cpp -----------------------------------------------------===//
+#include "runtime/cuda/CudaDevice.h"
+#include "runtime/cuda/LocalGpus.h"
+#include "runtime/cuda/NcclGpus.h"
+#include "runtime/program/Print.h"
+#include "runtime/program/Work.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <thread>
+
+using namespace cleave::runtime;
+using namespace cleave::runtime::cuda;
+namespace fb = cleave::program;
+
+Status cuda::findDevices(bool &hasGpu, std::string &absence) {
+  const Driver *driver = nullptr;
+  CLEAVE_RETURN_IF_ERROR(Driver::open(driver, absence));
+  hasGpu = driver != nullptr;
+  return Status();
+}
+
+//===----------------------------------------------------------------------===//
+// Creation
+//===----------------------------------------------------------------------===//
+
+CudaDevice::CudaDevice(const Program &program, Communicator &communicator)
+    : program(program), communicator(communicator),
+      stage(program.getStageOf(communicator.getRank())) {}
+
+CudaDevice::~CudaDevice() {
+  if (driver)
+    driver->api.contextSynchronize();
+  matmuls.clear();
+  if (matmulHandle)
+    cublasLt->api.destroy(matmulHandle);
+}
+
+Status CudaDevice::create(const Program &program, Communicator &communicator,
+                          std::span<const BoundInstruction> instructions,
+                          const CleaveCudaCode &code,
+                          const DeviceOptions &options,
+                          std::unique_ptr<Device> &device) {
+  std::unique_ptr<CudaDevice> result(new CudaDevice(program, communicator));
+  CLEAVE_RETURN_IF_ERROR(result->open(options));
+  CLEAVE_RETURN_IF_ERROR(loadCode(*result->context, code.chip, code.cubin,
+                                  code.ptx, "the program's code",
+                                  result->generated));
+  CLEAVE_RETURN_IF_ERROR(
+      OwnKernels::load(*result->context, result->ownKernels));
+  CLEAVE_RETURN_IF_ERROR(result->connect());
+  CLEAVE_RETURN_IF_ERROR(result->prepare(instructions, code));
+  device = std::move(result);
+  return Status();
+}
+
+/// The number of this rank among those of its machine, as launchers tell it;
+/// ranks of one process take the GPUs in turns.
+static int getLocalRank(const Communicator &communicator) {
+  for (const char *name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+                           "SLURM_LOCALID", "MPI_LOCALRANKID"})
+    if (const char *text = std::getenv(name))
+      return std::atoi(text);
+  return communicator.getRank();
+}
+
+Status CudaDevice::open(const DeviceOptions &options) {
+  std::string absence;
+  CLEAVE_RETURN_IF_ERROR(Driver::open(driver, absence));
+  if (!driver)
+    return Status::error(absence);
+  RankRange process = communicator.getProcessRanks();
+  int rank = getLocalRank(communicator), count = driver->getDeviceCount();
+  if (process.count == 1 && rank >= count)
+    return Status::error("this machine has " + std::to_string(count) +
+                         (count == 1 ? " GPU" : " GPUs") +
+                         ", and this is its rank " + std::to_string(rank) +
+                         " (counted from 0): start at most one rank a GPU");
+  CLEAVE_RETURN_IF_ERROR(Context::create(*driver, rank % count, context));
+  CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(
+      *context, std::max<uint64_t>(stage->arena_bytes(), 1), "the arena",
+      arena));
+  isSerial = options.serial;
+  streams.resize(isSerial ? 1 : program.countStreams());
+  for (Stream &stream : streams) {
+    CLEAVE_RETURN_IF_ERROR(context->createStream(stream.handle));
+    CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.begin));
+    CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.end));
+  }
+  // All bits set is a NaN in every float type.
+  if (options.poison)
+    CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress(), 0xff, arena.getSize(),
+                                     streams[0].handle.get()));
+  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, timeOrigin));
+  CLEAVE_RETURN_IF_ERROR(CublasLt::open(cublasLt));
+  return cublasLt->check(cublasLt->api.create(&matmulHandle), "create",
+                         __FILE__, __LINE__);
+}
+
+/// How this rank's GPU meets others.
+Status CudaDevice::connect() {
+  CLEAVE_RETURN_IF_ERROR(
+      makeGroups(program, [&](const fb::Instruction &) -> Communicator & {
+        return communicator;
+      }));
+  int ranks = communicator.getWorldSize();
+  if (ranks == 1)
+    return Status();
+  bool isLocal = communicator.getProcessRanks().count == ranks;
+  for (size_t i = 0; i < streams.size(); ++i)
+    CLEAVE_RETURN_IF_ERROR(
+        isLocal ? LocalGpus::create(communicator, *context, ownKernels,
+                                    streams[i].communicator)
+                : NcclGpus::create(program, i, isSerial, communicator, *context,
+                                   ownKernels, streams[i].communicator));
+  return Status();
+}
+
+Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
+                           const CleaveCudaCode &code) {
+  size_t scheduleCount = 0;
+  for (const BoundInstruction &each : bound)
+    scheduleCount += each.opcode == fb::Opcode::Schedule;
+  CLEAVE_RETURN_IF_ERROR(PinnedMemory::allocate(
+      *context, scheduleCount * sizeof(ScheduleValues), schedules));
+  auto *values = reinterpret_cast<ScheduleValues *>(schedules.getData());
+
+  uint32_t lastEvent = 0;
+  for (const BoundInstruction &common : bound) {
+    CudaInstruction each{common, {}, nullptr, nullptr, 0, nullptr};
+    if (each.opcode == fb::Opcode::Schedule)
+      each.values = values++;
+    if (Status status = prepare(each, code); !status.ok())
+      return Status::error(describeInstruction(stage, each.index) + ": " +
+                           status.message());
+    lastEvent = std::max(lastEvent, each.instruction->event());
+    instructions.push_back(std::move(each));
+  }
+  events.resize(lastEvent + 1);
+  isRecorded.resize(lastEvent + 1);
+  for (size_t i = 1; i < events.size(); ++i)
+    CLEAVE_RETURN_IF_ERROR(context->createEvent(false, events[i]));
+
+  std::vector<uint64_t> scratch(streams.size());
+  for (const CudaInstruction &each : instructions) {
+    uint64_t &bytes = scratch[isSerial ? 0 : each.instruction->stream()];
+    bytes = std::max(bytes, each.scratchBytes);
+  }
+  for (size_t i = 0; i < streams.size(); ++i)
+    CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(
+        *context, scratch[i], "the workspace of libraries and kernels",
+        streams[i].scratch));
+
+  // Their operands hold nothing yet, so trials may overwrite them.
+  CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress(), 0x3c, arena.getSize(),
+                                   streams[0].handle.get()));
+  std::map<Matmul *, bool> chosen;
+  RunContext first;
+  for (const CudaInstruction &each : instructions) {
+    if (!each.matmul || std::exchange(chosen[each.matmul], true))
+      continue;
+    bool hasBias = each.instruction->work_as_Gemm()->has_bias();
+    if (Status status = chooseAlgorithm(
+            *each.matmul, {get(each, 0, first), get(each, 1, first),
+                           hasBias ? get(each, 2, first) : 0,
+                           get(each, 2 + hasBias, first), false});
+        !status.ok())
+      return Status::error(describeInstruction(stage, each.index) + ": " +
+                           status.message());
+  }
+  return synchronize();
+}
+
+/// Of those that the library thinks fastest the one that is.
+Status CudaDevice::chooseAlgorithm(Matmul &matmul,
+                                   const MatmulOperands &operands) {
+  constexpr int candidates = 8, repeats = 3;
+  std::vector<MatmulAlgo> found;
+  CLEAVE_RETURN_IF_ERROR(
+      matmul.findAlgorithms(matmulWorkspace, candidates, found));
+  matmul.setAlgorithm(found.front());
+  if (found.size() == 1)
+    return Status();
+  Stream &stream = streams[0];
+  // Of its own, since not every stream has one.
+  DeviceMemory workspace;
+  CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(
+      *context, matmulWorkspace, "the workspace of products", workspace));
+  Handle begin, end;
+  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, begin));
+  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, end));
+  float best = -1;
+  MatmulAlgo fastest = found.front();
+  for (const MatmulAlgo &algorithm : found) {
+    matmul.setAlgorithm(algorithm);
+    auto runOnce = [&] {
+      return matmul.run(operands, workspace.getAddress(), matmulWorkspace,
+                        stream.handle.get());
+    };
+    // One that the library offers and then refuses is none.
+    if (!runOnce().ok())
+      continue;
+    CLEAVE_CUDA(*driver, eventRecord(begin.get(), stream.handle.get()));
+    for (int i = 0; i < repeats; ++i)
+      CLEAVE_RETURN_IF_ERROR(runOnce());
+    CLEAVE_CUDA(*driver, eventRecord(end.get(), stream.handle.get()));
+    CLEAVE_CUDA(*driver, eventSynchronize(end.get()));
+    float milliseconds = 0;
+    CLEAVE_CUDA(*driver,
+                eventElapsedTime(&milliseconds, begin.get(), end.get()));
+    if (best < 0 || milliseconds < best) {
+      best = milliseconds;
+      fastest = algorithm;
+    }
+  }
+  matmul.setAlgorithm(fastest);
+  return Status();
+}
+
+//===----------------------------------------------------------------------===//
+// Ranges
+//===----------------------------------------------------------------------===//
+
+static uint64_t getNow() {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
+}
+
+Status CudaDevice::run(const RunRange &range,
+                       const std::function<Status()> &enqueueAll) {
+  CLEAVE_RETURN_IF_ERROR(context->bind());
+  for (const CudaInstruction &each : instructions)
+    if (each.values)
+      *each.values = getScheduleValues(each, range.step, range.updates);
+  Captured &captured = ranges[{range.begin, range.end}];
+  if (observer) {
+    CLEAVE_CUDA(*driver,
+                eventRecord(timeOrigin.get(), streams[0].handle.get()));
+    CLEAVE_CUDA(*driver, eventSynchronize(timeOrigin.get()));
+    originNs = getNow();
+    CLEAVE_RETURN_IF_ERROR(enqueueRange(enqueueAll));
+    CLEAVE_RETURN_IF_ERROR(synchronize());
+    return reportTimes();
+  }
+  // The first time all is done that cannot be captured, such as loading code.
+  if (captured.timesRun++ == 0 || !canBeCaptured()) {
+    CLEAVE_RETURN_IF_ERROR(enqueueRange(enqueueAll));
+    return synchronize();
+  }
+  if (!captured.graph)
+    CLEAVE_RETURN_IF_ERROR(captureRange(enqueueAll, captured));
+  CLEAVE_CUDA(*driver,
+              graphLaunch(captured.graph.get(), streams[0].handle.get()));
+  return synchronize();
+}
+
+bool CudaDevice::canBeCaptured() const {
+  return std::ranges::all_of(streams, [](const Stream &stream) {
+    return !stream.communicator || stream.communicator->canBeCaptured();
+  });
+}
+
+Status CudaDevice::enqueueRange(const std::function<Status()> &enqueueAll) {
+  isRecorded.assign(isRecorded.size(), false);
+  CLEAVE_RETURN_IF_ERROR(fork());
+  CLEAVE_RETURN_IF_ERROR(enqueueAll());
+  return join();
+}
+
+Status CudaDevice::captureRange(const std::function<Status()> &enqueueAll,
+                                Captured &captured) {
+  void *origin = streams[0].handle.get();
+  CLEAVE_CUDA(*driver, streamBeginCapture(origin, captureThreadLocal));
+  Status status = enqueueRange(enqueueAll);
+  void *graph = nullptr;
+  int ended = driver->api.streamEndCapture(origin, &graph);
+  CLEAVE_RETURN_IF_ERROR(status);
+  CLEAVE_RETURN_IF_ERROR(
+      driver->check(ended, "streamEndCapture", __FILE__, __LINE__));
+  Handle owned(graph, driver->api.graphDestroy);
+  void *executable = nullptr;
+  CLEAVE_CUDA(*driver, graphInstantiate(&executable, graph, 0));
+  captured.graph = Handle(executable, driver->api.graphExecDestroy);
+  return Status();
+}
+
+/// All streams begin behind what stream 0 has done.
+Status CudaDevice::fork() {
+  if (streams.size() == 1)
+    return Status();
+  CLEAVE_CUDA(*driver,
+              eventRecord(streams[0].begin.get(), streams[0].handle.get()));
+  for (size_t i = 1; i < streams.size(); ++i)
+    CLEAVE_CUDA(*driver, streamWaitEvent(streams[i].handle.get(),
+                                         streams[0].begin.get(), 0));
+  return Status();
+}
+
+/// Stream 0 goes on once all have done what they were given.
+Status CudaDevice::join() {
+  for (Stream &stream : streams)
+    if (stream.communicator)
+      CLEAVE_RETURN_IF_ERROR(stream.communicator->join(stream.handle.get()));
+  for (size_t i = 1; i < streams.size(); ++i) {
+    CLEAVE_CUDA(*driver,
+                eventRecord(streams[i].end.get(), streams[i].handle.get()));
+    CLEAVE_CUDA(*driver, streamWaitEvent(streams[0].handle.get(),
+                                         streams[i].end.get(), 0));
+  }
+  return Status();
+}
+
+/// A rank that waits for others looks whether one of them, or what connects
+/// them, has failed.
+Status CudaDevice::synchronize() {
+  void *stream = streams[0].handle.get();
+  if (!streams[0].communicator) {
+    CLEAVE_CUDA(*driver, streamSynchronize(stream));
+    return Status();
+  }
+  CLEAVE_CUDA(*driver, eventRecord(streams[0].end.get(), stream));
+  for (;;) {
+    int state = driver->api.eventQuery(streams[0].end.get());
+    if (state != errorNotReady)
+      return driver->check(state, "eventQuery", __FILE__, __LINE__);
+    Status status = communicator.isAborted()
+                        ? Status::aborted("another rank failed")
+                        : Status();
+    for (Stream &each : streams)
+      if (status.ok())
+        status = each.communicator->check();
+    if (!status.ok()) {
+      for (Stream &each : streams)
+        each.communicator->abort();
+      return status;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+Status CudaDevice::reportTimes() {
+  for (const Timed &each : timed) {
+    float begin = 0, end = 0; // milliseconds
+    CLEAVE_CUDA(*driver,
+                eventElapsedTime(&begin, timeOrigin.get(), each.begin.get()));
+    CLEAVE_CUDA(*driver,
+                eventElapsedTime(&end, timeOrigin.get(), each.end.get()));
+    observer->onInstruction({each.index, each.microBatch, each.stream,
+                             originNs + uint64_t(double(begin) * 1e6),
+                             originNs + uint64_t(double(end) * 1e6)});
+  }
+  timed.clear();
+  return Status();
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+Status CudaDevice::read(uint64_t offset, uint64_t bytes, const Reader &body) {
+  CLEAVE_RETURN_IF_ERROR(context->bind());
+  std::vector<std::byte> copy(bytes);
+  CLEAVE_CUDA(*driver, copyDeviceToHost(copy.data(),
+                                        arena.getAddress() + offset, bytes));
+  return body(copy);
+}
+
+Status CudaDevice::write(uint64_t offset, uint64_t bytes, const Writer &body) {
+  CLEAVE_RETURN_IF_ERROR(context->bind());
+  std::vector<std::byte> copy(bytes);
+  CLEAVE_RETURN_IF_ERROR(body(copy));
+  CLEAVE_CUDA(*driver, copyHostToDevice(arena.getAddress() + offset,
+                                        copy.data(), bytes));
+  return Status();
+}

@@ -1,0 +1,159 @@
+//===- CudaDevice.h - Instructions on a GPU -------------------------------===//
+//
+// The rank's thread hands instructions to CUDA streams, one for each stream of
+// the program, in the serial order; what waits for what is events. Generated
+// kernels are in the executable, products are cuBLASLt's, attention and
+// embedding are the runtime's own kernels (kernels/).
+//
+// A range of runs is the same in every step but for the values of the schedule,
+// which lie in pinned memory that a copy reads when it comes to its turn. So
+// the second time that a range is run it is captured as a CUDA graph, and from
+// then on is one launch.
+//
+//===----------------------------------------------------------------------===//
+#ifndef CLEAVE_RUNTIME_CUDA_CUDADEVICE_H
+#define CLEAVE_RUNTIME_CUDA_CUDADEVICE_H
+
+#include "runtime/comm/Communicator.h"
+#include "runtime/cuda/Collectives.h"
+#include "runtime/cuda/CublasLt.h"
+#include "runtime/cuda/Kernel.h"
+#include "runtime/device/Device.h"
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace cleave::runtime::cuda {
+
+/// What cuBLASLt may use beside the arena, of each stream: as its makers advise
+/// for Hopper.
+constexpr uint64_t matmulWorkspace = uint64_t(32) << 20;
+
+/// Whether this machine has a GPU that a CUDA driver knows; `absence`: why not.
+/// Fails where there is a driver that cannot be used.
+Status findDevices(bool &hasGpu, std::string &absence);
+
+class CudaDevice final : public Device {
+public:
+  /// Takes a GPU, allocates the arena, loads the code and chooses algorithms of
+  /// products; collective. All arguments but the options outlive the device.
+  static Status create(const Program &program, Communicator &communicator,
+                       std::span<const BoundInstruction> instructions,
+                       const CleaveCudaCode &code, const DeviceOptions &options,
+                       std::unique_ptr<Device> &device);
+  ~CudaDevice() override;
+
+  std::string getName() const override { return context->getName(); }
+  Status run(const RunRange &range,
+             const std::function<Status()> &enqueueAll) override;
+  Status enqueue(const BoundInstruction &first,
+                 const RunContext &context) override;
+  Status read(uint64_t offset, uint64_t bytes, const Reader &body) override;
+  Status write(uint64_t offset, uint64_t bytes, const Writer &body) override;
+  void setObserver(InstructionObserver *newObserver) override {
+    observer = newObserver;
+  }
+  bool observesFreely() const override { return false; }
+
+private:
+  /// What a GPU needs to know of an instruction.
+  struct CudaInstruction : BoundInstruction {
+    std::vector<Kernel> kernels; ///< launched one after the other
+    Matmul *matmul = nullptr;
+    const Group *group = nullptr;     ///< collectives
+    uint64_t scratchBytes = 0;        ///< that it uses of its stream's
+    ScheduleValues *values = nullptr; ///< pinned
+  };
+  /// A program's stream.
+  struct Stream {
+    Handle handle;
+    DeviceMemory scratch;
+    Handle begin, end; ///< events: forked from, joined by stream 0
+    std::unique_ptr<GpuCommunicator> communicator; ///< null: of one rank
+  };
+  /// An instruction that was observed: events around it.
+  struct Timed {
+    size_t index;
+    uint64_t microBatch;
+    size_t stream;
+    Handle begin, end;
+  };
+  struct Captured {
+    int timesRun = 0;
+    Handle graph; ///< cuGraphExec
+  };
+
+  CudaDevice(const Program &program, Communicator &communicator);
+  Status open(const DeviceOptions &options);
+  Status connect();
+  Status prepare(std::span<const BoundInstruction> instructions,
+                 const CleaveCudaCode &code);
+  Status prepare(CudaInstruction &each, const CleaveCudaCode &code);
+  Status prepareLaunch(CudaInstruction &each, const CleaveCudaCode &code);
+  Status prepareMatmul(CudaInstruction &each);
+  Status chooseAlgorithm(Matmul &matmul, const MatmulOperands &operands);
+
+  Status enqueueAlone(const CudaInstruction &each, const RunContext &context,
+                      Stream &stream);
+  /// All kernels of an instruction, each with the same structure.
+  template <typename Params>
+  Status launch(const CudaInstruction &each, Params params,
+                Stream &stream) const {
+    void *parameters[] = {&params};
+    for (const Kernel &kernel : each.kernels)
+      CLEAVE_RETURN_IF_ERROR(
+          kernel.launch(*driver, parameters, stream.handle.get()));
+    return Status();
+  }
+  Status enqueueKernel(const CudaInstruction &each, const RunContext &context,
+                       Stream &stream);
+  Status enqueueMatmul(const CudaInstruction &each, const RunContext &context,
+                       Stream &stream);
+  Status enqueueCollective(std::span<const CudaInstruction> bucket,
+                           const RunContext &context, Stream &stream);
+  Address get(const CudaInstruction &each, size_t operand,
+              const RunContext &context) const;
+  template <typename T>
+  T *point(const CudaInstruction &each, size_t operand,
+           const RunContext &context) const {
+    return reinterpret_cast<T *>(get(each, operand, context));
+  }
+  Address getScratch(const Stream &stream, uint64_t offset = 0) const;
+
+  Status enqueueRange(const std::function<Status()> &enqueueAll);
+  Status captureRange(const std::function<Status()> &enqueueAll,
+                      Captured &captured);
+  bool canBeCaptured() const;
+  Status fork();
+  Status join();
+  Status synchronize();
+  Status reportTimes();
+
+  const Program &program;
+  Communicator &communicator;
+  Stage stage;
+  const Driver *driver = nullptr;
+  const CublasLt *cublasLt = nullptr;
+  bool isSerial = false;
+  std::unique_ptr<Context> context;
+  DeviceMemory arena;
+  Handle generated; ///< the module of generated kernels
+  OwnKernels ownKernels;
+  void *matmulHandle = nullptr;
+  std::map<MatmulShape, std::unique_ptr<Matmul>> matmuls;
+  std::vector<CudaInstruction> instructions;
+  std::vector<Stream> streams;
+  std::vector<Handle> events;   ///< by their number; none of 0
+  std::vector<bool> isRecorded; ///< in this range
+  PinnedMemory schedules;
+  std::map<std::pair<size_t, size_t>, Captured> ranges;
+
+  InstructionObserver *observer = nullptr;
+  std::vector<Timed> timed;
+  Handle timeOrigin;
+  uint64_t originNs = 0;
+};
+
+} // namespace cleave::runtime::cuda
+
+#endif // CLEAVE_RUNTIME_CUDA_CUDADEVICE_H

@@ -1,0 +1,375 @@
+//===- CudaInstructions.cpp - What each opcode does on a GPU --------------===//
+#include "runtime/base/Quote.h"
+#include "runtime/cuda/CudaDevice.h"
+#include "runtime/cuda/kernels/CollectiveLaunches.h"
+#include "runtime/program/Print.h"
+#include "runtime/program/Work.h"
+
+using namespace cleave::runtime;
+using namespace cleave::runtime::cuda;
+using namespace cleave::cuda;
+namespace fb = cleave::program;
+
+//===----------------------------------------------------------------------===//
+// Sizes
+//===----------------------------------------------------------------------===//
+
+// What an instruction's table says, in the structure that its kernels take; its
+// pointers are null as yet.
+
+static cleave::cpu::ElementType convert(fb::DType type) {
+  return cleave::cpu::ElementType(type);
+}
+
+/// Of Attention or AttentionGrad.
+template <typename Table>
+static AttentionSizes getSizes(const Table &table) {
+  return {table.batch(),        table.seq(),           table.heads(),
+          table.kv_heads(),     table.head_dim(),      table.window(),
+          float(table.scale()), float(table.softcap())};
+}
+
+static EmbeddingParams getParams(const fb::Embedding &table,
+                                 int64_t shardIndex) {
+  EmbeddingParams params{};
+  params.rows = table.rows();
+  params.width = table.width();
+  params.tableRows = table.table_rows();
+  params.first = shardIndex * table.table_rows();
+  return params;
+}
+
+static EmbeddingGradParams getParams(const fb::EmbeddingGrad &table,
+                                     int64_t shardIndex) {
+  EmbeddingGradParams params{};
+  params.rows = table.rows();
+  params.width = table.width();
+  params.tableRows = table.table_rows();
+  params.first = shardIndex * table.table_rows();
+  return params;
+}
+
+static CopyRowsParams getParams(const fb::Slice &table, uint64_t shards) {
+  CopyRowsParams params{};
+  params.outer = table.outer();
+  params.bytes = table.inner() * int64_t(getBytes(table.type()));
+  params.inStride = params.bytes * int64_t(shards);
+  params.outStride = params.bytes;
+  return params;
+}
+
+//===----------------------------------------------------------------------===//
+// Preparation
+//===----------------------------------------------------------------------===//
+
+static Status refuseAttention(const AttentionSizes &sizes) {
+  return Status::error("there is no CUDA kernel for attention with head "
+                       "dimension " +
+                       std::to_string(sizes.headDim) +
+                       ": expects 8 to 256, in steps of 8");
+}
+
+Status CudaDevice::prepare(CudaInstruction &each, const CleaveCudaCode &code) {
+  const fb::Instruction &instruction = *each.instruction;
+  auto find = [&](const std::vector<KernelLaunch> &launches) {
+    return ownKernels.find(launches, each.kernels);
+  };
+  if (isCollective(each.opcode))
+    return communicator.getGroup(toSpan(instruction.group()), each.group);
+  switch (each.opcode) {
+  case fb::Opcode::Launch:
+    return prepareLaunch(each, code);
+  case fb::Opcode::Gemm:
+    return prepareMatmul(each);
+  case fb::Opcode::Attention: {
+    const fb::Attention &table = *instruction.work_as_Attention();
+    AttentionSizes sizes = getSizes(table);
+    if (!hasAttention(sizes))
+      return refuseAttention(sizes);
+    return find(getAttentionLaunches(sizes, convert(table.type())));
+  }
+  case fb::Opcode::AttentionGrad: {
+    const fb::AttentionGrad &table = *instruction.work_as_AttentionGrad();
+    AttentionSizes sizes = getSizes(table);
+    if (!hasAttention(sizes))
+      return refuseAttention(sizes);
+    each.scratchBytes = getAttentionGradScratch(sizes);
+    return find(getAttentionGradLaunches(sizes, convert(table.type())));
+  }
+  case fb::Opcode::Embedding: {
+    const fb::Embedding &table = *instruction.work_as_Embedding();
+    return find(getEmbeddingLaunches(getParams(table, each.shardIndex),
+                                     convert(table.type_table()),
+                                     convert(table.type_out())));
+  }
+  case fb::Opcode::EmbeddingGrad: {
+    const fb::EmbeddingGrad &table = *instruction.work_as_EmbeddingGrad();
+    each.scratchBytes =
+        getEmbeddingGradScratch(table.rows(), table.table_rows());
+    return find(getEmbeddingGradLaunches(getParams(table, each.shardIndex),
+                                         convert(table.type_dout()),
+                                         convert(table.type_dtable())));
+  }
+  case fb::Opcode::Slice: {
+    const fb::Slice &table = *instruction.work_as_Slice();
+    if (table.outer() == 1)
+      return Status();
+    return find(getCopyRowsLaunches(getParams(table, each.shardCount)));
+  }
+  default:
+    return Status();
+  }
+}
+
+Status CudaDevice::prepareLaunch(CudaInstruction &each,
+                                 const CleaveCudaCode &code) {
+  const fb::Kernel &kernel = getKernel(program.get(), *each.instruction);
+  std::string symbol(toView(kernel.symbol()));
+  for (uint64_t i = 0; i < code.kernel_count; ++i)
+    if (symbol == code.kernels[i].symbol) {
+      Kernel found;
+      CLEAVE_RETURN_IF_ERROR(
+          context->getFunction(generated, symbol.c_str(), found.function));
+      found.grid[0] = code.kernels[i].blocks;
+      found.block[0] = code.kernels[i].threads;
+      each.kernels = {found};
+      return Status();
+    }
+  return Status::error("the executable has no CUDA kernel " + quote(symbol) +
+                       ", which the program launches");
+}
+
+Status CudaDevice::prepareMatmul(CudaInstruction &each) {
+  const fb::Gemm &gemm = *each.instruction->work_as_Gemm();
+  if (gemm.type_a() != gemm.type_b())
+    return Status::error("cuBLASLt multiplies matrices of one type, got " +
+                         std::string(fb::EnumNameDType(gemm.type_a())) +
+                         " and " + fb::EnumNameDType(gemm.type_b()));
+  MatmulShape shape{gemm.m(),       gemm.n(),       gemm.k(),
+                    gemm.trans_a(), gemm.trans_b(), gemm.type_a(),
+                    gemm.type_c(),  gemm.has_bias()};
+  std::unique_ptr<Matmul> &matmul = matmuls[shape];
+  if (!matmul)
+    CLEAVE_RETURN_IF_ERROR(
+        Matmul::create(*cublasLt, matmulHandle, shape, matmul));
+  each.matmul = matmul.get();
+  each.scratchBytes = matmulWorkspace;
+  // The bias in C's type, behind the library's.
+  if (gemm.has_bias() && gemm.type_c() == fb::DType::BF16) {
+    each.scratchBytes = matmulWorkspace + uint64_t(gemm.n()) * 2;
+    return ownKernels.find(getConvertLaunches(gemm.n()), each.kernels);
+  }
+  return Status();
+}
+
+//===----------------------------------------------------------------------===//
+// Execution
+//===----------------------------------------------------------------------===//
+
+Address CudaDevice::get(const CudaInstruction &each, size_t operand,
+                        const RunContext &context) const {
+  return arena.getAddress() +
+         getPlace(each.operands[operand], context.microBatch);
+}
+
+Address CudaDevice::getScratch(const Stream &stream, uint64_t offset) const {
+  return stream.scratch.getAddress() + offset;
+}
+
+Status CudaDevice::enqueue(const BoundInstruction &common,
+                           const RunContext &context) {
+  std::span<const CudaInstruction> bucket(&instructions[common.index],
+                                          common.bucket);
+  size_t number = isSerial ? 0 : common.instruction->stream();
+  Stream &stream = streams[number];
+  for (const CudaInstruction &each : bucket)
+    for (uint32_t event : toSpan(each.instruction->waits()))
+      if (!isSerial && isRecorded[event])
+        CLEAVE_CUDA(*driver, streamWaitEvent(stream.handle.get(),
+                                             events[event].get(), 0));
+  for (const CudaInstruction &each : bucket) {
+    if (observer) {
+      Timed &times = timed.emplace_back(
+          Timed{each.index, context.microBatch, number, {}, {}});
+      CLEAVE_RETURN_IF_ERROR(this->context->createEvent(true, times.begin));
+      CLEAVE_RETURN_IF_ERROR(this->context->createEvent(true, times.end));
+      CLEAVE_CUDA(*driver, eventRecord(times.begin.get(), stream.handle.get()));
+    }
+    Status status = enqueueAlone(each, context, stream);
+    if (status.getCode() == StatusCode::Failed)
+      return Status::error("step " + std::to_string(context.step) + ", " +
+                           describeInstruction(stage, each.index) + ": " +
+                           status.message());
+    CLEAVE_RETURN_IF_ERROR(status);
+    if (observer)
+      CLEAVE_CUDA(*driver,
+                  eventRecord(timed.back().end.get(), stream.handle.get()));
+  }
+  for (const CudaInstruction &each : bucket)
+    if (uint32_t event = each.instruction->event(); event > 0 && !isSerial) {
+      CLEAVE_CUDA(*driver,
+                  eventRecord(events[event].get(), stream.handle.get()));
+      isRecorded[event] = true;
+    }
+  return Status();
+}
+
+Status CudaDevice::enqueueAlone(const CudaInstruction &each,
+                                const RunContext &context, Stream &stream) {
+  const fb::Instruction &instruction = *each.instruction;
+  switch (each.opcode) {
+  case fb::Opcode::Launch:
+    return enqueueKernel(each, context, stream);
+  case fb::Opcode::Gemm:
+    return enqueueMatmul(each, context, stream);
+  case fb::Opcode::Attention: {
+    AttentionParams params{};
+    params.sizes = getSizes(*instruction.work_as_Attention());
+    params.q = point<void>(each, 0, context);
+    params.k = point<void>(each, 1, context);
+    params.v = point<void>(each, 2, context);
+    params.out = point<void>(each, 3, context);
+    params.lse = point<float>(each, 4, context);
+    return launch(each, params, stream);
+  }
+  case fb::Opcode::AttentionGrad: {
+    AttentionGradParams params{};
+    params.sizes = getSizes(*instruction.work_as_AttentionGrad());
+    params.q = point<void>(each, 0, context);
+    params.k = point<void>(each, 1, context);
+    params.v = point<void>(each, 2, context);
+    params.out = point<void>(each, 3, context);
+    params.lse = point<float>(each, 4, context);
+    params.dout = point<void>(each, 5, context);
+    params.dq = point<void>(each, 6, context);
+    params.dk = point<void>(each, 7, context);
+    params.dv = point<void>(each, 8, context);
+    params.scratch = reinterpret_cast<void *>(getScratch(stream));
+    return launch(each, params, stream);
+  }
+  case fb::Opcode::Embedding: {
+    EmbeddingParams params =
+        getParams(*instruction.work_as_Embedding(), each.shardIndex);
+    params.ids = point<int32_t>(each, 0, context);
+    params.table = point<void>(each, 1, context);
+    params.out = point<void>(each, 2, context);
+    return launch(each, params, stream);
+  }
+  case fb::Opcode::EmbeddingGrad: {
+    const fb::EmbeddingGrad &table = *instruction.work_as_EmbeddingGrad();
+    EmbeddingGradParams params = getParams(table, each.shardIndex);
+    params.ids = point<int32_t>(each, 0, context);
+    params.dout = point<void>(each, 1, context);
+    params.dtable = point<void>(each, 2, context);
+    params.scratch = reinterpret_cast<void *>(getScratch(stream));
+    params.accumulate = accumulates(table.accumulate(), context.isFirst);
+    return launch(each, params, stream);
+  }
+  case fb::Opcode::Fill:
+    CLEAVE_CUDA(*driver,
+                memsetAsync(get(each, 0, context), 0, each.operands[0].bytes(),
+                            stream.handle.get()));
+    return Status();
+  case fb::Opcode::Copy:
+    if (get(each, 0, context) != get(each, 1, context))
+      CLEAVE_CUDA(*driver, copyDeviceToDeviceAsync(
+                               get(each, 1, context), get(each, 0, context),
+                               each.operands[0].bytes(), stream.handle.get()));
+    return Status();
+  case fb::Opcode::Slice: {
+    const fb::Slice &table = *instruction.work_as_Slice();
+    CopyRowsParams params = getParams(table, each.shardCount);
+    Address in = get(each, 0, context) +
+                 uint64_t(each.shardIndex) * uint64_t(params.bytes);
+    if (table.outer() == 1) {
+      CLEAVE_CUDA(*driver, copyDeviceToDeviceAsync(get(each, 1, context), in,
+                                                   uint64_t(params.bytes),
+                                                   stream.handle.get()));
+      return Status();
+    }
+    params.in = reinterpret_cast<void *>(in);
+    params.out = point<void>(each, 1, context);
+    return launch(each, params, stream);
+  }
+  case fb::Opcode::Schedule:
+    CLEAVE_CUDA(*driver, copyHostToDeviceAsync(
+                             get(each, 0, context), each.values,
+                             sizeof(each.values->values), stream.handle.get()));
+    return Status();
+  case fb::Opcode::AllReduce:
+  case fb::Opcode::AllGather:
+  case fb::Opcode::ReduceScatter:
+  case fb::Opcode::AllToAll:
+    return enqueueCollective({&each, each.bucket}, context, stream);
+  case fb::Opcode::Send:
+    return stream.communicator->send(
+        each.peer, each.channel, get(each, 0, context),
+        each.operands[0].bytes(), stream.handle.get());
+  case fb::Opcode::Recv:
+    return stream.communicator->receive(
+        each.peer, each.channel, get(each, 0, context),
+        each.operands[0].bytes(), stream.handle.get());
+  case fb::Opcode::NONE:
+    break;
+  }
+  return Status::error("unknown opcode " + std::to_string(int(each.opcode)));
+}
+
+Status CudaDevice::enqueueKernel(const CudaInstruction &each,
+                                 const RunContext &context, Stream &stream) {
+  std::vector<Address> addresses;
+  for (size_t i = 0; i < each.operands.size(); ++i)
+    addresses.push_back(get(each, i, context));
+  int64_t params[] = {each.shardIndex, context.isFirst ? 0 : 1};
+  std::vector<void *> parameters;
+  for (Address &address : addresses)
+    parameters.push_back(&address);
+  parameters.push_back(&params[0]);
+  parameters.push_back(&params[1]);
+  return each.kernels.front().launch(*driver, parameters.data(),
+                                     stream.handle.get());
+}
+
+Status CudaDevice::enqueueMatmul(const CudaInstruction &each,
+                                 const RunContext &context, Stream &stream) {
+  const fb::Gemm &gemm = *each.instruction->work_as_Gemm();
+  bool hasBias = gemm.has_bias();
+  MatmulOperands operands{get(each, 0, context), get(each, 1, context), 0,
+                          get(each, 2 + hasBias, context),
+                          accumulates(gemm.accumulate(), context.isFirst)};
+  uint64_t workspace = stream.scratch.getSize();
+  if (hasBias)
+    operands.bias = get(each, 2, context);
+  if (!each.kernels.empty()) {
+    ConvertParams params{};
+    params.elements = gemm.n();
+    params.in = reinterpret_cast<const float *>(operands.bias);
+    operands.bias = getScratch(stream, matmulWorkspace);
+    params.out = reinterpret_cast<void *>(operands.bias);
+    CLEAVE_RETURN_IF_ERROR(launch(each, params, stream));
+  }
+  return each.matmul->run(operands, getScratch(stream),
+                          std::min(workspace, matmulWorkspace),
+                          stream.handle.get());
+}
+
+/// A whole bucket, where it is told of the first of it.
+Status CudaDevice::enqueueCollective(std::span<const CudaInstruction> bucket,
+                                     const RunContext &context,
+                                     Stream &stream) {
+  std::vector<GpuCollective> collectives;
+  for (const CudaInstruction &each : bucket)
+    collectives.push_back({describeCollective(*each.instruction),
+                           get(each, 0, context), get(each, 1, context)});
+  if (collectives.empty())
+    return Status();
+  const Group &group = *bucket.front().group;
+  if (group.getSize() > 1)
+    return stream.communicator->run(group, collectives, stream.handle.get());
+  for (size_t i = 0; i < bucket.size(); ++i)
+    if (const GpuCollective &each = collectives[i]; each.in != each.out)
+      CLEAVE_CUDA(*driver, copyDeviceToDeviceAsync(
+                               each.out, each.in, bucket[i].operands[1].bytes(),
+                               stream.handle.get()));
+  return Status();
+}

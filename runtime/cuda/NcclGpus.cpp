@@ -1,0 +1,363 @@
+//===- NcclGpus.cpp -------------------------------------------------------===//
+#include "runtime/cuda/NcclGpus.h"
+#include "runtime/cuda/kernels/CollectiveLaunches.h"
+#include "runtime/program/Work.h"
+#include <algorithm>
+#include <dlfcn.h>
+#include <mutex>
+
+using namespace cleave::runtime;
+using namespace cleave::runtime::cuda;
+using namespace cleave::cuda;
+namespace fb = cleave::program;
+
+#define CLEAVE_NCCL(nccl, call)                                                \
+  CLEAVE_RETURN_IF_ERROR(                                                      \
+      (nccl).check((nccl).api.call, #call, __FILE__, __LINE__))
+
+//===----------------------------------------------------------------------===//
+// Library
+//===----------------------------------------------------------------------===//
+
+Status Nccl::check(int result, const char *call, const char *file,
+                   int line) const {
+  if (result == ncclSuccess || result == ncclInProgress)
+    return Status();
+  std::string path = file;
+  const char *last = api.getLastError(nullptr);
+  return Status::error(
+      "NCCL call " + std::string(call) +
+      " failed: " + api.getErrorString(result) + " (" + std::to_string(result) +
+      ") at " + path.substr(path.rfind('/') + 1) + ":" + std::to_string(line) +
+      (last && *last ? ": " + std::string(last) : ""));
+}
+
+Status Nccl::load() {
+  void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  if (!library)
+    return Status::error("cannot open libnccl.so.2, by which GPUs of several "
+                         "processes meet: install NCCL, or add its folder to "
+                         "LD_LIBRARY_PATH (" +
+                         std::string(dlerror()) + ")");
+  Status status;
+  auto find = [&](auto &entry, const char *name) {
+    void *symbol = dlsym(library, name);
+    if (!symbol && status.ok())
+      status = Status::error("libnccl.so.2 is too old: it has no " +
+                             std::string(name));
+    entry = reinterpret_cast<std::decay_t<decltype(entry)>>(symbol);
+  };
+  find(api.getErrorString, "ncclGetErrorString");
+  find(api.getLastError, "ncclGetLastError");
+#define CLEAVE_FIND(name, symbol, ...) find(api.name, #symbol);
+  CLEAVE_NCCL_CALLS(CLEAVE_FIND)
+#undef CLEAVE_FIND
+  CLEAVE_RETURN_IF_ERROR(status);
+  CLEAVE_NCCL(*this, getVersion(&version));
+  constexpr int oldest = 21800;
+  if (version < oldest)
+    return Status::error("NCCL " + std::to_string(version / 10000) + "." +
+                         std::to_string(version % 10000 / 100) +
+                         " is too old, expects 2.18 or later");
+  return Status();
+}
+
+Status Nccl::open(const Nccl *&library) {
+  static std::once_flag once;
+  static Nccl opened;
+  static Status status;
+  std::call_once(once, [] { status = opened.load(); });
+  library = &opened;
+  return status;
+}
+
+//===----------------------------------------------------------------------===//
+// Connections
+//===----------------------------------------------------------------------===//
+
+/// Communicators are made in the order of the program, those of messages in the
+/// order of their channels: of the connections that are not made yet, the first
+/// one's ranks have made all before it, so nobody waits for ever.
+Status NcclGpus::create(const Program &program, size_t stream, bool ofAll,
+                        Communicator &host, const Context &context,
+                        const OwnKernels &kernels,
+                        std::unique_ptr<GpuCommunicator> &communicator) {
+  const Nccl *nccl = nullptr;
+  CLEAVE_RETURN_IF_ERROR(Nccl::open(nccl));
+  std::unique_ptr<NcclGpus> result(new NcclGpus(*nccl, host, context, kernels));
+  Stage stage = program.getStageOf(host.getRank());
+  struct Peer {
+    int rank;
+    bool isSender;
+  };
+  std::map<int, Peer> peers; // by channel
+  for (size_t i = 0; i < stage.getInstructionCount(); ++i) {
+    const fb::Instruction &instruction = stage.getInstruction(i);
+    if (!ofAll && instruction.stream() != stream)
+      continue;
+    if (isCollective(instruction.work_type())) {
+      const Group *group = nullptr;
+      CLEAVE_RETURN_IF_ERROR(host.getGroup(toSpan(instruction.group()), group));
+      CLEAVE_RETURN_IF_ERROR(result->connectGroup(*group));
+    } else if (isMessage(instruction.work_type())) {
+      Message message = getMessage(instruction);
+      int rank = program.getMesh().moveTo(host.getRank(), program->stage_axis(),
+                                          int(message.stage));
+      peers[int(message.channel)] = {rank, instruction.work_type() ==
+                                               fb::Opcode::Send};
+    }
+  }
+  for (const auto &[channel, peer] : peers)
+    CLEAVE_RETURN_IF_ERROR(
+        result->connectChannel(channel, peer.rank, peer.isSender));
+  communicator = std::move(result);
+  return Status();
+}
+
+Status NcclGpus::connectGroup(const Group &group) {
+  if (group.getSize() == 1 || groups.count(&group))
+    return Status();
+  NcclId mine{};
+  if (group.getIndex() == 0)
+    CLEAVE_NCCL(nccl, getUniqueId(&mine));
+  std::vector<NcclId> all(size_t(group.getSize()));
+  CLEAVE_RETURN_IF_ERROR(
+      host.allGather(group, &mine, all.data(), 1, sizeof(NcclId)));
+  void *comm = nullptr;
+  CLEAVE_NCCL(nccl, commInitRank(&comm, group.getSize(), all.front(),
+                                 group.getIndex()));
+  groups[&group] = comm;
+  return Status();
+}
+
+Status NcclGpus::connectChannel(int channel, int peerRank, bool isSender) {
+  NcclId id{};
+  if (isSender) {
+    CLEAVE_NCCL(nccl, getUniqueId(&id));
+    CLEAVE_RETURN_IF_ERROR(host.send(peerRank, channel, &id, sizeof(id)));
+  } else {
+    CLEAVE_RETURN_IF_ERROR(host.receive(peerRank, channel, &id, sizeof(id)));
+  }
+  Channel &made = channels[channel];
+  made.peer = isSender ? 1 : 0;
+  CLEAVE_NCCL(nccl, commInitRank(&made.comm, 2, id, isSender ? 0 : 1));
+  if (!isSender)
+    return Status();
+  CLEAVE_RETURN_IF_ERROR(context.createStream(made.stream));
+  CLEAVE_RETURN_IF_ERROR(context.createEvent(false, made.ready));
+  return context.createEvent(false, made.sent);
+}
+
+NcclGpus::~NcclGpus() {
+  if (isAborted)
+    return;
+  for (auto &[group, comm] : groups)
+    nccl.api.commDestroy(comm);
+  for (auto &[number, channel] : channels)
+    if (channel.comm)
+      nccl.api.commDestroy(channel.comm);
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives
+//===----------------------------------------------------------------------===//
+
+static int getDataType(ElementType type) {
+  return type == ElementType::F32    ? ncclFloat32
+         : type == ElementType::BF16 ? ncclBfloat16
+                                     : ncclInt32;
+}
+
+static void *point(Address address) {
+  return reinterpret_cast<void *>(address);
+}
+
+/// Of this rank alone: what NCCL moves must be contiguous. It grows as what was
+/// enqueued before is done, since to free memory waits for that.
+Status NcclGpus::getScratch(uint64_t bytes, size_t which, Address &address) {
+  if (scratch[which].getSize() < bytes)
+    CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(
+        context, bytes, "what a collective packs", scratch[which]));
+  address = scratch[which].getAddress();
+  return Status();
+}
+
+/// From a buffer whose blocks hold a piece of each part to whole parts, one
+/// after the other; or back.
+Status NcclGpus::pack(Parts parts, uint64_t ranks, Address in, Address out,
+                      bool unpacks, void *stream) {
+  for (uint64_t part = 0; part < ranks; ++part) {
+    RowGroups blocks{int64_t(parts.blocks), int64_t(parts.blockBytes * ranks),
+                     0};
+    RowGroups whole{int64_t(parts.blocks), int64_t(parts.blockBytes), 0};
+    CopyPartsParams params{};
+    params.rows = int64_t(parts.blocks);
+    params.bytes = int64_t(parts.blockBytes);
+    uint64_t inBlocks = part * parts.blockBytes;
+    uint64_t inWhole = part * parts.getBytes();
+    params.inGroups = unpacks ? whole : blocks;
+    params.outGroups = unpacks ? blocks : whole;
+    params.in = point(in + (unpacks ? inWhole : inBlocks));
+    params.out = point(out + (unpacks ? inBlocks : inWhole));
+    CLEAVE_RETURN_IF_ERROR(
+        kernels.launch(getCopyPartsLaunches(params), params, stream));
+  }
+  return Status();
+}
+
+/// What needs no packing begins together, by one start.
+Status NcclGpus::run(const Group &group,
+                     std::span<const GpuCollective> collectives, void *stream) {
+  auto isContiguous = [](const GpuCollective &each) {
+    return each.work.call == CollectiveCall::AllReduce ||
+           (each.work.call != CollectiveCall::AllToAll && each.work.outer == 1);
+  };
+  if (!std::ranges::all_of(collectives, isContiguous)) {
+    for (const GpuCollective &each : collectives)
+      CLEAVE_RETURN_IF_ERROR(runOne(group, each, stream));
+    return Status();
+  }
+  CLEAVE_NCCL(nccl, groupStart());
+  Status status;
+  for (const GpuCollective &each : collectives)
+    if (status.ok())
+      status = runOne(group, each, stream);
+  CLEAVE_NCCL(nccl, groupEnd());
+  return status;
+}
+
+Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
+                        void *stream) {
+  const CollectiveWork &work = each.work;
+  void *comm = groups.find(&group)->second;
+  uint64_t ranks = uint64_t(group.getSize());
+  int type = getDataType(work.type);
+  int op = work.reduction == Reduction::Max ? ncclMax : ncclSum;
+  Parts parts = work.getParts();
+  switch (work.call) {
+  case CollectiveCall::AllReduce:
+    CLEAVE_NCCL(nccl, allReduce(point(each.in), point(each.out), work.inner,
+                                type, op, comm, stream));
+    return Status();
+  case CollectiveCall::AllGather: {
+    Address gathered = each.out;
+    if (work.outer > 1)
+      CLEAVE_RETURN_IF_ERROR(getScratch(parts.getBytes() * ranks, 0, gathered));
+    CLEAVE_NCCL(nccl, allGather(point(each.in), point(gathered),
+                                parts.getBytes(), ncclInt8, comm, stream));
+    return work.outer == 1
+               ? Status()
+               : pack(parts, ranks, gathered, each.out, true, stream);
+  }
+  case CollectiveCall::ReduceScatter: {
+    Address packed = each.in;
+    if (work.outer > 1) {
+      CLEAVE_RETURN_IF_ERROR(getScratch(parts.getBytes() * ranks, 0, packed));
+      CLEAVE_RETURN_IF_ERROR(
+          pack(parts, ranks, each.in, packed, false, stream));
+    }
+    CLEAVE_NCCL(nccl,
+                reduceScatter(point(packed), point(each.out),
+                              work.outer * work.inner, type, op, comm, stream));
+    return Status();
+  }
+  default:
+    break;
+  }
+  // An exchange: part p of the input goes to rank p.
+  Parts in = work.exchange.getInput(), out = work.exchange.getOutput();
+  Address packed = each.in, received = each.out;
+  if (in.blocks > 1) {
+    CLEAVE_RETURN_IF_ERROR(getScratch(in.getBytes() * ranks, 0, packed));
+    CLEAVE_RETURN_IF_ERROR(pack(in, ranks, each.in, packed, false, stream));
+  }
+  if (out.blocks > 1)
+    CLEAVE_RETURN_IF_ERROR(getScratch(out.getBytes() * ranks, 1, received));
+  CLEAVE_NCCL(nccl, groupStart());
+  Status status;
+  for (uint64_t rank = 0; rank < ranks && status.ok(); ++rank) {
+    status = nccl.check(nccl.api.send(point(packed + rank * in.getBytes()),
+                                      in.getBytes(), ncclInt8, int(rank), comm,
+                                      stream),
+                        "send", __FILE__, __LINE__);
+    if (status.ok())
+      status = nccl.check(nccl.api.recv(point(received + rank * out.getBytes()),
+                                        out.getBytes(), ncclInt8, int(rank),
+                                        comm, stream),
+                          "recv", __FILE__, __LINE__);
+  }
+  CLEAVE_NCCL(nccl, groupEnd());
+  CLEAVE_RETURN_IF_ERROR(status);
+  return out.blocks == 1 ? Status()
+                         : pack(out, ranks, received, each.out, true, stream);
+}
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+Status NcclGpus::send(int, int number, Address data, uint64_t bytes,
+                      void *stream) {
+  const Driver &driver = context.getDriver();
+  Channel &channel = channels.find(number)->second;
+  if (channel.copy.getSize() < bytes)
+    CLEAVE_RETURN_IF_ERROR(
+        DeviceMemory::allocate(context, bytes, "a message", channel.copy));
+  // The copy is free once the message before it has gone. Of an event that was
+  // never recorded nobody waits.
+  if (channel.isUsed)
+    CLEAVE_CUDA(driver, streamWaitEvent(stream, channel.sent.get(), 0));
+  CLEAVE_CUDA(driver, copyDeviceToDeviceAsync(channel.copy.getAddress(), data,
+                                              bytes, stream));
+  CLEAVE_CUDA(driver, eventRecord(channel.ready.get(), stream));
+  void *own = channel.stream.get();
+  CLEAVE_CUDA(driver, streamWaitEvent(own, channel.ready.get(), 0));
+  CLEAVE_NCCL(nccl, send(point(channel.copy.getAddress()), bytes, ncclInt8,
+                         channel.peer, channel.comm, own));
+  CLEAVE_CUDA(driver, eventRecord(channel.sent.get(), own));
+  channel.isUsed = true;
+  return Status();
+}
+
+Status NcclGpus::receive(int, int number, Address data, uint64_t bytes,
+                         void *stream) {
+  Channel &channel = channels.find(number)->second;
+  CLEAVE_NCCL(nccl, recv(point(data), bytes, ncclInt8, channel.peer,
+                         channel.comm, stream));
+  return Status();
+}
+
+Status NcclGpus::join(void *stream) {
+  for (auto &[number, channel] : channels)
+    if (std::exchange(channel.isUsed, false))
+      CLEAVE_CUDA(context.getDriver(),
+                  streamWaitEvent(stream, channel.sent.get(), 0));
+  return Status();
+}
+
+//===----------------------------------------------------------------------===//
+// Failures
+//===----------------------------------------------------------------------===//
+
+Status NcclGpus::check() {
+  auto ask = [&](void *comm) -> Status {
+    int error = ncclSuccess;
+    CLEAVE_NCCL(nccl, commGetAsyncError(comm, &error));
+    return nccl.check(error, "in flight", __FILE__, __LINE__);
+  };
+  for (auto &[group, comm] : groups)
+    CLEAVE_RETURN_IF_ERROR(ask(comm));
+  for (auto &[number, channel] : channels)
+    CLEAVE_RETURN_IF_ERROR(ask(channel.comm));
+  return Status();
+}
+
+void NcclGpus::abort() {
+  if (std::exchange(isAborted, true))
+    return;
+  for (auto &[group, comm] : groups)
+    nccl.api.commAbort(comm);
+  for (auto &[number, channel] : channels)
+    if (channel.comm)
+      nccl.api.commAbort(channel.comm);
+}
