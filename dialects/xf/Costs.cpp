@@ -134,10 +134,20 @@ double SquareSumOp::getBytes() {
   return gradientNormBytes * getElements(getX());
 }
 
-double AdamWOp::getBytes() { return getUpdateBytes(2) * getElements(getW()); }
-double SGDOp::getBytes() { return getUpdateBytes(1) * getElements(getW()); }
-double LionOp::getBytes() { return getUpdateBytes(1) * getElements(getW()); }
+/// Of an update that keeps these moments.
+static double getBytesOfUpdate(Value parameter, ValueRange moments) {
+  double bytes = 0;
+  for (Value moment : moments)
+    bytes += getElementBytes(moment);
+  return getUpdateBytes(bytes) * getElements(parameter);
+}
+
+double AdamWOp::getBytes() {
+  return getBytesOfUpdate(getW(), {getM(), getV()});
+}
+double SGDOp::getBytes() { return getBytesOfUpdate(getW(), getM()); }
+double LionOp::getBytes() { return getBytesOfUpdate(getW(), getM()); }
 /// It reads the direction, too.
 double MuonOp::getBytes() {
-  return getUpdateBytes(1) * getElements(getW()) + getBytesOf(getDirection());
+  return getBytesOfUpdate(getW(), getM()) + getBytesOf(getDirection());
 }

@@ -1,5 +1,6 @@
 //===- Shapes.cpp - Verifiers of gradients, losses and the optimizer ------===//
 #include "dialects/xf/Shapes.h"
+#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -236,9 +237,9 @@ LogicalResult ScheduleOp::verify() {
 
 LogicalResult NesterovOp::verify() {
   if (failed(expectShape(*this, "clip", getClip(), {})) ||
-      failed(expectLike(*this, "a gradient", getGrad(), getM())))
+      failed(expectShape(*this, "a gradient", getGrad(), shapeOf(getM()))))
     return failure();
-  return expectLike(*this, "a result", getResult(), getM());
+  return expectShape(*this, "a result", getResult(), shapeOf(getM()));
 }
 
 LogicalResult OrthogonalizeOp::verify() {
@@ -281,5 +282,12 @@ LogicalResult xf::verifyUpdate(Operation *op) {
   for (auto [i, value] : llvm::enumerate(op->getResults()))
     if (failed(expectShape(op, "new value " + std::to_string(i), value, shape)))
       return failure();
+  for (OpResult value : op->getResults()) {
+    Type old = getElementTypeOrSelf(update.getOldValue(value).get());
+    if (Type type = getElementTypeOrSelf(value); type != old)
+      return op->emitOpError("expects new value ")
+             << value.getResultNumber() << " of the old one's type " << old
+             << ", got " << type;
+  }
   return success();
 }

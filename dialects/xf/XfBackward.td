@@ -358,11 +358,10 @@ def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]>
     Constraints:
     1. As OptimizerOpInterface has them.
   }];
-  let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$v,
+  let arguments = (ins Xf_F32Tensor:$w, Xf_Tensor:$m, Xf_Tensor:$v,
       Xf_F32Tensor:$grad, Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$eps, F64Attr:$decay);
-  let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m,
-                      Xf_F32Tensor:$new_v);
+  let results = (outs Xf_F32Tensor:$new_w, Xf_Tensor:$new_m, Xf_Tensor:$new_v);
 }
 
 def Xf_SGDOp : Xf_TensorOp<"sgd", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
@@ -383,10 +382,10 @@ def Xf_SGDOp : Xf_TensorOp<"sgd", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
     Constraints:
     1. As OptimizerOpInterface has them.
   }];
-  let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$grad,
+  let arguments = (ins Xf_F32Tensor:$w, Xf_Tensor:$m, Xf_F32Tensor:$grad,
       Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
       F64Attr:$momentum, F64Attr:$decay);
-  let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m);
+  let results = (outs Xf_F32Tensor:$new_w, Xf_Tensor:$new_m);
 }
 
 def Xf_LionOp : Xf_TensorOp<"lion", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
@@ -406,10 +405,10 @@ def Xf_LionOp : Xf_TensorOp<"lion", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
     Constraints:
     1. As OptimizerOpInterface has them.
   }];
-  let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$grad,
+  let arguments = (ins Xf_F32Tensor:$w, Xf_Tensor:$m, Xf_F32Tensor:$grad,
       Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule,
       F64Attr:$beta1, F64Attr:$beta2, F64Attr:$decay);
-  let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m);
+  let results = (outs Xf_F32Tensor:$new_w, Xf_Tensor:$new_m);
 }
 
 def Xf_NesterovOp : Xf_TensorOp<"nesterov", [Xf_Rule, Xf_Cost]> {
@@ -426,7 +425,7 @@ def Xf_NesterovOp : Xf_TensorOp<"nesterov", [Xf_Rule, Xf_Cost]> {
     1. The gradient and the result have the moment's shape; the clip factor is a
        scalar.
   }];
-  let arguments = (ins Xf_F32Tensor:$m, Xf_F32Tensor:$grad, Xf_F32Tensor:$clip,
+  let arguments = (ins Xf_Tensor:$m, Xf_F32Tensor:$grad, Xf_F32Tensor:$clip,
                        F64Attr:$momentum);
   let results = (outs Xf_F32Tensor:$result);
   let hasVerifier = 1;
@@ -501,10 +500,10 @@ def Xf_MuonOp : Xf_TensorOp<"muon", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
     Constraints:
     1. As OptimizerOpInterface has them.
   }];
-  let arguments = (ins Xf_F32Tensor:$w, Xf_F32Tensor:$m, Xf_F32Tensor:$grad,
+  let arguments = (ins Xf_F32Tensor:$w, Xf_Tensor:$m, Xf_F32Tensor:$grad,
       Xf_F32Tensor:$clip, Xf_F32Tensor:$schedule, Xf_F32Tensor:$direction,
       F64Attr:$momentum, F64Attr:$decay);
-  let results = (outs Xf_F32Tensor:$new_w, Xf_F32Tensor:$new_m);
+  let results = (outs Xf_F32Tensor:$new_w, Xf_Tensor:$new_m);
 }
 
 #endif

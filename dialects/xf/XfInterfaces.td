@@ -78,6 +78,10 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
     update runs on shards as it does on the whole, and may write each new value
     where the old one lies.
 
+    A state may be kept in bf16. It is read as f32, its new value computed in f32
+    and rounded once, to nearest even, where it is stored; the parameter's new
+    value follows from what was not rounded.
+
     What does not follow element by element, such as a direction that depends on
     a whole matrix, ops of other kinds compute before; the update reads it as a
     further operand.
@@ -88,6 +92,7 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
        of operand i.
     2. All have the parameter's shape but the clip factor, which is a scalar, and
        the schedule, which has 4 elements.
+    3. A new value has the old one's element type.
   }];
   let methods = [
     InterfaceMethod<"The parameter.", "::mlir::Value", "getParameter", (ins),

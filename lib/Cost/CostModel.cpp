@@ -467,7 +467,7 @@ StateBytes CostModel::getStateBytes(const TrainLayout &layout) const {
   if (layout.zero == 3 && profile.blockBuffers) {
     // Shards are of f32, and cast where they enter a buffer.
     weight = gradient = getBytes(DType::F32);
-    optimizer = 2 * getBytes(DType::F32);
+    optimizer = work.getMomentBytes();
     copies = false;
   } else if (work.dtype == DType::F32 && layout.zero > 0 && layout.zero < 3 &&
              shards > 1) {

@@ -28,11 +28,23 @@ namespace json = llvm::json;
 //===----------------------------------------------------------------------===//
 
 /// What a search was for, and what it found.
-static constexpr llvm::StringLiteral plannedKeys[] = {
-    "model",        "device",  "device_type",  "devices",
-    "profile",      "seq_len", "global_batch", "dtype",
-    "step_time_s",  "time_s",  "mfu",          "tokens_per_s_per_device",
-    "memory_bytes", "fits",    "search",       "top"};
+static constexpr llvm::StringLiteral plannedKeys[] = {"model",
+                                                      "device",
+                                                      "device_type",
+                                                      "devices",
+                                                      "profile",
+                                                      "seq_len",
+                                                      "global_batch",
+                                                      "dtype",
+                                                      "moments",
+                                                      "step_time_s",
+                                                      "time_s",
+                                                      "mfu",
+                                                      "tokens_per_s_per_device",
+                                                      "memory_bytes",
+                                                      "fits",
+                                                      "search",
+                                                      "top"};
 
 /// The one of `names` that is under the key.
 static size_t readName(JsonReader &reader, const json::Object &in,
@@ -105,6 +117,11 @@ static Planned readPlanned(JsonReader &reader, const json::Object &root) {
     objectives.push_back(getName(Objective(i)));
   planned.work = {count("seq_len"), count("global_batch"),
                   DType(readName(reader, root, "dtype", "", types))};
+  if (root.get("moments"))
+    planned.work.moments =
+        readName(reader, root, "moments", "", {"f32", "bf16"}) == 0
+            ? DType::F32
+            : DType::BF16;
   planned.step = reader.getNumber(root, "step_time_s", "", least, largest);
   const json::Object &search = reader.getObject(root, "search", "");
   const std::string path = "search.";
@@ -220,6 +237,9 @@ static llvm::Error checkWork(const PlanFile &file, const Workload &work) {
   const Workload &planned = file.planned->work;
   if (planned.dtype != work.dtype)
     return differ(file, "--dtype", getName(planned.dtype), getName(work.dtype));
+  if (planned.moments != work.moments)
+    return differ(file, "--moments", getName(planned.moments),
+                  getName(work.moments));
   for (auto [flag, theirs, ours] :
        {std::tuple("--seq-len", planned.seqLen, work.seqLen),
         {"--global-batch", planned.globalBatch, work.globalBatch}})

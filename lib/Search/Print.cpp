@@ -99,6 +99,8 @@ json::Object cleave::toJSON(const PlanContext &context,
   root["seq_len"] = context.request.work.seqLen;
   root["global_batch"] = context.request.work.globalBatch;
   root["dtype"] = getName(context.request.work.dtype);
+  if (DType moments = context.request.work.moments; moments != DType::F32)
+    root["moments"] = getName(moments);
   root["profile"] = context.request.profile.name;
   json::Object search{{"objective", getName(context.request.objective)},
                       {"space", result.space},
@@ -134,8 +136,8 @@ void cleave::printProfile(llvm::raw_ostream &os, const PlanContext &context) {
   const Profile &profile = context.request.profile;
   std::string abilities = getAbilities(profile);
   if (profile.name == "cleave" && context.machine.device.cores == 0)
-    abilities = "what this compiler is to make for GPUs: nothing runs it on "
-                "them yet; --profile plans for other software";
+    abilities = "what this compiler makes for GPUs; --profile plans for other "
+                "software";
   printRow(os, "profile", profile.name, abilities);
 }
 

@@ -7,9 +7,11 @@
 //          next. Folds go over a thread's values, then over the warp by
 //          butterfly shuffles, then over warps through shared memory.
 // flat:    one access of 16 bytes a thread.
-// column:  a warp spans 32 neighbouring vectors of columns; the warps of a
-// block
-//          share the rows and are joined in shared memory, in order.
+// column:  a warp spans 32 neighbouring vectors of columns. Blocks are columns
+//          by parts of the rows; the warps of a block share its rows and are
+//          joined in shared memory, in order. Where the rows are in parts, each
+//          block leaves its sums in scratch memory, and the last one to come
+//          there joins them all as warps join rows, in order.
 //
 // All orders are fixed, so results do not vary from run to run.
 //
@@ -34,8 +36,14 @@ struct Layout {
   int64_t team = 1;  // row: threads of one row
   int64_t trips = 1; // row: vectors per thread
   bool unrolled = true;
+  int64_t parts = 1;        // column: of the rows
+  int64_t rowsPerPart = 0;  // column
+  int64_t scratchBytes = 0; // column: counters, then sums of the parts
 
   int64_t getRowsPerBlock() const { return threads / team; }
+  int64_t getWarps() const { return threads / warp; }
+  int64_t getSpan() const { return warp * vector; } // column: of a block
+  int64_t getColumnBlocks() const { return blocks / parts; }
 };
 
 class CudaEmitter : KernelEmitter {
@@ -55,6 +63,11 @@ private:
   void emitRows();
   void emitFlat();
   void emitColumns();
+  SmallVector<Value>
+  sumRows(Value begin, Value end, int64_t unroll,
+          function_ref<SmallVector<SmallVector<Value>>(ArrayRef<Value>)> load);
+  SmallVector<Value> joinWarps(ValueRange sums);
+  Value isLastPart(Value columnBlock, int64_t flag);
 
   Value getRegister(StringRef name);
   Value call(StringRef intrinsic, Type result, ValueRange operands);
@@ -70,8 +83,10 @@ private:
   Layout layout;
   LLVM::LLVMFuncOp func;
   LLVM::GlobalOp shared;
-  Value thread, block; // i64
-  Value member;        // row: the thread's number in its team
+  Value thread, block;    // i64
+  Value member;           // row: the thread's number in its team
+  Value scratch;          // column: where parts meet
+  Value lane, warpNumber; // column
 };
 
 } // namespace
@@ -148,13 +163,39 @@ static Layout getFlatLayout(const KernelInfo &info) {
   return layout;
 }
 
+/// Rows that a warp of a column kernel reads before it adds them.
+static int64_t getColumnUnroll(const KernelInfo &info, int64_t vector) {
+  int64_t perRow = 0;
+  for (const Access &access : info.inputs)
+    perRow += access.column ? vector : 1;
+  return perRow <= 16 ? 4 : 2;
+}
+
 static Layout getColumnLayout(const KernelInfo &info) {
+  // Blocks that fill the multiprocessors of the largest GPUs twice.
+  constexpr int64_t wantedBlocks = 264, mostSharedBytes = 40 << 10;
   Layout layout;
-  // A warp reads 128 bytes of a row: narrower would waste, wider would leave
-  // multiprocessors without a block.
-  layout.vector = findVector(info, getWantedVector(info) == 8 ? 2 : 1);
-  layout.threads = info.rows >= 64 ? 512 : 128;
-  layout.blocks = divideUp(info.columns, warp * layout.vector);
+  layout.threads = info.rows >= 64 ? 256 : 128;
+  layout.vector = findVector(info, getWantedVector(info));
+  int64_t outputs = int64_t(info.outputs.size());
+  while (layout.vector > 1 &&
+         (info.columns < layout.getSpan() ||
+          4 * outputs * layout.getWarps() * layout.getSpan() > mostSharedBytes))
+    layout.vector /= 2;
+  int64_t columnBlocks = divideUp(info.columns, layout.getSpan());
+  // Whole groups of the rows that warps read at once; two at least.
+  int64_t group = layout.getWarps() * getColumnUnroll(info, layout.vector);
+  int64_t parts =
+      std::clamp<int64_t>(wantedBlocks / columnBlocks, 1,
+                          std::max<int64_t>(info.rows / (2 * group), 1));
+  layout.rowsPerPart =
+      int64_t(llvm::alignTo(uint64_t(divideUp(info.rows, parts)), group));
+  layout.parts = divideUp(info.rows, layout.rowsPerPart);
+  layout.blocks = columnBlocks * layout.parts;
+  if (layout.parts > 1)
+    layout.scratchBytes =
+        CLEAVE_CUDA_COUNTER_BYTES +
+        4 * layout.parts * outputs * columnBlocks * layout.getSpan();
   return layout;
 }
 
@@ -367,24 +408,31 @@ void CudaEmitter::emitRows() {
     } else {
       // Whole trips, `group` at once; then those that are left.
       int64_t whole = vectors / layout.team;
-      int64_t group = layout.vector == 1 ? 4 : 1;
+      int64_t group = 4;
       int64_t grouped = whole / group * group;
-      auto emitOne = [&](Value trip, bool isWhole, ValueRange sums) {
-        auto [index, valid] = locate(trip, /*isLast=*/!isWhole);
-        IRMapping lanes = map;
-        return emitTrip(lanes, index, valid, sums);
+      auto emitSome = [&](Value trip, int64_t count, bool areWhole,
+                          ValueRange carried) {
+        // All is read before anything is computed.
+        SmallVector<IRMapping> maps(size_t(count), map);
+        SmallVector<std::pair<Value, Value>> places;
+        for (auto [i, lanes] : llvm::enumerate(maps)) {
+          places.push_back(locate(e.addIndex(trip, int64_t(i)),
+                                  /*isLast=*/!areWhole));
+          loadLanes(phase, lanes, bases, places.back().first, Value());
+        }
+        SmallVector<Value> sums(carried);
+        for (auto [lanes, place] : llvm::zip(maps, places))
+          sums = emitTrip(lanes, place.first, place.second, sums);
+        return sums;
       };
-      scf::ForOp loop = emitFor(e.constant(0), e.constant(grouped), group,
-                                partial, [&](Value trip, ValueRange carried) {
-                                  SmallVector<Value> sums(carried);
-                                  for (int64_t i = 0; i < group; ++i)
-                                    sums = emitOne(e.addIndex(trip, i),
-                                                   /*isWhole=*/true, sums);
-                                  return sums;
-                                });
+      scf::ForOp loop =
+          emitFor(e.constant(0), e.constant(grouped), group, partial,
+                  [&](Value trip, ValueRange carried) {
+                    return emitSome(trip, group, /*areWhole=*/true, carried);
+                  });
       partial.assign(loop.result_begin(), loop.result_end());
       for (int64_t trip = grouped; trip < layout.trips; ++trip)
-        partial = emitOne(e.constant(trip), trip < whole, partial);
+        partial = emitSome(e.constant(trip), 1, trip < whole, partial);
     }
     for (auto [reduce, sum] : llvm::zip(phase.reduces, partial)) {
       Value one = width ? e.combineLanes(reduce.getKind(), sum) : sum;
@@ -434,62 +482,192 @@ void CudaEmitter::emitFlat() {
 // Column mode
 //===----------------------------------------------------------------------===//
 
+/// The sums over rows [begin, end) that fall to this warp, of each output:
+/// every so many-th from its number on. `load` gives the values of several
+/// rows, [row][output].
+SmallVector<Value> CudaEmitter::sumRows(
+    Value begin, Value end, int64_t unroll,
+    function_ref<SmallVector<SmallVector<Value>>(ArrayRef<Value>)> load) {
+  int64_t warps = layout.getWarps(), group = warps * unroll;
+  SmallVector<Value> sums(outputs.size(), e.splat(e.constantFloat(0), width));
+  auto addRows = [&](Value row, int64_t count, ValueRange carried) {
+    SmallVector<Value> rows;
+    for (int64_t i = 0; i < count; ++i)
+      rows.push_back(e.addIndex(row, i * warps));
+    SmallVector<SmallVector<Value>> values = load(rows);
+    SmallVector<Value> next(carried);
+    for (auto [output, sum] : llvm::enumerate(next)) {
+      for (int64_t step = 1; step < count; step *= 2)
+        for (int64_t i = 0; i + step < count; i += 2 * step)
+          values[size_t(i)][output] = e.addFloat(
+              values[size_t(i)][output], values[size_t(i + step)][output]);
+      sum = e.addFloat(sum, values[0][output]);
+    }
+    return next;
+  };
+  Value middle = begin;
+  if (unroll > 1) {
+    Value count = arith::SubIOp::create(b, e.loc, end, begin);
+    Value whole = arith::AndIOp::create(b, e.loc, count, e.constant(-group));
+    middle = e.addIndex(begin, whole);
+    scf::ForOp loop = emitFor(e.addIndex(begin, warpNumber), middle, group,
+                              sums, [&](Value row, ValueRange carried) {
+                                return addRows(row, unroll, carried);
+                              });
+    sums.assign(loop.result_begin(), loop.result_end());
+  }
+  scf::ForOp loop = emitFor(
+      e.addIndex(middle, warpNumber), end, warps, sums,
+      [&](Value row, ValueRange carried) { return addRows(row, 1, carried); });
+  return SmallVector<Value>(loop.result_begin(), loop.result_end());
+}
+
+/// The sums of all warps, in the first one; all threads take part.
+SmallVector<Value> CudaEmitter::joinWarps(ValueRange sums) {
+  // shared[output][warp][column of the block]
+  int64_t warps = layout.getWarps(), span = layout.getSpan();
+  int64_t bytes = std::min<int64_t>(4 * layout.vector, accessBytes);
+  Value local = e.mulIndex(lane, layout.vector);
+  auto slot = [&](size_t output, Value number) {
+    Value index = e.addIndex(e.mulIndex(number, span), local);
+    return sharedAddress(e.addIndex(index, int64_t(output) * warps * span));
+  };
+  for (auto [i, sum] : llvm::enumerate(sums))
+    e.store(sum, slot(i, warpNumber), b.getF32Type(), width, Value(), bytes);
+  barrier();
+  SmallVector<Value> joined;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    Value sum =
+        e.load(slot(i, e.constant(0)), b.getF32Type(), width, Value(), bytes);
+    for (int64_t other = 1; other < warps; ++other)
+      sum = e.addFloat(sum, e.load(slot(i, e.constant(other)), b.getF32Type(),
+                                   width, Value(), bytes));
+    joined.push_back(sum);
+  }
+  return joined;
+}
+
+/// Whether this block is the last of its columns' parts to come here, so that
+/// what all of them wrote before may be read. Its counter is zero again.
+/// `flag`: an element of shared memory of its own.
+Value CudaEmitter::isLastPart(Value columnBlock, int64_t flag) {
+  constexpr StringRef scope = "device";
+  auto fence = [&] {
+    LLVM::FenceOp::create(b, e.loc, LLVM::AtomicOrdering::acq_rel, scope);
+  };
+  fence();
+  barrier();
+  Value isFirst = arith::CmpIOp::create(b, e.loc, arith::CmpIPredicate::eq,
+                                        thread, e.constant(0));
+  Value last = e.constantInt(layout.parts - 1);
+  emitIf(isFirst, [&] {
+    Value counter = e.address(scratch, columnBlock, b.getI32Type());
+    Value before = LLVM::AtomicRMWOp::create(
+        b, e.loc, LLVM::AtomicBinOp::add, counter, e.constantInt(1),
+        LLVM::AtomicOrdering::monotonic, scope);
+    LLVM::StoreOp::create(b, e.loc, before, sharedAddress(e.constant(flag)));
+    Value isLast =
+        arith::CmpIOp::create(b, e.loc, arith::CmpIPredicate::eq, before, last);
+    emitIf(isLast,
+           [&] { LLVM::StoreOp::create(b, e.loc, e.constantInt(0), counter); });
+  });
+  barrier();
+  fence();
+  Value before = LLVM::LoadOp::create(b, e.loc, b.getI32Type(),
+                                      sharedAddress(e.constant(flag)));
+  return arith::CmpIOp::create(b, e.loc, arith::CmpIPredicate::eq, before,
+                               last);
+}
+
 void CudaEmitter::emitColumns() {
   Phase &phase = info.phases.front();
   int64_t vectors = info.columns / layout.vector;
-  int64_t warps = layout.threads / warp;
-  int64_t span = warp * layout.vector; // columns of a block
-  Value lane = arith::AndIOp::create(b, e.loc, thread, e.constant(warp - 1));
-  Value first =
+  int64_t columnBlocks = layout.getColumnBlocks();
+  lane = arith::AndIOp::create(b, e.loc, thread, e.constant(warp - 1));
+  warpNumber =
       arith::ShRUIOp::create(b, e.loc, thread, e.constant(llvm::Log2_64(warp)));
-  Value number = e.addIndex(e.mulIndex(block, warp), lane);
+  Value columnBlock = block, begin = e.constant(0), end = e.constant(info.rows);
+  Value part;
+  if (layout.parts > 1) {
+    columnBlock =
+        arith::RemUIOp::create(b, e.loc, block, e.constant(columnBlocks));
+    part = arith::DivUIOp::create(b, e.loc, block, e.constant(columnBlocks));
+    begin = e.mulIndex(part, layout.rowsPerPart);
+    end = arith::MinSIOp::create(b, e.loc, end,
+                                 e.addIndex(begin, layout.rowsPerPart));
+  }
+  Value number = e.addIndex(e.mulIndex(columnBlock, warp), lane);
   Value valid = e.isBelow(number, e.constant(vectors));
-  number = e.select(valid, number, e.constant(0));
-  Value column = e.mulIndex(number, layout.vector);
+  Value column =
+      e.mulIndex(e.select(valid, number, e.constant(0)), layout.vector);
 
-  SmallVector<Value> zeros(outputs.size(), e.splat(e.constantFloat(0), width));
-  scf::ForOp loop = emitFor(
-      first, e.constant(info.rows), warps, zeros,
-      [&](Value row, ValueRange sums) {
-        IRMapping map = uniforms;
-        loadScalars(map, /*uniform=*/false, row);
-        evaluateScalars(phase, map);
-        SmallVector<Value> bases = getRowBases(info.inputs, inputs, row);
-        loadLanes(phase, map, bases, column, Value());
-        evaluateLanes(phase, map, column);
-        SmallVector<Value> next;
-        for (auto [value, sum] : llvm::zip(info.getYield().getValues(), sums))
-          next.push_back(e.addFloat(sum, e.splat(map.lookup(value), width)));
-        return next;
-      });
+  SmallVector<Value> sums =
+      sumRows(begin, end, getColumnUnroll(info, layout.vector),
+              [&](ArrayRef<Value> rows) {
+                // All is read before anything is computed.
+                SmallVector<IRMapping> maps(rows.size(), uniforms);
+                for (auto [row, map] : llvm::zip(rows, maps)) {
+                  loadScalars(map, /*uniform=*/false, row);
+                  loadLanes(phase, map, getRowBases(info.inputs, inputs, row),
+                            column, Value());
+                }
+                SmallVector<SmallVector<Value>> values;
+                for (IRMapping &map : maps) {
+                  evaluateScalars(phase, map);
+                  evaluateLanes(phase, map, column);
+                  SmallVector<Value> &ofRow = values.emplace_back();
+                  for (Value value : info.getYield().getValues())
+                    ofRow.push_back(e.splat(map.lookup(value), width));
+                }
+                return values;
+              });
 
-  // shared[output][warp][column of the block]
-  int64_t outputStride = warps * span;
-  allocateShared(int64_t(outputs.size()) * outputStride);
-  Value local = e.mulIndex(lane, layout.vector);
-  auto slot = [&](size_t output, Value warpNumber) {
-    Value index = e.addIndex(e.mulIndex(warpNumber, span), local);
-    return sharedAddress(e.addIndex(index, int64_t(output) * outputStride));
-  };
-  int64_t bytes = 4 * layout.vector;
-  for (size_t i = 0; i < outputs.size(); ++i)
-    e.store(loop.getResult(unsigned(i)), slot(i, first), b.getF32Type(), width,
-            Value(), bytes);
-  barrier();
+  int64_t sharedElements =
+      int64_t(outputs.size()) * layout.getWarps() * layout.getSpan();
+  allocateShared(sharedElements + (layout.parts > 1 ? 1 : 0));
   Value isFirst = arith::CmpIOp::create(b, e.loc, arith::CmpIPredicate::eq,
-                                        first, e.constant(0));
-  Value stores = arith::AndIOp::create(b, e.loc, isFirst, valid);
-  emitIf(stores, [&] {
-    for (auto [i, access] : llvm::enumerate(info.outputs)) {
-      Value sum =
-          e.load(slot(i, e.constant(0)), b.getF32Type(), width, Value(), bytes);
-      for (int64_t other = 1; other < warps; ++other)
-        sum = e.addFloat(sum, e.load(slot(i, e.constant(other)), b.getF32Type(),
-                                     width, Value(), bytes));
-      Value base =
-          e.address(outputs[i], e.constant(access.offset), access.type);
-      storeLane(unsigned(i), sum, base, column, Value());
-    }
+                                        warpNumber, e.constant(0));
+  auto store = [&](ValueRange joined) {
+    Value stores = arith::AndIOp::create(b, e.loc, isFirst, valid);
+    emitIf(stores, [&] {
+      for (auto [i, access] : llvm::enumerate(info.outputs)) {
+        Value base =
+            e.address(outputs[i], e.constant(access.offset), access.type);
+        storeLane(unsigned(i), joined[i], base, column, Value());
+      }
+    });
+  };
+  SmallVector<Value> joined = joinWarps(sums);
+  if (layout.parts == 1)
+    return store(joined);
+
+  // scratch[counter], then scratch[part][output][column, of whole blocks]
+  int64_t stride = columnBlocks * layout.getSpan();
+  int64_t bytes = std::min<int64_t>(4 * layout.vector, accessBytes);
+  Value own = e.addIndex(e.mulIndex(number, layout.vector),
+                         CLEAVE_CUDA_COUNTER_BYTES / 4);
+  auto sumOf = [&](Value part, size_t output) {
+    Value row = e.mulIndex(part, int64_t(outputs.size()) * stride);
+    Value index = e.addIndex(own, e.addIndex(row, int64_t(output) * stride));
+    return e.address(scratch, index, b.getF32Type());
+  };
+  emitIf(isFirst, [&] {
+    for (auto [i, sum] : llvm::enumerate(joined))
+      e.store(sum, sumOf(part, i), b.getF32Type(), width, Value(), bytes);
+  });
+  emitIf(isLastPart(columnBlock, sharedElements), [&] {
+    SmallVector<Value> all = sumRows(
+        e.constant(0), e.constant(layout.parts), 2, [&](ArrayRef<Value> parts) {
+          SmallVector<SmallVector<Value>> values;
+          for (Value part : parts) {
+            SmallVector<Value> &ofPart = values.emplace_back();
+            for (size_t i = 0; i < outputs.size(); ++i)
+              ofPart.push_back(e.load(sumOf(part, i), b.getF32Type(), width,
+                                      Value(), bytes));
+          }
+          return values;
+        });
+    store(joinWarps(all));
   });
 }
 
@@ -507,6 +685,7 @@ void CudaEmitter::emitPrologue() {
         .push_back(entry->getArgument(unsigned(i)));
   setParameters([&] { return entry->getArgument(unsigned(count)); },
                 [&] { return entry->getArgument(unsigned(count) + 1); });
+  scratch = entry->getArgument(unsigned(count) + 2);
   thread = getRegister("tid.x");
   block = getRegister("ctaid.x");
 }
@@ -541,6 +720,7 @@ FailureOr<CudaLaunch> emit::emitCudaKernel(exec::KernelOp kernel) {
   size_t operands = info->inputs.size() + info->outputs.size();
   SmallVector<Type> types(operands, LLVM::LLVMPointerType::get(context, 1));
   types.append(2, b.getI64Type());
+  types.push_back(LLVM::LLVMPointerType::get(context, 1));
   auto type =
       LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
   auto func =
@@ -550,7 +730,8 @@ FailureOr<CudaLaunch> emit::emitCudaKernel(exec::KernelOp kernel) {
       {b.getStrArrayAttr({"nvvm.maxntid", std::to_string(layout.threads)})}));
   CudaEmitter(*info, b, func, layout).emit();
   CudaLaunch launch{kernel.getSymName().str(), unsigned(operands),
-                    unsigned(layout.blocks), unsigned(layout.threads)};
+                    unsigned(layout.blocks), unsigned(layout.threads),
+                    uint64_t(layout.scratchBytes)};
   kernel.erase();
   return launch;
 }

@@ -4,19 +4,24 @@
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "passes/Emit/KernelInfo.h"
+#include "runtime/abi/Kernel.h"
 #include <string>
 
 namespace cleave::emit {
 
 /// How a CUDA kernel is launched. Its parameters are one 64-bit address per
 /// operand, inputs then outputs, then the shard index and the micro-batch
-/// index as 64-bit integers. One launch covers the whole space. Operands start
-/// at multiples of 16 bytes. Shared memory is static.
+/// index as 64-bit integers, then the address of scratch memory. One launch
+/// covers the whole space. Operands start at multiples of 16 bytes. Shared
+/// memory is static.
 struct CudaLaunch {
   std::string symbol;
   unsigned operands;
   /// Thread blocks, and threads of a block; both one-dimensional.
   unsigned blocks, threads;
+  /// Of scratch memory, where blocks meet; 0: none. Its first
+  /// CLEAVE_CUDA_COUNTER_BYTES are zero before a launch and after it.
+  uint64_t scratchBytes;
 };
 
 /// Replaces `kernel` by an `llvm.func` of its name with the PTX kernel calling

@@ -200,6 +200,11 @@ void BuildStep::buildUpdate() {
         << optimizer << "\"; legal are " << listOptimizers();
     return signalPassFailure();
   }
+  if (moments != "f32" && moments != "bf16") {
+    getOperation().emitError("unknown type of moments \"")
+        << moments << "\"; legal are f32, bf16";
+    return signalPassFailure();
+  }
   // The bias corrections are of what the optimizer has.
   auto getBeta = [&](StringRef name) {
     return f64(rule->getStandard(name) ? getHyperparameter(name) : 0);
@@ -232,6 +237,8 @@ void BuildStep::updateParameter(Parameter &parameter, const Optimizer &rule,
   xf::StateOp state = parameter.state;
   Location loc = at((rule.name + " " + state.getSymName()).str());
   RankedTensorType type = state.getTensorType();
+  RankedTensorType momentType =
+      moments == "bf16" ? type.clone(b.getBF16Type()) : type;
 
   SmallVector<FlatSymbolRefAttr> names{
       FlatSymbolRefAttr::get(state.getSymNameAttr())};
@@ -244,13 +251,13 @@ void BuildStep::updateParameter(Parameter &parameter, const Optimizer &rule,
         xf::InitAttr::get(b.getContext(), each.init, b.getF64FloatAttr(0), {});
     xf::StateOp::create(b, loc, b.getStringAttr(name),
                         xf::StateRoleAttr::get(b.getContext(), each.role),
-                        TypeAttr::get(type), init, state.getLogicalAttr(),
+                        TypeAttr::get(momentType), init, state.getLogicalAttr(),
                         state.getDimsAttr(), xf::PieceAttr(), UnitAttr(),
                         IntegerAttr(), ArrayAttr());
     names.push_back(FlatSymbolRefAttr::get(b.getContext(), name));
   }
   for (FlatSymbolRefAttr name : ArrayRef(names).drop_front())
-    olds.push_back(xf::GetOp::create(b, loc, type, name));
+    olds.push_back(xf::GetOp::create(b, loc, momentType, name));
 
   OperationState update(loc, ("xf." + rule.name).str());
   update.addOperands(olds);
@@ -260,7 +267,7 @@ void BuildStep::updateParameter(Parameter &parameter, const Optimizer &rule,
         b, loc, {state, olds, parameter.grad, factor, [&](StringRef name) {
                    return getHyperparameter(name);
                  }}));
-  update.addTypes(SmallVector<Type>(olds.size(), type));
+  update.addTypes(ValueRange(olds).getTypes());
   for (const Hyperparameter &each : rule.hyperparameters)
     update.addAttribute(each.name,
                         b.getF64FloatAttr(getHyperparameter(each.name)));

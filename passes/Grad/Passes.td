@@ -10,7 +10,7 @@ def BuildStepPass : Pass<"cleave-build-step", "::mlir::ModuleOp"> {
     loss being a sum over tokens. After: a function `@step(ids, targets)` on all
     micro-batches, which runs forward and backward in `xf.accumulate`, clips the
     gradients to a global norm, and updates each parameter by the optimizer. Its
-    moments are state. Every op carries a `phase`: forward, backward or optimizer.
+    moments are state, in f32 or bf16. Every op carries a `phase`: forward, backward or optimizer.
 
     The loss is the mean over all targets of the step that are not ignored, so
     it does not depend on how the batch is cut.
@@ -47,6 +47,9 @@ def BuildStepPass : Pass<"cleave-build-step", "::mlir::ModuleOp"> {
            "constant, cosine, linear or wsd">,
     Option<"optimizer", "optimizer", "std::string", "\"adamw\"",
            "adamw, sgd, lion or muon">,
+    Option<"moments", "moments", "std::string", "\"f32\"",
+           "type in which the optimizer's moments are kept between steps, f32 or "
+           "bf16; f32, in which none of their changes is too small">,
     Option<"beta1", "beta1", "double", "0.9",
            "of adamw: decay of the first moment; of lion: share of the moment in "
            "the direction of a step">,

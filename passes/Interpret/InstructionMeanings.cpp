@@ -513,6 +513,13 @@ struct ProgramMeaning : JointMeaning<ProgramMeaning, ProgramOp> {
     return success();
   }
 
+  /// Of the state that the buffer is of.
+  static ElementCode getStateCode(BufferOp buffer) {
+    auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
+        buffer, buffer.getStateAttr());
+    return state ? getCode(state.getTensorType().getElementType()) : f32;
+  }
+
   static LogicalResult readInputs(ProgramOp program, SimulatedRanks &ranks) {
     for (int64_t rank = 0; rank < ranks.size(); ++rank)
       for (auto buffer : program.getOps<BufferOp>()) {
@@ -522,7 +529,7 @@ struct ProgramMeaning : JointMeaning<ProgramMeaning, ProgramOp> {
           if (it == ranks[rank].states.end())
             return buffer.emitOpError("is of state \"")
                    << *state << "\", which no rank holds";
-          operands.store(buffer, f32, it->second.data);
+          operands.store(buffer, getStateCode(buffer), it->second.data);
         } else if (auto data = buffer->getAttrOfType<StringAttr>("data")) {
           size_t argument = data.getValue() == "ids" ? 0 : 1;
           operands.store(buffer, i32, ranks[rank].data[argument].data);
@@ -538,8 +545,8 @@ struct ProgramMeaning : JointMeaning<ProgramMeaning, ProgramOp> {
       for (auto buffer : program.getOps<BufferOp>())
         if (std::optional<StringRef> state = buffer.getState()) {
           Array &array = ranks[rank].states[state->str()];
-          array.data =
-              Operands(buffer, ranks, rank).load(buffer, f32, array.size());
+          array.data = Operands(buffer, ranks, rank)
+                           .load(buffer, getStateCode(buffer), array.size());
         }
       for (auto output : program.getOps<OutputOp>()) {
         auto type = cast<RankedTensorType>(output.getType());

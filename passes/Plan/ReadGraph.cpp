@@ -200,14 +200,18 @@ llvm::Expected<StepWorkload> cleave::readWorkload(mlir::func::FuncOp step) {
   if (!ids || ids.getRank() != 3)
     return llvm::createStringError(
         "expects a step on ids of [micro-batches, batch, sequence]");
-  bool isBF16 = false;
+  // Of the optimizer, only what it keeps is in bf16, whatever products are in.
+  bool isBF16 = false, keepsBF16 = false;
   step.walk([&](mlir::Operation *op) {
-    isBF16 |= llvm::any_of(op->getResultTypes(), [](mlir::Type type) {
-      return mlir::getElementTypeOrSelf(type).isBF16();
-    });
+    bool isOptimizer = xf::getPhase(op) == xf::Phase::Optimizer;
+    (isOptimizer ? keepsBF16 : isBF16) |=
+        llvm::any_of(op->getResultTypes(), [](mlir::Type type) {
+          return mlir::getElementTypeOrSelf(type).isBF16();
+        });
   });
   return StepWorkload{{ids.getDimSize(2), ids.getDimSize(0) * ids.getDimSize(1),
-                       isBF16 ? DType::BF16 : DType::F32},
+                       isBF16 ? DType::BF16 : DType::F32,
+                       keepsBF16 ? DType::BF16 : DType::F32},
                       ids.getDimSize(0)};
 }
 

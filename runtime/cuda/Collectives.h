@@ -47,6 +47,8 @@ public:
   virtual void abort() = 0;
   /// Whether what it enqueues can be captured into a graph.
   virtual bool canBeCaptured() const = 0;
+  /// As abort(), where the GPU cannot be used any more: calls nothing of it.
+  virtual void abandon() = 0;
 };
 
 } // namespace cleave::runtime::cuda

@@ -147,6 +147,11 @@ Status Matmul::findAlgorithms(size_t workspaceBytes, int most,
   CLEAVE_CUBLASLT(library,
                   preferenceSet(preference, preferenceMaxWorkspace,
                                 &workspaceBytes, sizeof(workspaceBytes)));
+  // Without it an algorithm may count on 256 bytes.
+  constexpr uint32_t alignment = 16;
+  for (int attribute : preferenceMinAlignment)
+    CLEAVE_CUBLASLT(library, preferenceSet(preference, attribute, &alignment,
+                                           sizeof(alignment)));
   std::vector<MatmulHeuristic> results{size_t(most)};
   int count = 0;
   int status = library.api.getHeuristic(handle, description, layoutB, layoutA,

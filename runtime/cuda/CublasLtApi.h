@@ -24,6 +24,8 @@ constexpr int descTransA = 3, descTransB = 4, descEpilogue = 7,
 constexpr int epilogueDefault = 1, epilogueBias = 4;
 // cublasLtMatmulPreferenceAttributes_t
 constexpr int preferenceMaxWorkspace = 1;
+/// Of A, B, C and D, in bytes.
+constexpr int preferenceMinAlignment[] = {5, 6, 7, 8};
 
 /// cublasLtMatmulAlgo_t
 struct MatmulAlgo {

@@ -43,21 +43,44 @@ Status CudaDevice::create(const Program &program, Communicator &communicator,
                           const DeviceOptions &options,
                           std::unique_ptr<Device> &device) {
   std::unique_ptr<CudaDevice> result(new CudaDevice(program, communicator));
-  CLEAVE_RETURN_IF_ERROR(result->open(options));
-  CLEAVE_RETURN_IF_ERROR(loadCode(*result->context, code.chip, code.cubin,
-                                  code.ptx, "the program's code",
-                                  result->generated));
-  CLEAVE_RETURN_IF_ERROR(
-      OwnKernels::load(*result->context, result->ownKernels));
-  CLEAVE_RETURN_IF_ERROR(result->connect());
-  CLEAVE_RETURN_IF_ERROR(result->prepare(instructions, code));
+  if (Status status = result->openAll(instructions, code, options);
+      !status.ok()) {
+    result->abort();
+    return status;
+  }
   device = std::move(result);
   return Status();
 }
 
-/// The number of this rank among those of its machine, as launchers tell it;
-/// ranks of one process take the GPUs in turns.
+std::string CudaDevice::getName() const {
+  std::string attention = attentions.describe();
+  return context->getName() +
+         (attention.empty() ? "" : ", attention by " + attention);
+}
+
+Status CudaDevice::openAll(std::span<const BoundInstruction> instructions,
+                           const CleaveCudaCode &code,
+                           const DeviceOptions &options) {
+  CLEAVE_RETURN_IF_ERROR(open(options));
+  CLEAVE_RETURN_IF_ERROR(loadCode(*context, code.chip, code.cubin, code.ptx,
+                                  "the program's code", generated));
+  CLEAVE_RETURN_IF_ERROR(OwnKernels::load(*context, ownKernels));
+  CLEAVE_RETURN_IF_ERROR(connect());
+  CLEAVE_RETURN_IF_ERROR(prepare(instructions, code));
+  // Behind the trials of products, which write there. All bits set is a NaN in
+  // every float type.
+  if (options.poison)
+    CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress(), 0xff, arena.getSize(),
+                                     streams[0].handle.get()));
+  return synchronize();
+}
+
+/// The number of this rank among those of its machine: its thread's, where they
+/// are one process, else as launchers tell it.
 static int getLocalRank(const Communicator &communicator) {
+  RankRange process = communicator.getProcessRanks();
+  if (process.count > 1)
+    return communicator.getRank() - process.first;
   for (const char *name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
                            "SLURM_LOCALID", "MPI_LOCALRANKID"})
     if (const char *text = std::getenv(name))
@@ -77,7 +100,11 @@ Status CudaDevice::open(const DeviceOptions &options) {
                          (count == 1 ? " GPU" : " GPUs") +
                          ", and this is its rank " + std::to_string(rank) +
                          " (counted from 0): start at most one rank a GPU");
-  CLEAVE_RETURN_IF_ERROR(Context::create(*driver, rank % count, context));
+  // Without peer access, a kernel of one GPU cannot reach another's memory: so
+  // ranks of a process have a GPU each, or all of them share one.
+  sharesGpu = process.count > 1 && process.count > count;
+  CLEAVE_RETURN_IF_ERROR(
+      Context::create(*driver, sharesGpu ? 0 : rank, context));
   CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(
       *context, std::max<uint64_t>(stage->arena_bytes(), 1), "the arena",
       arena));
@@ -88,10 +115,6 @@ Status CudaDevice::open(const DeviceOptions &options) {
     CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.begin));
     CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.end));
   }
-  // All bits set is a NaN in every float type.
-  if (options.poison)
-    CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress(), 0xff, arena.getSize(),
-                                     streams[0].handle.get()));
   CLEAVE_RETURN_IF_ERROR(context->createEvent(true, timeOrigin));
   CLEAVE_RETURN_IF_ERROR(CublasLt::open(cublasLt));
   return cublasLt->check(cublasLt->api.create(&matmulHandle), "create",
@@ -107,13 +130,16 @@ Status CudaDevice::connect() {
   int ranks = communicator.getWorldSize();
   if (ranks == 1)
     return Status();
-  bool isLocal = communicator.getProcessRanks().count == ranks;
+  std::vector<std::unique_ptr<GpuCommunicator>> made;
+  if (!sharesGpu)
+    CLEAVE_RETURN_IF_ERROR(NcclGpus::create(
+        program, streams.size(), communicator, *context, ownKernels, made));
   for (size_t i = 0; i < streams.size(); ++i)
-    CLEAVE_RETURN_IF_ERROR(
-        isLocal ? LocalGpus::create(communicator, *context, ownKernels,
-                                    streams[i].communicator)
-                : NcclGpus::create(program, i, isSerial, communicator, *context,
-                                   ownKernels, streams[i].communicator));
+    if (!sharesGpu)
+      streams[i].communicator = std::move(made[i]);
+    else
+      CLEAVE_RETURN_IF_ERROR(LocalGpus::create(
+          communicator, *context, ownKernels, streams[i].communicator));
   return Status();
 }
 
@@ -128,7 +154,7 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
 
   uint32_t lastEvent = 0;
   for (const BoundInstruction &common : bound) {
-    CudaInstruction each{common, {}, nullptr, nullptr, 0, nullptr};
+    CudaInstruction each{common};
     if (each.opcode == fb::Opcode::Schedule)
       each.values = values++;
     if (Status status = prepare(each, code); !status.ok())
@@ -142,15 +168,23 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
   for (size_t i = 1; i < events.size(); ++i)
     CLEAVE_RETURN_IF_ERROR(context->createEvent(false, events[i]));
 
-  std::vector<uint64_t> scratch(streams.size());
+  std::vector<uint64_t> scratch(streams.size()), joined(streams.size());
   for (const CudaInstruction &each : instructions) {
-    uint64_t &bytes = scratch[isSerial ? 0 : each.instruction->stream()];
-    bytes = std::max(bytes, each.scratchBytes);
+    size_t stream = isSerial ? 0 : each.instruction->stream();
+    scratch[stream] = std::max(scratch[stream], each.scratchBytes);
+    joined[stream] = std::max(joined[stream], each.joinedBytes);
   }
-  for (size_t i = 0; i < streams.size(); ++i)
+  for (size_t i = 0; i < streams.size(); ++i) {
+    Stream &stream = streams[i];
     CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(
         *context, scratch[i], "the workspace of libraries and kernels",
-        streams[i].scratch));
+        stream.scratch));
+    CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(
+        *context, joined[i], "what blocks of kernels meet in", stream.joined));
+    if (joined[i] > 0)
+      CLEAVE_CUDA(*driver, memsetAsync(stream.joined.getAddress(), 0, joined[i],
+                                       stream.handle.get()));
+  }
 
   // Their operands hold nothing yet, so trials may overwrite them.
   CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress(), 0x3c, arena.getSize(),
@@ -230,6 +264,34 @@ static uint64_t getNow() {
 
 Status CudaDevice::run(const RunRange &range,
                        const std::function<Status()> &enqueueAll) {
+  Status status = runRange(range, enqueueAll);
+  if (!status.ok())
+    abort();
+  return status;
+}
+
+/// The other ranks may not come to what this one would wait for: to destroy a
+/// communicator is collective. NCCL gives a communicator up once no graph has
+/// operations of it, and a GPU that has failed destroys none: there, to end the
+/// process is what tells the others.
+void CudaDevice::abort() {
+  if (streams.empty() || !streams[0].communicator)
+    return;
+  int state = driver->api.eventQuery(streams[0].end.get());
+  bool isUsable = state == success || state == errorNotReady;
+  if (isUsable)
+    ranges.clear();
+  for (Stream &each : streams)
+    if (!each.communicator)
+      continue;
+    else if (isUsable)
+      each.communicator->abort();
+    else
+      each.communicator->abandon();
+}
+
+Status CudaDevice::runRange(const RunRange &range,
+                            const std::function<Status()> &enqueueAll) {
   CLEAVE_RETURN_IF_ERROR(context->bind());
   for (const CudaInstruction &each : instructions)
     if (each.values)
@@ -331,11 +393,7 @@ Status CudaDevice::synchronize() {
     for (Stream &each : streams)
       if (status.ok())
         status = each.communicator->check();
-    if (!status.ok()) {
-      for (Stream &each : streams)
-        each.communicator->abort();
-      return status;
-    }
+    CLEAVE_RETURN_IF_ERROR(status);
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }
@@ -362,16 +420,21 @@ Status CudaDevice::reportTimes() {
 Status CudaDevice::read(uint64_t offset, uint64_t bytes, const Reader &body) {
   CLEAVE_RETURN_IF_ERROR(context->bind());
   std::vector<std::byte> copy(bytes);
-  CLEAVE_CUDA(*driver, copyDeviceToHost(copy.data(),
-                                        arena.getAddress() + offset, bytes));
+  CLEAVE_CUDA(*driver,
+              copyDeviceToHostAsync(copy.data(), arena.getAddress() + offset,
+                                    bytes, streams[0].handle.get()));
+  CLEAVE_CUDA(*driver, streamSynchronize(streams[0].handle.get()));
   return body(copy);
 }
 
+/// The call returns when the bytes are in a staging buffer, and not yet in the
+/// arena: in stream 0, all ranges come behind them.
 Status CudaDevice::write(uint64_t offset, uint64_t bytes, const Writer &body) {
   CLEAVE_RETURN_IF_ERROR(context->bind());
   std::vector<std::byte> copy(bytes);
   CLEAVE_RETURN_IF_ERROR(body(copy));
-  CLEAVE_CUDA(*driver, copyHostToDevice(arena.getAddress() + offset,
-                                        copy.data(), bytes));
+  CLEAVE_CUDA(*driver,
+              copyHostToDeviceAsync(arena.getAddress() + offset, copy.data(),
+                                    bytes, streams[0].handle.get()));
   return Status();
 }

@@ -2,8 +2,8 @@
 //
 // The rank's thread hands instructions to CUDA streams, one for each stream of
 // the program, in the serial order; what waits for what is events. Generated
-// kernels are in the executable, products are cuBLASLt's, attention and
-// embedding are the runtime's own kernels (kernels/).
+// kernels are in the executable, products are cuBLASLt's, attention is cuDNN's
+// where it can be, and the rest is the runtime's own kernels (kernels/).
 //
 // A range of runs is the same in every step but for the values of the schedule,
 // which lie in pinned memory that a copy reads when it comes to its turn. So
@@ -17,6 +17,7 @@
 #include "runtime/comm/Communicator.h"
 #include "runtime/cuda/Collectives.h"
 #include "runtime/cuda/CublasLt.h"
+#include "runtime/cuda/CudnnAttention.h"
 #include "runtime/cuda/Kernel.h"
 #include "runtime/device/Device.h"
 #include <map>
@@ -28,6 +29,10 @@ namespace cleave::runtime::cuda {
 /// What cuBLASLt may use beside the arena, of each stream: as its makers advise
 /// for Hopper.
 constexpr uint64_t matmulWorkspace = uint64_t(32) << 20;
+
+/// What an attention's choice leaves of the GPU to what is allocated after it:
+/// the workspaces of other streams, and code that is yet to be loaded.
+constexpr uint64_t scratchReserve = uint64_t(256) << 20;
 
 /// Whether this machine has a GPU that a CUDA driver knows; `absence`: why not.
 /// Fails where there is a driver that cannot be used.
@@ -43,7 +48,8 @@ public:
                        std::unique_ptr<Device> &device);
   ~CudaDevice() override;
 
-  std::string getName() const override { return context->getName(); }
+  /// With who computes attention, where the program has any.
+  std::string getName() const override;
   Status run(const RunRange &range,
              const std::function<Status()> &enqueueAll) override;
   Status enqueue(const BoundInstruction &first,
@@ -58,17 +64,20 @@ public:
 private:
   /// What a GPU needs to know of an instruction.
   struct CudaInstruction : BoundInstruction {
-    std::vector<Kernel> kernels; ///< launched one after the other
+    std::vector<Kernel> kernels = {}; ///< launched one after the other
     Matmul *matmul = nullptr;
-    const Group *group = nullptr;     ///< collectives
-    uint64_t scratchBytes = 0;        ///< that it uses of its stream's
+    const CudnnAttention *attention = nullptr; ///< in place of the kernels
+    const Group *group = nullptr;              ///< collectives
+    uint64_t scratchBytes = 0;                 ///< that it uses of its stream's
+    uint64_t joinedBytes = 0;         ///< likewise, where its blocks meet
     ScheduleValues *values = nullptr; ///< pinned
   };
   /// A program's stream.
   struct Stream {
     Handle handle;
     DeviceMemory scratch;
-    Handle begin, end; ///< events: forked from, joined by stream 0
+    DeviceMemory joined; ///< CleaveCudaKernel's scratch, nothing else's
+    Handle begin, end;   ///< events: forked from, joined by stream 0
     std::unique_ptr<GpuCommunicator> communicator; ///< null: of one rank
   };
   /// An instruction that was observed: events around it.
@@ -84,6 +93,8 @@ private:
   };
 
   CudaDevice(const Program &program, Communicator &communicator);
+  Status openAll(std::span<const BoundInstruction> instructions,
+                 const CleaveCudaCode &code, const DeviceOptions &options);
   Status open(const DeviceOptions &options);
   Status connect();
   Status prepare(std::span<const BoundInstruction> instructions,
@@ -91,6 +102,7 @@ private:
   Status prepare(CudaInstruction &each, const CleaveCudaCode &code);
   Status prepareLaunch(CudaInstruction &each, const CleaveCudaCode &code);
   Status prepareMatmul(CudaInstruction &each);
+  Status prepareAttention(CudaInstruction &each);
   Status chooseAlgorithm(Matmul &matmul, const MatmulOperands &operands);
 
   Status enqueueAlone(const CudaInstruction &each, const RunContext &context,
@@ -109,6 +121,10 @@ private:
                        Stream &stream);
   Status enqueueMatmul(const CudaInstruction &each, const RunContext &context,
                        Stream &stream);
+  Status enqueueAttention(const CudaInstruction &each,
+                          const RunContext &context, Stream &stream);
+  Status enqueueAttentionGrad(const CudaInstruction &each,
+                              const RunContext &context, Stream &stream);
   Status enqueueCollective(std::span<const CudaInstruction> bucket,
                            const RunContext &context, Stream &stream);
   Address get(const CudaInstruction &each, size_t operand,
@@ -120,6 +136,8 @@ private:
   }
   Address getScratch(const Stream &stream, uint64_t offset = 0) const;
 
+  Status runRange(const RunRange &range,
+                  const std::function<Status()> &enqueueAll);
   Status enqueueRange(const std::function<Status()> &enqueueAll);
   Status captureRange(const std::function<Status()> &enqueueAll,
                       Captured &captured);
@@ -127,6 +145,7 @@ private:
   Status fork();
   Status join();
   Status synchronize();
+  void abort();
   Status reportTimes();
 
   const Program &program;
@@ -135,12 +154,14 @@ private:
   const Driver *driver = nullptr;
   const CublasLt *cublasLt = nullptr;
   bool isSerial = false;
+  bool sharesGpu = false; ///< with the other ranks, threads of this process
   std::unique_ptr<Context> context;
   DeviceMemory arena;
   Handle generated; ///< the module of generated kernels
   OwnKernels ownKernels;
   void *matmulHandle = nullptr;
   std::map<MatmulShape, std::unique_ptr<Matmul>> matmuls;
+  CudnnAttentions attentions;
   std::vector<CudaInstruction> instructions;
   std::vector<Stream> streams;
   std::vector<Handle> events;   ///< by their number; none of 0

@@ -81,21 +81,9 @@ Status CudaDevice::prepare(CudaInstruction &each, const CleaveCudaCode &code) {
     return prepareLaunch(each, code);
   case fb::Opcode::Gemm:
     return prepareMatmul(each);
-  case fb::Opcode::Attention: {
-    const fb::Attention &table = *instruction.work_as_Attention();
-    AttentionSizes sizes = getSizes(table);
-    if (!hasAttention(sizes))
-      return refuseAttention(sizes);
-    return find(getAttentionLaunches(sizes, convert(table.type())));
-  }
-  case fb::Opcode::AttentionGrad: {
-    const fb::AttentionGrad &table = *instruction.work_as_AttentionGrad();
-    AttentionSizes sizes = getSizes(table);
-    if (!hasAttention(sizes))
-      return refuseAttention(sizes);
-    each.scratchBytes = getAttentionGradScratch(sizes);
-    return find(getAttentionGradLaunches(sizes, convert(table.type())));
-  }
+  case fb::Opcode::Attention:
+  case fb::Opcode::AttentionGrad:
+    return prepareAttention(each);
   case fb::Opcode::Embedding: {
     const fb::Embedding &table = *instruction.work_as_Embedding();
     return find(getEmbeddingLaunches(getParams(table, each.shardIndex),
@@ -132,6 +120,7 @@ Status CudaDevice::prepareLaunch(CudaInstruction &each,
           context->getFunction(generated, symbol.c_str(), found.function));
       found.grid[0] = code.kernels[i].blocks;
       found.block[0] = code.kernels[i].threads;
+      each.joinedBytes = code.kernels[i].scratch_bytes;
       each.kernels = {found};
       return Status();
     }
@@ -160,6 +149,29 @@ Status CudaDevice::prepareMatmul(CudaInstruction &each) {
     return ownKernels.find(getConvertLaunches(gemm.n()), each.kernels);
   }
   return Status();
+}
+
+Status CudaDevice::prepareAttention(CudaInstruction &each) {
+  bool isGrad = each.opcode == fb::Opcode::AttentionGrad;
+  const auto *forward = each.instruction->work_as_Attention();
+  const auto *grad = each.instruction->work_as_AttentionGrad();
+  AttentionSizes sizes = isGrad ? getSizes(*grad) : getSizes(*forward);
+  ElementType type = convert(isGrad ? grad->type() : forward->type());
+  size_t free = 0, total = 0;
+  CLEAVE_CUDA(*driver, memGetInfo(&free, &total));
+  uint64_t mostScratch = free > scratchReserve ? free - scratchReserve : 0;
+  CLEAVE_RETURN_IF_ERROR(attentions.find(sizes, type == ElementType::BF16,
+                                         isGrad, mostScratch, each.attention));
+  if (each.attention) {
+    each.scratchBytes = each.attention->getScratchBytes();
+    return Status();
+  }
+  if (!hasAttention(sizes))
+    return refuseAttention(sizes);
+  if (!isGrad)
+    return ownKernels.find(getAttentionLaunches(sizes, type), each.kernels);
+  each.scratchBytes = getAttentionGradScratch(sizes);
+  return ownKernels.find(getAttentionGradLaunches(sizes, type), each.kernels);
 }
 
 //===----------------------------------------------------------------------===//
@@ -222,31 +234,10 @@ Status CudaDevice::enqueueAlone(const CudaInstruction &each,
     return enqueueKernel(each, context, stream);
   case fb::Opcode::Gemm:
     return enqueueMatmul(each, context, stream);
-  case fb::Opcode::Attention: {
-    AttentionParams params{};
-    params.sizes = getSizes(*instruction.work_as_Attention());
-    params.q = point<void>(each, 0, context);
-    params.k = point<void>(each, 1, context);
-    params.v = point<void>(each, 2, context);
-    params.out = point<void>(each, 3, context);
-    params.lse = point<float>(each, 4, context);
-    return launch(each, params, stream);
-  }
-  case fb::Opcode::AttentionGrad: {
-    AttentionGradParams params{};
-    params.sizes = getSizes(*instruction.work_as_AttentionGrad());
-    params.q = point<void>(each, 0, context);
-    params.k = point<void>(each, 1, context);
-    params.v = point<void>(each, 2, context);
-    params.out = point<void>(each, 3, context);
-    params.lse = point<float>(each, 4, context);
-    params.dout = point<void>(each, 5, context);
-    params.dq = point<void>(each, 6, context);
-    params.dk = point<void>(each, 7, context);
-    params.dv = point<void>(each, 8, context);
-    params.scratch = reinterpret_cast<void *>(getScratch(stream));
-    return launch(each, params, stream);
-  }
+  case fb::Opcode::Attention:
+    return enqueueAttention(each, context, stream);
+  case fb::Opcode::AttentionGrad:
+    return enqueueAttentionGrad(each, context, stream);
   case fb::Opcode::Embedding: {
     EmbeddingParams params =
         getParams(*instruction.work_as_Embedding(), each.shardIndex);
@@ -326,6 +317,8 @@ Status CudaDevice::enqueueKernel(const CudaInstruction &each,
     parameters.push_back(&address);
   parameters.push_back(&params[0]);
   parameters.push_back(&params[1]);
+  Address joined = stream.joined.getAddress();
+  parameters.push_back(&joined);
   return each.kernels.front().launch(*driver, parameters.data(),
                                      stream.handle.get());
 }
@@ -351,6 +344,42 @@ Status CudaDevice::enqueueMatmul(const CudaInstruction &each,
   return each.matmul->run(operands, getScratch(stream),
                           std::min(workspace, matmulWorkspace),
                           stream.handle.get());
+}
+
+Status CudaDevice::enqueueAttention(const CudaInstruction &each,
+                                    const RunContext &context, Stream &stream) {
+  AttentionParams params{};
+  params.sizes = getSizes(*each.instruction->work_as_Attention());
+  params.q = point<void>(each, 0, context);
+  params.k = point<void>(each, 1, context);
+  params.v = point<void>(each, 2, context);
+  params.out = point<void>(each, 3, context);
+  params.lse = point<float>(each, 4, context);
+  if (!each.attention)
+    return launch(each, params, stream);
+  CLEAVE_RETURN_IF_ERROR(attentions.setStream(stream.handle.get()));
+  return each.attention->run(params, getScratch(stream));
+}
+
+Status CudaDevice::enqueueAttentionGrad(const CudaInstruction &each,
+                                        const RunContext &context,
+                                        Stream &stream) {
+  AttentionGradParams params{};
+  params.sizes = getSizes(*each.instruction->work_as_AttentionGrad());
+  params.q = point<void>(each, 0, context);
+  params.k = point<void>(each, 1, context);
+  params.v = point<void>(each, 2, context);
+  params.out = point<void>(each, 3, context);
+  params.lse = point<float>(each, 4, context);
+  params.dout = point<void>(each, 5, context);
+  params.dq = point<void>(each, 6, context);
+  params.dk = point<void>(each, 7, context);
+  params.dv = point<void>(each, 8, context);
+  params.scratch = reinterpret_cast<void *>(getScratch(stream));
+  if (!each.attention)
+    return launch(each, params, stream);
+  CLEAVE_RETURN_IF_ERROR(attentions.setStream(stream.handle.get()));
+  return each.attention->run(params);
 }
 
 /// A whole bucket, where it is told of the first of it.

@@ -36,6 +36,7 @@ public:
   Status check() override { return Status(); }
   void abort() override {}
   bool canBeCaptured() const override { return false; }
+  void abandon() override {}
 
 private:
   /// What a rank tells the others of a collective.

@@ -1,8 +1,10 @@
 //===- NcclGpus.cpp -------------------------------------------------------===//
 #include "runtime/cuda/NcclGpus.h"
 #include "runtime/cuda/kernels/CollectiveLaunches.h"
+#include "runtime/device/Device.h"
 #include "runtime/program/Work.h"
 #include <algorithm>
+#include <array>
 #include <dlfcn.h>
 #include <mutex>
 
@@ -75,42 +77,114 @@ Status Nccl::open(const Nccl *&library) {
 // Connections
 //===----------------------------------------------------------------------===//
 
-/// Communicators are made in the order of the program, those of messages in the
+Status NcclConnections::add(int ranks, const NcclId &id, int rank,
+                            void *&comm) {
+  CLEAVE_NCCL(nccl, commInitRank(&comm, ranks, id, rank));
+  comms.push_back(comm);
+  return Status();
+}
+
+NcclConnections::~NcclConnections() {
+  if (!isMade)
+    abort();
+  for (void *comm : comms)
+    nccl.api.commDestroy(comm);
+}
+
+Status NcclConnections::check() const {
+  for (void *comm : comms) {
+    int error = ncclSuccess;
+    CLEAVE_NCCL(nccl, commGetAsyncError(comm, &error));
+    CLEAVE_RETURN_IF_ERROR(nccl.check(error, "in flight", __FILE__, __LINE__));
+  }
+  return Status();
+}
+
+void NcclConnections::abort() {
+  nccl.api.groupStart();
+  for (void *comm : std::exchange(comms, {}))
+    nccl.api.commAbort(comm);
+  nccl.api.groupEnd();
+}
+
+/// What NCCL moves must be contiguous: of this rank alone, for what comes
+/// before it and, of an exchange, behind it. It is there from the start, since
+/// to free memory waits for all that was enqueued, and that for other ranks.
+using ScratchBytes = std::array<uint64_t, 2>;
+static ScratchBytes getScratchBytes(const CollectiveWork &work,
+                                    const Group &group) {
+  uint64_t ranks = uint64_t(group.getSize());
+  auto getBytes = [&](Parts parts) {
+    return parts.blocks > 1 && ranks > 1 ? parts.getBytes() * ranks : 0;
+  };
+  switch (work.call) {
+  case CollectiveCall::AllGather:
+  case CollectiveCall::ReduceScatter:
+    return {getBytes(work.getParts()), 0};
+  case CollectiveCall::AllToAll:
+    return {getBytes(work.exchange.getInput()),
+            getBytes(work.exchange.getOutput())};
+  default:
+    return {};
+  }
+}
+
+/// First the communicators of groups, of one stream after the other in the
+/// order of the program, and then those of messages, of all streams in the
 /// order of their channels: of the connections that are not made yet, the first
-/// one's ranks have made all before it, so nobody waits for ever.
-Status NcclGpus::create(const Program &program, size_t stream, bool ofAll,
-                        Communicator &host, const Context &context,
-                        const OwnKernels &kernels,
-                        std::unique_ptr<GpuCommunicator> &communicator) {
+/// one's ranks have made all before it, so nobody waits for ever. What a rank
+/// sends in one stream another may receive in any.
+Status
+NcclGpus::create(const Program &program, size_t count, Communicator &host,
+                 const Context &context, const OwnKernels &kernels,
+                 std::vector<std::unique_ptr<GpuCommunicator>> &communicators) {
   const Nccl *nccl = nullptr;
   CLEAVE_RETURN_IF_ERROR(Nccl::open(nccl));
-  std::unique_ptr<NcclGpus> result(new NcclGpus(*nccl, host, context, kernels));
+  auto connections = std::make_shared<NcclConnections>(*nccl);
   Stage stage = program.getStageOf(host.getRank());
   struct Peer {
+    NcclGpus *gpus;
     int rank;
     bool isSender;
+    uint64_t bytes; ///< of the largest message
   };
   std::map<int, Peer> peers; // by channel
-  for (size_t i = 0; i < stage.getInstructionCount(); ++i) {
-    const fb::Instruction &instruction = stage.getInstruction(i);
-    if (!ofAll && instruction.stream() != stream)
-      continue;
-    if (isCollective(instruction.work_type())) {
-      const Group *group = nullptr;
-      CLEAVE_RETURN_IF_ERROR(host.getGroup(toSpan(instruction.group()), group));
-      CLEAVE_RETURN_IF_ERROR(result->connectGroup(*group));
-    } else if (isMessage(instruction.work_type())) {
-      Message message = getMessage(instruction);
-      int rank = program.getMesh().moveTo(host.getRank(), program->stage_axis(),
-                                          int(message.stage));
-      peers[int(message.channel)] = {rank, instruction.work_type() ==
-                                               fb::Opcode::Send};
+  for (size_t stream = 0; stream < count; ++stream) {
+    auto *gpus = new NcclGpus(*nccl, connections, host, context, kernels);
+    communicators.emplace_back(gpus);
+    ScratchBytes bytes{};
+    for (size_t i = 0; i < stage.getInstructionCount(); ++i) {
+      const fb::Instruction &instruction = stage.getInstruction(i);
+      if (count > 1 && instruction.stream() != stream)
+        continue;
+      if (isCollective(instruction.work_type())) {
+        const Group *group = nullptr;
+        CLEAVE_RETURN_IF_ERROR(
+            host.getGroup(toSpan(instruction.group()), group));
+        CLEAVE_RETURN_IF_ERROR(gpus->connectGroup(*group));
+        ScratchBytes needed =
+            getScratchBytes(describeCollective(instruction), *group);
+        for (size_t which : {0, 1})
+          bytes[which] = std::max(bytes[which], needed[which]);
+      } else if (isMessage(instruction.work_type())) {
+        Message message = getMessage(instruction);
+        int rank = program.getMesh().moveTo(
+            host.getRank(), program->stage_axis(), int(message.stage));
+        Peer &peer = peers[int(message.channel)];
+        peer = {gpus, rank, instruction.work_type() == fb::Opcode::Send,
+                std::max<uint64_t>(peer.bytes,
+                                   instruction.operands()->Get(0)->bytes())};
+      }
     }
+    for (size_t which : {0, 1})
+      CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(context, bytes[which],
+                                                    "what a collective packs",
+                                                    gpus->scratch[which]));
   }
   for (const auto &[channel, peer] : peers)
-    CLEAVE_RETURN_IF_ERROR(
-        result->connectChannel(channel, peer.rank, peer.isSender));
-  communicator = std::move(result);
+    CLEAVE_RETURN_IF_ERROR(peer.gpus->connectChannel(
+        channel, peer.rank, peer.isSender, peer.bytes));
+  connections->setMade();
   return Status();
 }
 
@@ -124,13 +198,14 @@ Status NcclGpus::connectGroup(const Group &group) {
   CLEAVE_RETURN_IF_ERROR(
       host.allGather(group, &mine, all.data(), 1, sizeof(NcclId)));
   void *comm = nullptr;
-  CLEAVE_NCCL(nccl, commInitRank(&comm, group.getSize(), all.front(),
-                                 group.getIndex()));
+  CLEAVE_RETURN_IF_ERROR(
+      connections->add(group.getSize(), all.front(), group.getIndex(), comm));
   groups[&group] = comm;
   return Status();
 }
 
-Status NcclGpus::connectChannel(int channel, int peerRank, bool isSender) {
+Status NcclGpus::connectChannel(int channel, int peerRank, bool isSender,
+                                uint64_t bytes) {
   NcclId id{};
   if (isSender) {
     CLEAVE_NCCL(nccl, getUniqueId(&id));
@@ -140,22 +215,14 @@ Status NcclGpus::connectChannel(int channel, int peerRank, bool isSender) {
   }
   Channel &made = channels[channel];
   made.peer = isSender ? 1 : 0;
-  CLEAVE_NCCL(nccl, commInitRank(&made.comm, 2, id, isSender ? 0 : 1));
+  CLEAVE_RETURN_IF_ERROR(connections->add(2, id, isSender ? 0 : 1, made.comm));
   if (!isSender)
     return Status();
+  CLEAVE_RETURN_IF_ERROR(
+      DeviceMemory::allocate(context, bytes, "a message", made.copy));
   CLEAVE_RETURN_IF_ERROR(context.createStream(made.stream));
   CLEAVE_RETURN_IF_ERROR(context.createEvent(false, made.ready));
   return context.createEvent(false, made.sent);
-}
-
-NcclGpus::~NcclGpus() {
-  if (isAborted)
-    return;
-  for (auto &[group, comm] : groups)
-    nccl.api.commDestroy(comm);
-  for (auto &[number, channel] : channels)
-    if (channel.comm)
-      nccl.api.commDestroy(channel.comm);
 }
 
 //===----------------------------------------------------------------------===//
@@ -170,16 +237,6 @@ static int getDataType(ElementType type) {
 
 static void *point(Address address) {
   return reinterpret_cast<void *>(address);
-}
-
-/// Of this rank alone: what NCCL moves must be contiguous. It grows as what was
-/// enqueued before is done, since to free memory waits for that.
-Status NcclGpus::getScratch(uint64_t bytes, size_t which, Address &address) {
-  if (scratch[which].getSize() < bytes)
-    CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(
-        context, bytes, "what a collective packs", scratch[which]));
-  address = scratch[which].getAddress();
-  return Status();
 }
 
 /// From a buffer whose blocks hold a piece of each part to whole parts, one
@@ -240,9 +297,7 @@ Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
                                 type, op, comm, stream));
     return Status();
   case CollectiveCall::AllGather: {
-    Address gathered = each.out;
-    if (work.outer > 1)
-      CLEAVE_RETURN_IF_ERROR(getScratch(parts.getBytes() * ranks, 0, gathered));
+    Address gathered = work.outer == 1 ? each.out : getScratch(0);
     CLEAVE_NCCL(nccl, allGather(point(each.in), point(gathered),
                                 parts.getBytes(), ncclInt8, comm, stream));
     return work.outer == 1
@@ -252,7 +307,7 @@ Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
   case CollectiveCall::ReduceScatter: {
     Address packed = each.in;
     if (work.outer > 1) {
-      CLEAVE_RETURN_IF_ERROR(getScratch(parts.getBytes() * ranks, 0, packed));
+      packed = getScratch(0);
       CLEAVE_RETURN_IF_ERROR(
           pack(parts, ranks, each.in, packed, false, stream));
     }
@@ -268,11 +323,11 @@ Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
   Parts in = work.exchange.getInput(), out = work.exchange.getOutput();
   Address packed = each.in, received = each.out;
   if (in.blocks > 1) {
-    CLEAVE_RETURN_IF_ERROR(getScratch(in.getBytes() * ranks, 0, packed));
+    packed = getScratch(0);
     CLEAVE_RETURN_IF_ERROR(pack(in, ranks, each.in, packed, false, stream));
   }
   if (out.blocks > 1)
-    CLEAVE_RETURN_IF_ERROR(getScratch(out.getBytes() * ranks, 1, received));
+    received = getScratch(1);
   CLEAVE_NCCL(nccl, groupStart());
   Status status;
   for (uint64_t rank = 0; rank < ranks && status.ok(); ++rank) {
@@ -300,9 +355,6 @@ Status NcclGpus::send(int, int number, Address data, uint64_t bytes,
                       void *stream) {
   const Driver &driver = context.getDriver();
   Channel &channel = channels.find(number)->second;
-  if (channel.copy.getSize() < bytes)
-    CLEAVE_RETURN_IF_ERROR(
-        DeviceMemory::allocate(context, bytes, "a message", channel.copy));
   // The copy is free once the message before it has gone. Of an event that was
   // never recorded nobody waits.
   if (channel.isUsed)
@@ -333,31 +385,4 @@ Status NcclGpus::join(void *stream) {
       CLEAVE_CUDA(context.getDriver(),
                   streamWaitEvent(stream, channel.sent.get(), 0));
   return Status();
-}
-
-//===----------------------------------------------------------------------===//
-// Failures
-//===----------------------------------------------------------------------===//
-
-Status NcclGpus::check() {
-  auto ask = [&](void *comm) -> Status {
-    int error = ncclSuccess;
-    CLEAVE_NCCL(nccl, commGetAsyncError(comm, &error));
-    return nccl.check(error, "in flight", __FILE__, __LINE__);
-  };
-  for (auto &[group, comm] : groups)
-    CLEAVE_RETURN_IF_ERROR(ask(comm));
-  for (auto &[number, channel] : channels)
-    CLEAVE_RETURN_IF_ERROR(ask(channel.comm));
-  return Status();
-}
-
-void NcclGpus::abort() {
-  if (std::exchange(isAborted, true))
-    return;
-  for (auto &[group, comm] : groups)
-    nccl.api.commAbort(comm);
-  for (auto &[number, channel] : channels)
-    if (channel.comm)
-      nccl.api.commAbort(channel.comm);
 }

@@ -1,7 +1,9 @@
 //===- NcclGpus.h - Ranks that are processes, by NCCL ---------------------===//
 //
 // Each group of each stream has an NCCL communicator of its own, whose id goes
-// from the group's first rank to the others over the host's communicator. What
+// from the group's first rank to the others over the host's communicator. A
+// rank has all of them at a time, in an order that all ranks agree on: to make
+// one and to destroy it are collective. What
 // is gathered or scattered along an inner dim is packed, or unpacked, by a
 // kernel, so that NCCL moves contiguous bytes.
 //
@@ -38,16 +40,40 @@ private:
   int version = 0;
 };
 
+/// All communicators of NCCL that a rank has, in the order in which they were
+/// made.
+class NcclConnections {
+public:
+  explicit NcclConnections(const Nccl &nccl) : nccl(nccl) {}
+  NcclConnections(const NcclConnections &) = delete;
+  NcclConnections &operator=(const NcclConnections &) = delete;
+  ~NcclConnections();
+
+  Status add(int ranks, const NcclId &id, int rank, void *&comm);
+  /// All ranks have theirs, or will: until then, the end is an abort().
+  void setMade() { isMade = true; }
+  /// Whether one of them has failed in flight.
+  Status check() const;
+  /// All at once: what is in flight of one may be behind what is of another.
+  void abort();
+  /// None of them is used any more, nor destroyed.
+  void abandon() { comms.clear(); }
+
+private:
+  const Nccl &nccl;
+  std::vector<void *> comms;
+  bool isMade = false;
+};
+
 class NcclGpus final : public GpuCommunicator {
 public:
-  /// For one stream of the program, or for all of them; collective over the
-  /// world. `host`: whose groups are the program's. All arguments outlive the
-  /// communicator.
-  static Status create(const Program &program, size_t stream, bool ofAll,
-                       Communicator &host, const Context &context,
-                       const OwnKernels &kernels,
-                       std::unique_ptr<GpuCommunicator> &communicator);
-  ~NcclGpus() override;
+  /// One for each of the program's streams, or one for all of them; collective
+  /// over the world. `host`: whose groups are the program's. All arguments
+  /// outlive the communicators.
+  static Status
+  create(const Program &program, size_t count, Communicator &host,
+         const Context &context, const OwnKernels &kernels,
+         std::vector<std::unique_ptr<GpuCommunicator>> &communicators);
 
   Status run(const Group &group, std::span<const GpuCollective> collectives,
              void *stream) override;
@@ -56,9 +82,10 @@ public:
   Status receive(int from, int channel, Address data, uint64_t bytes,
                  void *stream) override;
   Status join(void *stream) override;
-  Status check() override;
-  void abort() override;
+  Status check() override { return connections->check(); }
+  void abort() override { connections->abort(); }
   bool canBeCaptured() const override { return true; }
+  void abandon() override { connections->abandon(); }
 
 private:
   /// Of a message's two ranks.
@@ -70,24 +97,28 @@ private:
     bool isUsed = false; ///< since the last join
   };
 
-  NcclGpus(const Nccl &nccl, Communicator &host, const Context &context,
+  NcclGpus(const Nccl &nccl, std::shared_ptr<NcclConnections> connections,
+           Communicator &host, const Context &context,
            const OwnKernels &kernels)
-      : nccl(nccl), host(host), context(context), kernels(kernels) {}
+      : nccl(nccl), connections(std::move(connections)), host(host),
+        context(context), kernels(kernels) {}
   Status connectGroup(const Group &group);
-  Status connectChannel(int channel, int peerRank, bool isSender);
-  Status getScratch(uint64_t bytes, size_t which, Address &address);
+  /// `bytes`: of the largest message.
+  Status connectChannel(int channel, int peerRank, bool isSender,
+                        uint64_t bytes);
+  Address getScratch(size_t which) const { return scratch[which].getAddress(); }
   Status pack(Parts parts, uint64_t ranks, Address in, Address out,
               bool unpacks, void *stream);
   Status runOne(const Group &group, const GpuCollective &each, void *stream);
 
   const Nccl &nccl;
+  std::shared_ptr<NcclConnections> connections;
   Communicator &host;
   const Context &context;
   const OwnKernels &kernels;
   std::map<const Group *, void *> groups;
   std::map<int, Channel> channels;
   DeviceMemory scratch[2];
-  bool isAborted = false;
 };
 
 } // namespace cleave::runtime::cuda

@@ -94,7 +94,7 @@ const tool::NumberRule tool::positiveRule{
 
 const std::vector<std::string> tool::dtypeNames{"f32", "bf16", "fp8", "fp4"},
     tool::scheduleNames{"constant", "cosine", "linear", "wsd"},
-    tool::optimizerNames = [] {
+    tool::momentNames{"f32", "bf16"}, tool::optimizerNames = [] {
       std::vector<std::string> names;
       for (const Optimizer &optimizer : getOptimizers())
         names.push_back(optimizer.name.str());
@@ -327,7 +327,8 @@ void tool::LayoutFlags::add(CLI::App &app) {
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
   app.add_option("--dtype", dtype,
-                 "compute type; state is f32 (default: f32, on GPUs bf16)")
+                 "compute type; parameters are kept in f32 (default: f32, on "
+                 "GPUs bf16)")
       ->check(CLI::IsMember({"f32", "bf16"}));
 }
 
@@ -423,6 +424,7 @@ tool::LayoutFlags::choosePlan(const Model &model, llvm::StringRef config,
   flags.model = config;
   flags.cluster = cluster;
   flags.dtype = dtype;
+  flags.moments = getName(work.moments).str();
   flags.seqLen = work.seqLen;
   flags.globalBatch = work.globalBatch;
   llvm::Expected<ChosenPlan> chosen = tool::choosePlan(flags, model, pins);
@@ -602,6 +604,17 @@ llvm::Error tool::completeOptimizer(const CLI::App &app,
   return llvm::Error::success();
 }
 
+void tool::addMomentsFlag(CLI::App &app, std::string &moments) {
+  app.add_option(
+         "--moments", moments,
+         "type in which the optimizer's moments are kept between steps; "
+         "of bf16, changes below half its unit, 0.4 % and less, are "
+         "lost, so that a beta2 nearer to 1 than 0.95 keeps second "
+         "moments from following")
+      ->check(CLI::IsMember(momentNames))
+      ->capture_default_str();
+}
+
 void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
   CLI::Validator rate = makeCheck(rateRule);
   app.add_option("--lr", options.lr, "peak learning rate")
@@ -636,6 +649,7 @@ void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {
                  "the planner counts adamw's two moments")
       ->check(CLI::IsMember(optimizerNames))
       ->capture_default_str();
+  addMomentsFlag(app, options.moments);
   for (const HyperparameterFlag &flag : hyperparameterFlags)
     app.add_option(makeFlag(flag.name), options.*flag.value,
                    explain(flag, options.*flag.value))

@@ -49,7 +49,8 @@ CLI::Validator makeCheck(const NumberRule &rule);
 std::string makeFlag(llvm::StringRef key);
 
 /// Legal names.
-extern const std::vector<std::string> dtypeNames, scheduleNames, optimizerNames;
+extern const std::vector<std::string> dtypeNames, scheduleNames, optimizerNames,
+    momentNames;
 
 /// Refuse what is not an integer from 1, or from 0, to `maxCount`.
 CLI::Validator makePositiveCheck();
@@ -117,6 +118,8 @@ private:
 llvm::Expected<Model> loadNotedModel(llvm::StringRef config,
                                      const FrontendOptions &options);
 
+/// --moments, for those whom only the bytes of the optimizer's state concern.
+void addMomentsFlag(CLI::App &app, std::string &moments);
 /// What they are told of the optimizer.
 void addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options);
 /// Gives hyperparameters without a flag the optimizer's own values, once `app`

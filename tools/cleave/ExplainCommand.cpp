@@ -62,6 +62,7 @@ static int runExplain(const ExplainFlags &flags) {
     return tool::fail(std::move(error));
   if (common.dtype.empty())
     common.dtype = getName(plan->work.dtype).str();
+  common.moments = getName(plan->work.moments).str();
   if (common.seqLen == 0)
     common.seqLen = plan->work.seqLen;
   if (common.globalBatch == 0)

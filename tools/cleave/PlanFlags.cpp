@@ -25,9 +25,10 @@ void tool::PlanFlags::add(CLI::App &app) {
       ->check(makePositiveCheck())
       ->required();
   app.add_option("--dtype", dtype,
-                 "of matrix products; state is f32 (default: bf16, on CPUs "
-                 "f32)")
+                 "of matrix products; parameters are kept in f32 (default: "
+                 "bf16, on CPUs f32)")
       ->check(CLI::IsMember(dtypeNames));
+  addMomentsFlag(app, moments);
   app.add_option("--profile", profile,
                  "software that is to run it: one of cleave ledger's profiles "
                  "(nemo, pytorch-compile, deepspeed ...), or a .json file "
@@ -183,7 +184,8 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   llvm::Expected<DType> type = getDType(dtype, device);
   if (!type)
     return type.takeError();
-  request.work = {seqLen, globalBatch, *type};
+  request.work = {seqLen, globalBatch, *type,
+                  moments == "bf16" ? DType::BF16 : DType::F32};
   llvm::Expected<Profile> stack = loadStack(profile, device);
   if (!stack)
     return stack.takeError();

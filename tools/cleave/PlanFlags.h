@@ -82,6 +82,7 @@ private:
 struct PlanFlags {
   std::string model, cluster, profile;
   std::string dtype; ///< empty: what the devices usually compute in
+  std::string moments = "f32";
   int64_t seqLen = 0, globalBatch = 0;
   double memory = 0, headroom = 5; ///< GB; % of a device
 

@@ -72,6 +72,7 @@ static std::vector<RecipeKey> makeKeys() {
   addNumbers(Reads::Command, tool::countRule,
              {"warmup_steps", "stable_steps", "decay_steps"});
   addNames(Reads::Command, "optimizer", tool::optimizerNames);
+  addNames(Reads::Command, "moments", tool::momentNames);
   addNumbers(Reads::Command, tool::shareRule, {"beta1", "beta2", "momentum"});
   addNumbers(Reads::Command, tool::positiveNumberRule, {"eps"});
 

@@ -92,12 +92,13 @@ constexpr Passes embeddingPasses{2, 4};
 double getLossBytes(Direction direction, double logits, double logitBytes,
                     double gradientBytes);
 
-/// Bytes that an update moves for a parameter, everything in f32: its gradient
-/// for the global norm; the optimizer's gradient, and weight and moments both
-/// ways. AdamW has two moments.
+/// Bytes that an update moves for a parameter whose moments have so many
+/// together, all else being in f32: its gradient for the global norm; the
+/// optimizer's gradient, and weight and moments both ways.
 constexpr double gradientNormBytes = 4;
-constexpr double getUpdateBytes(int moments) { return 4 + (1 + moments) * 8; }
-constexpr double adamWBytes = getUpdateBytes(2);
+constexpr double getUpdateBytes(double moments) {
+  return 4 + 2 * (4 + moments);
+}
 
 } // namespace cleave
 

@@ -200,6 +200,9 @@ void CudaSimulator::launch(const std::string &symbol,
     parameters.push_back(int64_t(operand));
   parameters.push_back(shardIndex);
   parameters.push_back(microBatch);
+  std::vector<std::max_align_t> scratch(launch->scratchBytes /
+                                        sizeof(std::max_align_t));
+  parameters.push_back(int64_t(scratch.data()));
   auto entry = reinterpret_cast<void (*)(const int64_t *)>(
       dlsym(library, ("launch_" + symbol).c_str()));
   for (unsigned i = 0; i < launch->blocks; ++i) {

@@ -1,10 +1,10 @@
 //===- cuda_runner.cpp - Runs kernels on a GPU and compares with the CPU --===//
 //
-// Usage: cuda_runner DIR, as written by cuda_samples. Runs the PTX, and the
-// cubin if there is one, of every kernel on the same pseudo-random inputs as
-// its CPU code, and compares all outputs. Prints "SKIPPED" and succeeds where
-// there is no GPU. Links neither LLVM nor CUDA, so it and DIR can be carried to
-// another machine.
+// Usage: cuda_runner DIR [--untimed], as written by cuda_samples. Runs the PTX,
+// and the cubin if there is one for the GPU, of every kernel on the same
+// pseudo-random inputs as its CPU code, and compares all outputs. Prints
+// "SKIPPED" and succeeds where there is no GPU. Links neither LLVM nor CUDA, so
+// it and DIR can be carried to another machine.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/abi/Kernel.h"
@@ -40,6 +40,7 @@ struct Kernel {
   std::string name;
   int64_t range;
   unsigned blocks, threads;
+  size_t scratchBytes;
   bool sums;
   std::vector<Operand> operands;
 };
@@ -84,7 +85,7 @@ static std::vector<Kernel> readLaunches(const std::string &path) {
     Kernel kernel;
     size_t count = 0;
     file >> kernel.name >> kernel.range >> kernel.blocks >> kernel.threads >>
-        count >> kernel.sums;
+        kernel.scratchBytes >> count >> kernel.sums;
     for (size_t i = 0; i < count; ++i) {
       Operand operand;
       std::string direction;
@@ -163,7 +164,7 @@ static double getDeviation(const Buffer &got, const Buffer &want,
 /// Runs all kernels of one module; the number that disagree.
 static int runModule(const cuda::Context &context, const std::string &path,
                      const std::vector<Kernel> &kernels,
-                     const CleaveKernelEntry *table) {
+                     const CleaveKernelEntry *table, bool isTimed) {
   std::ifstream file(path, std::ios::binary);
   std::vector<char> image((std::istreambuf_iterator<char>(file)),
                           std::istreambuf_iterator<char>());
@@ -205,6 +206,15 @@ static int runModule(const cuda::Context &context, const std::string &path,
     }
     parameters.push_back(&params[0]);
     parameters.push_back(&params[1]);
+    cuda::DeviceMemory scratch;
+    require(cuda::DeviceMemory::allocate(context, kernel.scratchBytes,
+                                         "scratch memory", scratch));
+    cuda::Address scratchAddress = scratch.getAddress();
+    if (kernel.scratchBytes)
+      call(driver.api.memsetAsync(scratchAddress, 0, kernel.scratchBytes,
+                                  nullptr),
+           "memsetAsync");
+    parameters.push_back(&scratchAddress);
     cuda::Kernel launched;
     require(
         context.getFunction(module, kernel.name.c_str(), launched.function));
@@ -226,6 +236,12 @@ static int runModule(const cuda::Context &context, const std::string &path,
       agrees &= deviation <= (operand.type == "bf16" ? 8e-3 : 1e-5);
       worst = std::max(worst, deviation);
     }
+    wrong += !agrees;
+    if (!isTimed) {
+      printf("%-44s deviation %.1e%s\n", kernel.name.c_str(), worst,
+             agrees ? "" : "  WRONG");
+      continue;
+    }
     // Timed last: a launch may accumulate.
     constexpr int repeats = 20;
     auto start = std::chrono::steady_clock::now();
@@ -238,7 +254,6 @@ static int runModule(const cuda::Context &context, const std::string &path,
            kernel.name.c_str(), worst, taken.count() / repeats * 1e6,
            double(bytes) * repeats / taken.count() * 1e-9,
            agrees ? "" : "  WRONG");
-    wrong += !agrees;
   }
   printf("%s: %zu of %zu kernels agree\n", path.c_str(),
          kernels.size() - size_t(wrong), kernels.size());
@@ -246,8 +261,9 @@ static int runModule(const cuda::Context &context, const std::string &path,
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2)
-    fail("usage: cuda_runner DIR");
+  bool isTimed = argc == 2;
+  if (argc != 2 && !(argc == 3 && std::string(argv[2]) == "--untimed"))
+    fail("usage: cuda_runner DIR [--untimed]");
   std::string directory = argv[1];
   std::vector<Kernel> kernels = readLaunches(directory + "/launches.txt");
   void *library = dlopen((directory + "/kernels.so").c_str(), RTLD_NOW);
@@ -271,9 +287,10 @@ int main(int argc, char **argv) {
   std::unique_ptr<cuda::Context> context;
   require(cuda::Context::create(*driver, 0, context));
   printf("%s\n", context->getName().c_str());
-  int wrong = runModule(*context, directory + "/kernels.ptx", kernels, table);
+  int wrong =
+      runModule(*context, directory + "/kernels.ptx", kernels, table, isTimed);
   std::string cubin = directory + "/kernels.cubin";
-  if (std::ifstream(cubin))
-    wrong += runModule(*context, cubin, kernels, table);
+  if (context->getChip() == "sm_90" && std::ifstream(cubin))
+    wrong += runModule(*context, cubin, kernels, table, isTimed);
   return wrong ? 1 : 0;
 }

@@ -1,9 +1,10 @@
 //===- cuda_samples.cpp - Writes sample kernels for cuda_runner -----------===//
 //
-// Usage: cuda_samples DIR. Writes DIR/kernels.so (the CPU's), DIR/kernels.ptx,
-// where there is a ptxas DIR/kernels.cubin, and DIR/launches.txt:
+// Usage: cuda_samples DIR [--small]. Writes DIR/kernels.so (the CPU's),
+// DIR/kernels.ptx, where there is a ptxas DIR/kernels.cubin, and
+// DIR/launches.txt:
 //
-//     kernel NAME RANGE BLOCKS THREADS OPERANDS SUMS
+//     kernel NAME RANGE BLOCKS THREADS SCRATCHBYTES OPERANDS SUMS
 //     operand in|out f32|bf16|i32 ELEMENTS normal|positive|index COLUMNS
 //
 //===----------------------------------------------------------------------===//
@@ -24,17 +25,20 @@ static void write(const std::string &path, StringRef bytes) {
     llvm::report_fatal_error(llvm::Twine("cannot write ") + path);
 }
 
-static std::vector<Sample> makeSamples() {
+/// Small ones have fewer rows: for a GPU that is simulated.
+static std::vector<Sample> makeSamples(bool isSmall) {
   std::vector<Sample> samples;
+  int64_t rows = isSmall ? 11 : 250, elements = isSmall ? 1 << 14 : 1 << 20;
   for (const char *storage : {"f32", "bf16"}) {
     for (int64_t columns : {3, 128, 331, 4096, 50257})
-      llvm::append_range(samples, makeRowSamples(250, columns, storage));
-    llvm::append_range(samples, makeFlatSamples(1 << 20, storage, "never"));
+      llvm::append_range(samples, makeRowSamples(rows, columns, storage));
+    llvm::append_range(samples, makeFlatSamples(elements, storage, "never"));
     llvm::append_range(samples, makeFlatSamples(4099, storage, "after_first"));
-    llvm::append_range(samples, makeColumnSamples(250, 4096, storage, "never"));
+    llvm::append_range(
+        samples, makeColumnSamples(isSmall ? 67 : 250, 4096, storage, "never"));
     llvm::append_range(samples, makeColumnSamples(7, 331, storage, "always"));
   }
-  llvm::append_range(samples, makeMathSamples(1 << 16));
+  llvm::append_range(samples, makeMathSamples(elements / 16));
   return samples;
 }
 
@@ -49,8 +53,8 @@ static std::string describe(exec::KernelOp kernel, const Sample &sample,
   bool sums = kernel.getMode() == exec::KernelMode::Column;
   stream << "kernel " << sample.name << " "
          << (sums ? kernel.getColumns() : kernel.getRows()) << " "
-         << launch.blocks << " " << launch.threads << " " << launch.operands
-         << " " << int(sums) << "\n";
+         << launch.blocks << " " << launch.threads << " " << launch.scratchBytes
+         << " " << launch.operands << " " << int(sums) << "\n";
   const char *fills[] = {"normal", "positive", "index"};
   for (size_t i = 0; i < launch.operands; ++i) {
     exec::AccessAttr access = getAccess(kernel, i);
@@ -65,14 +69,15 @@ static std::string describe(exec::KernelOp kernel, const Sample &sample,
 }
 
 int main(int argc, char **argv) {
-  if (argc != 2) {
-    llvm::errs() << "usage: cuda_samples DIR\n";
+  bool isSmall = argc == 3 && StringRef(argv[2]) == "--small";
+  if (argc != 2 && !isSmall) {
+    llvm::errs() << "usage: cuda_samples DIR [--small]\n";
     return 1;
   }
   std::string directory = argv[1];
   if (llvm::sys::fs::create_directories(directory))
     llvm::report_fatal_error("cannot make the directory");
-  std::vector<Sample> samples = makeSamples();
+  std::vector<Sample> samples = makeSamples(isSmall);
   MLIRContext context(MLIRContext::Threading::DISABLED);
   auto module = parse(samples, context);
   auto object = emit::emitObject(*module, {});

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""--device cuda on the CUDA machine that is made of software (test/cuda): the
+bits of --device cpu in every layout and order, and a clear end of a run whose
+GPU fails."""
+import os
+import unittest
+
+from support import LLAMA, GOLDEN, TOOLS, ToolTest
+
+SIMULATE = os.path.join(TOOLS, "..", "test", "cuda", "simulate")
+# Three steps: a range is run as it is, then captured and launched, and then
+# launched again.
+RUN = ["--data", "data", "--steps", "3", "--peak-gflops", "1"]
+GPT2 = os.path.join(GOLDEN, "gpt2")  # with biases
+
+
+class CudaTest(ToolTest):
+    def setUp(self):
+        super().setUp()
+        self.write("data", "".join(chr(32 + i * i % 95) for i in range(999)))
+
+    def compile_for(self, ranks, *flags, model=LLAMA):
+        self.compile("train", "--cluster", f"h200:{ranks}", *flags, model=model)
+
+    def simulate(self, *arguments, machine=()):
+        """A run on the machine, to whose flags `machine` adds."""
+        return self.start(SIMULATE, "--threads", "1", *machine, "--", "./train",
+                          *RUN, "--device", "cuda", *arguments)
+
+    def take_bits(self):
+        """Of the last run: losses and gradient norms, and trained weights."""
+        steps = self.lines("metrics.jsonl")
+        os.remove(self.path("metrics.jsonl"))
+        return ([(step["rank_losses"], step["grad_norm"]) for step in steps],
+                self.read("weights/model.safetensors"))
+
+    def run_to_bits(self, *arguments, machine=()):
+        done = self.simulate("--metrics", "metrics.jsonl", "--export",
+                             "weights", "--overwrite", *arguments,
+                             machine=machine)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # Nothing was refused, and nothing went wrong.
+        self.assertNotIn("simulated CUDA", done.stderr, done.stderr)
+        return self.take_bits()
+
+    def expect_same_bits(self, seeds=(1, 2), arguments=()):
+        self.run_tool("./train", *RUN, "--device", "cpu", "--metrics",
+                      "metrics.jsonl", "--export", "weights", "--overwrite")
+        expected = self.take_bits()
+        self.assertEqual(len(expected[0]), 3)
+        for seed in seeds:
+            bits = self.run_to_bits(*arguments,
+                                    machine=["--seed", str(seed)])
+            self.assertEqual(bits[0], expected[0], f"seed {seed}")
+            self.assertTrue(bits[1] == expected[1], f"weights, seed {seed}")
+
+    def test_one_rank(self):
+        self.compile_for(1)
+        self.expect_same_bits(seeds=range(1, 7))
+
+    def test_micro_batches_in_bf16(self):
+        self.compile_for(1, "--micro-batch", "1", "--dtype", "bf16")
+        self.expect_same_bits()
+
+    def test_biases(self):
+        for dtype in "f32", "bf16":
+            self.compile_for(2, "--tp", "2", "--dtype", dtype, model=GPT2)
+            self.expect_same_bits()
+
+    def test_layouts(self):
+        for ranks, flags in [
+                (2, ["--dp", "2"]),
+                (2, ["--tp", "2"]),
+                (4, ["--dp", "2", "--tp", "2", "--zero", "1",
+                     "--sequence-parallel", "--micro-batch", "1"]),
+                (4, ["--dp", "4", "--zero", "2"]),
+                (4, ["--dp", "4", "--zero", "3", "--dtype", "bf16"])]:
+            with self.subTest(flags=flags):
+                self.compile_for(ranks, *flags)
+                self.expect_same_bits()
+
+    def test_pipelines(self):
+        for ranks, flags in [
+                (2, ["--pp", "2", "--micro-batch", "1"]),
+                (4, ["--pp", "2", "--tp", "2", "--sequence-parallel",
+                     "--micro-batch", "2"])]:
+            with self.subTest(flags=flags):
+                self.compile_for(ranks, *flags)
+                self.expect_same_bits()
+
+    def test_other_ways_to_run(self):
+        """One stream, and events around every instruction."""
+        self.compile_for(2, "--dp", "2", "--zero", "1")
+        self.expect_same_bits(seeds=[3], arguments=["--serial"])
+        self.expect_same_bits(seeds=[3], arguments=["--trace", "trace.json"])
+        self.assertIn("gemm", self.read("trace.json").decode())
+
+    def test_checkpoint_of_the_other_device(self):
+        self.compile_for(1)
+        self.run_tool("./train", *RUN, "--device", "cpu", "--metrics",
+                      "metrics.jsonl", "--export", "weights", "--overwrite")
+        expected = self.take_bits()
+        self.assertEqual(
+            self.simulate("--save", "saved", "--save-every", "2",
+                          "--keep", "9").returncode, 0)
+        done = self.start("./train", *RUN, "--device", "cpu", "--resume",
+                          "saved/step-00000002", "--metrics", "metrics.jsonl",
+                          "--export", "weights", "--overwrite")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        losses, weights = self.take_bits()
+        self.assertEqual(losses, expected[0][2:])
+        self.assertTrue(weights == expected[1])
+
+    def expect_end(self, fault, parts, *arguments, count=1):
+        """One line that says what is wrong, beside what the machine says."""
+        done = self.simulate(*arguments, machine=["--fault", fault])
+        self.assertEqual(done.returncode, 1, f"{fault}: {done.stderr}")
+        errors = [line for line in done.stderr.splitlines()
+                  if not line.startswith(("simulate: ", "simulated CUDA: "))]
+        self.assertEqual(len(errors), 1, f"{fault}: {done.stderr}")
+        self.assertRegex(errors[0], r"\Aerror: ")
+        for part in parts:
+            self.assertIn(part, errors[0], f"{fault}: {done.stderr}")
+        return done.stdout
+
+    def test_machines_that_do_not_fit(self):
+        self.compile_for(1)
+        for fault, parts in [
+                ("no-device", ["--device cuda: this machine has no CUDA "
+                               "device"]),
+                ("old-driver", ["the CUDA driver is too old: it is of CUDA "
+                                "11.0, expects 12.0 or later"]),
+                ("arch=80", ["the program's code, compiled for sm_90, cannot "
+                             "be loaded on ", "(sm_80)"]),
+                ("memory=1000000", ["the arena takes ", " bytes, and of the "
+                                    "1000000 bytes of ", " too few: a smaller "
+                                    "micro-batch"]),
+                ("memory=20000000", ["the workspace of ", " bytes, and of the "
+                                     "20000000 bytes of ", " too few: "])]:
+            self.expect_end(fault, parts)
+
+    def test_no_driver(self):
+        """Without the machine, on one that has no GPU."""
+        if os.path.exists("/proc/driver/nvidia"):
+            self.skipTest("this machine has a driver")
+        self.compile_for(1)
+        self.expect_error("--device cuda: this machine has no CUDA driver "
+                          "(libcuda.so.1)", "./train", *RUN, "--device",
+                          "cuda")
+
+    FAILURES = [
+        ("ecc", ["CUDA_ERROR_ECC_UNCORRECTABLE (214)", "memory errors that it "
+                 "cannot correct", "from its last checkpoint"]),
+        ("illegal", ["CUDA_ERROR_ILLEGAL_ADDRESS (700)", "a kernel failed on "
+                     "the GPU"]),
+        ("timeout", ["CUDA_ERROR_LAUNCH_TIMEOUT (702)", "ran longer than this "
+                     "machine lets one run"])]
+
+    def test_gpu_fails(self):
+        """While it is got ready, and in the midst of training."""
+        self.compile_for(1)
+        for name, parts in self.FAILURES:
+            output = self.expect_end(f"{name}@5", parts)
+            self.assertNotIn("step", output)
+            output = self.expect_end(f"{name}@650", parts)
+            self.assertIn("step 1/3", output, output)
+            self.assertTrue("step 3/3" not in output, output)
+
+    def test_gpu_of_several_ranks_fails(self):
+        """All of them end, and one says why."""
+        self.compile_for(4, "--dp", "2", "--tp", "2", "--zero", "1")
+        for name, parts in self.FAILURES:
+            output = self.expect_end(f"{name}@3500", ["rank ", *parts])
+            self.assertTrue("step 3/3" not in output, output)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""--device cuda of several processes, on the CUDA machine that is made of
+software (test/cuda): NCCL's collectives and messages between them."""
+import os
+import unittest
+
+from support import DATA, LLAMA, MPIRUN, TOOLS, ToolTest
+
+SIMULATE = os.path.join(TOOLS, "..", "test", "cuda", "simulate")
+# Whose gathered activations and gradients are packed in several sizes.
+TINY = os.path.join(DATA, "..", "..", "examples", "tiny-llama")
+RUN = ["--data", "data", "--log-every", "0"]
+
+
+@unittest.skipUnless(os.environ.get("CLEAVE_MPIRUN"), "no Open MPI here")
+class NcclTest(ToolTest):
+    def setUp(self):
+        super().setUp()
+        self.write("data", "".join(chr(32 + i * i % 95) for i in range(999)))
+
+    def compile_for(self, ranks, *flags, model=LLAMA):
+        self.ranks = str(ranks)
+        self.compile("train", "--cluster", f"h200:{ranks}", "--overlap",
+                     "always", *flags, model=model)
+
+    def command(self, count, *arguments, machine=(), steps=3):
+        """For so many processes, of which each has a GPU of its own. The third
+        step launches what the second one captured."""
+        return ["-np", str(count), SIMULATE, "--devices", self.ranks,
+                "--threads", "1", *machine, "--", "./train", *RUN, "--steps",
+                str(steps), "--device", "cuda", *arguments]
+
+    def simulate(self, *arguments, **options):
+        return self.start(*MPIRUN,
+                          *self.command(self.ranks, *arguments, **options))
+
+    def expect_same_bits(self, seeds, *arguments):
+        self.run_tool("./train", *RUN, "--steps", "3", "--device", "cpu",
+                      "--dump-outputs", "cpu")
+        for seed in seeds:
+            done = self.simulate("--dump-outputs", "cuda", *arguments,
+                                 machine=["--seed", str(seed)])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # Nothing was refused, and nothing went wrong.
+            self.assertNotIn("simulated ", done.stderr.replace(
+                "CUDA is simulated on", ""))
+            self.assertTrue(self.read("cuda") == self.read("cpu"),
+                            f"seed {seed}")
+
+    def test_layouts(self):
+        for model, flags in [
+                (TINY, ["--dp", "2", "--tp", "2", "--zero", "1",
+                        "--sequence-parallel"]),
+                (LLAMA, ["--dp", "4", "--zero", "3", "--dtype", "f32"])]:
+            with self.subTest(flags=flags):
+                self.compile_for(4, *flags, model=model)
+                self.expect_same_bits([1, 2])
+
+    def test_pipelines(self):
+        """What a rank sends in one stream its peer receives in another."""
+        for ranks, flags in [
+                (4, ["--pp", "2", "--dp", "2", "--micro-batch", "1"]),
+                (4, ["--pp", "2", "--tp", "2", "--sequence-parallel",
+                     "--pipeline-schedule", "zb-v"])]:
+            with self.subTest(flags=flags):
+                self.compile_for(ranks, *flags)
+                self.expect_same_bits([1, 2])
+
+    def test_one_stream(self):
+        self.compile_for(2, "--dp", "2", "--zero", "2")
+        self.expect_same_bits([1], "--serial")
+
+    def test_failures_in_flight(self):
+        """All communicators end, though a graph has operations of them and some
+        are behind others: else the machine would find a deadlock."""
+        self.compile_for(4, "--dp", "2", "--tp", "2", "--zero", "1")
+        for operation in [2, 60]:
+            done = self.simulate(steps=6, machine=[
+                "--fault", f"nccl-error@{operation}"])
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, "error: rank [0-3]: NCCL call in "
+                             "flight failed: remote process exited")
+            self.assertNotIn("deadlock", done.stderr)
+            self.assertNotIn("would wait for ever", done.stderr)
+
+    def test_failure_of_one_gpu(self):
+        """While algorithms are chosen, as a range runs, and in a graph. Its
+        rank waits for nobody, and the other one does not wait for it."""
+        self.compile_for(2, "--dp", "2")
+        for operation in [20, 400, 900]:
+            done = self.start(
+                *MPIRUN, *self.command(1, steps=9), ":",
+                *self.command(1, steps=9, machine=[
+                    "--fault", f"ecc@{operation}"]))
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, "error: rank 1: .*"
+                             "CUDA_ERROR_ECC_UNCORRECTABLE")
+            for said in "in vain", "for ever", "watchdog":
+                self.assertNotIn(said, done.stderr)
+
+    def test_library_that_cannot_be_used(self):
+        self.compile_for(2, "--dp", "2")
+        for fault, part in [("nccl-old", "NCCL 2.10 is too old"),
+                            ("nccl-id", "no socket interface found")]:
+            done = self.simulate(machine=["--fault", fault])
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, f"error: rank [01]: .*{part}")
+
+
+if __name__ == "__main__":
+    unittest.main()
