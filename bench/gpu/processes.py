@@ -196,23 +196,27 @@ def query(command, timeout=20):
 
 
 def find_cuda_folders(python):
-    """Where libcublasLt is, if the loader does not know: of a CUDA toolkit, or
-    of the wheels that torch came with."""
-    if "libcublasLt.so" in query(["ldconfig", "-p"]):
-        return []
-    patterns = ["/usr/local/cuda/lib64", "/usr/local/cuda/lib",
-                "/usr/local/cuda-*/lib64", "/usr/local/cuda-*/lib"]
+    """Where CUDA's libraries are: those of the wheels that torch came with
+    first, so that both sides have the same, then what the loader does not know
+    of a CUDA toolkit."""
+    known = query(["ldconfig", "-p"])
     sites = query([python, "-c", "import site, sys; print(*site."
                    "getsitepackages(), *sys.path, sep='\\n')"]).splitlines()
-    patterns += [os.path.join(glob.escape(site), "nvidia", wheel, "lib")
-                 for site in sites if site
-                 for wheel in ("cu13", "cublas", "cu12")]
-    for pattern in patterns:
-        for folder in sorted(glob.glob(pattern)):
-            if glob.glob(os.path.join(glob.escape(folder),
-                                      "libcublasLt.so.1[23]")):
-                return [folder]
-    return []
+    wheels = [os.path.join(glob.escape(site), "nvidia", wheel, "lib")
+              for site in dict.fromkeys(sites) if site
+              for wheel in ("cu13", "cublas", "cudnn", "nccl", "cu12")]
+    toolkits = ["/usr/local/cuda/lib64", "/usr/local/cuda/lib",
+                "/usr/local/cuda-*/lib64", "/usr/local/cuda-*/lib"]
+    folders = []
+    for library in ("libcublasLt.so.1[23]", "libcudnn.so.9", "libnccl.so.2"):
+        name = library.split("[", maxsplit=1)[0]
+        for pattern in wheels + ([] if name in known else toolkits):
+            found = [folder for folder in sorted(glob.glob(pattern))
+                     if glob.glob(os.path.join(glob.escape(folder), library))]
+            if found:
+                folders.append(found[0])
+                break
+    return list(dict.fromkeys(folders))
 
 
 def describe_machine():

@@ -96,6 +96,7 @@ struct Expander {
   }
 
   std::pair<Value, Value> splitPowerOfTwo(Value x, bool down = false);
+  Value expOnCuda(Value x);
   Value exp(Value x, bool smallRange);
   Value log(Value x);
   Value tanh(Value x);
@@ -121,26 +122,38 @@ std::pair<Value, Value> Expander::splitPowerOfTwo(Value x, bool down) {
   return {subInt(bits(shifted), constantInt(magicBits)), r};
 }
 
+/// exp(x) = 2^(high + low) = 2^high (1 + low ln 2), of which the hardware has
+/// the first factor; a result that is not a normal number is 0. In bounds, so
+/// that `low` is finite; a NaN stays.
+Value Expander::expOnCuda(Value x) {
+  constexpr float log2e = float(std::numbers::log2e);
+  constexpr double log2eRest = std::numbers::log2e - double(log2e);
+  x = arith::MaximumFOp::create(b, loc, x, constant(-104));
+  x = arith::MinimumFOp::create(b, loc, x, constant(89));
+  Value high = mul(x, constant(log2e));
+  Value low = fma(x, constant(log2e), neg(high));
+  low = fma(x, constant(log2eRest), low);
+  Value power =
+      LLVM::CallIntrinsicOp::create(
+          b, loc, b.getF32Type(),
+          b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f32"), ValueRange{high})
+          .getResult(0);
+  return mul(power, fma(low, constant(std::numbers::ln2), constant(1)));
+}
+
 /// exp(x) = 2^n exp(r). With `smallRange` the caller promises that the result
 /// and 2^n are normal.
 Value Expander::exp(Value x, bool smallRange) {
+  if (forCuda)
+    return expOnCuda(x);
   if (!smallRange)
     x = atLeast(atMost(x, 89.0), -104.0);
   auto [n, r] = splitPowerOfTwo(x);
-  Value p;
-  if (forCuda) {
-    p = LLVM::CallIntrinsicOp::create(
-            b, loc, b.getF32Type(),
-            b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f32"),
-            ValueRange{mul(r, constant(std::numbers::log2e))})
-            .getResult(0);
-  } else {
-    // 1 + r + r^2 q(r), error 0.06.
-    Value q = polynomial(r, {0.0013819801388308406, 0.008368686772882938,
-                             0.041668277233839035, 0.1666652113199234,
-                             0.4999999403953552});
-    p = add(fma(mul(r, r), q, r), constant(1));
-  }
+  // 1 + r + r^2 q(r), error 0.06.
+  Value q = polynomial(r, {0.0013819801388308406, 0.008368686772882938,
+                           0.041668277233839035, 0.1666652113199234,
+                           0.4999999403953552});
+  Value p = add(fma(mul(r, r), q, r), constant(1));
   if (smallRange)
     return mul(p, powerOfTwo(n));
   // In two steps: 2^n itself may be out of range where the result is not.

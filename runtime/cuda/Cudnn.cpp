@@ -61,7 +61,7 @@ Status Cudnn::load() {
     return Status::error("the CUDA driver has no cuGetProcAddress_v2");
   void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    return Status::error("no libcudnn.so.9");
+    return Status::error(dlerror());
   Status status;
   auto find = [&](auto &entry, const char *name) {
     void *symbol = dlsym(library, name);

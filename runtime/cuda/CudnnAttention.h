@@ -75,7 +75,7 @@ public:
   /// What is enqueued from now on goes to this stream.
   Status setStream(void *stream) const;
 
-  /// "cuDNN 9.19.0", "own kernels (no libcudnn.so.9)"; empty where there is
+  /// "cuDNN 9.19.0", "own kernels (...)" with a reason; empty where there is
   /// none.
   std::string describe() const;
 

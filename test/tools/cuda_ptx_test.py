@@ -50,6 +50,12 @@ class CudaPtxTest(ToolTest):
         for dtype, tolerance in ("f32", 1e-5), ("bf16", 5e-3):
             self.expect_near(tolerance, "--dtype", dtype, model=GPT2)
 
+    def test_moments_in_bf16(self):
+        for optimizer in "adamw", "sgd", "lion", "muon":
+            with self.subTest(optimizer=optimizer):
+                self.expect_near(2e-5, "--dtype", "f32", "--moments", "bf16",
+                                 "--optimizer", optimizer)
+
     def test_layouts(self):
         for ranks, flags in [
                 (4, ["--dp", "2", "--tp", "2", "--zero", "1",

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Optimizers other than the default and as well: what they do to the weights,
-by their papers and in f64; that layouts agree; flags, recipes, checkpoints."""
+by their papers and in f64; that layouts agree; flags, recipes, checkpoints;
+moments that are kept in bf16."""
 import json
 import math
 import os
 import operator
+import re
 import struct
 import unittest
 
@@ -107,12 +109,35 @@ def update_matrix(shape, w, m, g, decay):
     return [a - LR * (b + decay * a) for a, b in zip(w, flat)], m
 
 
+def round_to_bf16(x):
+    """To nearest, ties to even."""
+    bits, = struct.unpack("<I", struct.pack("<f", x))
+    bits += 0x7FFF + (bits >> 16 & 1)
+    return struct.unpack("<f", struct.pack("<I", bits & 0xFFFF0000))[0]
+
+
 class OptimizerTest(ToolTest):
     def setUp(self):
         super().setUp()
         index, tokens = make_dataset([300, 50, 650])
         self.write("set.idx", index)
         self.write("set.bin", tokens)
+
+    def read_states(self, folder, step):
+        """The states of a checkpoint of one rank: by role and name, numbers of
+        bf16 where it is a moment, of f32 where not."""
+        folder = f"{folder}/step-{step:08}"
+        shard, = json.loads(self.read(f"{folder}/manifest.json"))["shards"]
+        content = self.read(f"{folder}/rank-00000.bin")
+        states = {}
+        for state in json.loads(content[shard["index_begin"]:])["states"]:
+            data = content[state["begin"]:state["begin"] + state["bytes"]]
+            if state["state"].startswith("moment"):
+                # The upper halves of f32.
+                data = b"".join(b"\0\0" + data[i:i + 2]
+                                for i in range(0, len(data), 2))
+            states[state["state"]] = struct.unpack(f"<{len(data) // 4}f", data)
+        return states
 
     def build(self, name, optimizer, *flags):
         self.compile(name, "--optimizer", optimizer, *OPTIMIZERS[optimizer],
@@ -201,22 +226,153 @@ class OptimizerTest(ToolTest):
                                 for a, b in zip(others[name], weights[name]))
                     self.assertLess(worst, 2e-7, f"{flags}")
 
-    def test_state_is_what_the_optimizer_keeps(self):
-        moments = {}
+    def test_moments_in_bf16(self):
+        """Three steps, each from the state before: weights by moments that are
+        not rounded, and the moments rounded."""
+        keys = {"adamw": ("moment1", "moment2"), "sgd": ("momentum",),
+                "lion": ("lion",), "muon": ("muon",)}
         for optimizer in OPTIMIZERS:
-            self.build("train", optimizer)
-            program = json.loads(self.run_tool("cleave", "inspect", "--json",
-                                               "train"))
-            sizes = {"parameter": 0, "moment1": 0, "moment2": 0, "constant": 0}
-            for state in program["states"]:
-                sizes[state["role"]] += state["bytes"]
-            self.assertEqual(sizes["moment1"], sizes["parameter"])
-            moments[optimizer] = sizes["moment2"] / sizes["parameter"]
-        # Of muon, embedding and head, 331 x 64 each, and five norms.
-        others = 2 * 331 * 64 + 5 * 64
-        matrices = 2 * (4 * 64 * 64 + 3 * 176 * 64)
-        self.assertEqual(moments, {"adamw": 1, "sgd": 0, "lion": 0,
-                                   "muon": others / (others + matrices)})
+            self.build(optimizer, optimizer, "--moments", "bf16",
+                       "--keep-gradients")
+            saved = f"{optimizer}-save"
+            before, inexact, unclear = None, 0, 0
+            for t in (1, 2, 3):
+                self.run_tool(
+                    f"./{optimizer}", *RUN, "--steps", str(t),
+                    *(["--resume"] if t > 1 else ["--init", LLAMA]),
+                    "--save", saved, "--dump-outputs", "outputs.safetensors")
+                grads, shapes = read_tensors(self.read("outputs.safetensors"))
+                after = self.read_states(saved, t)
+                if not before:
+                    weights, _ = read_tensors(
+                        self.read(os.path.join(LLAMA, "model.safetensors")))
+                    before = {name: [0.0] * len(values)
+                              for name, values in after.items()}
+                    before.update(("parameter:" + name, values)
+                                  for name, values in weights.items())
+                norm, = grads["grad_norm"]
+                exact = math.sqrt(sum(x * x for name in weights
+                                      for x in grads["grad." + name]))
+                self.assertLess(abs(norm - exact), 1e-5 * exact)
+                factor = min(1, CLIP / (norm + 1e-6))
+                for name in weights:
+                    shape = shapes["grad." + name]
+                    decay = DECAY if len(shape) > 1 else 0
+                    rule = optimizer
+                    if rule == "muon" and not is_hidden_matrix(name, shape):
+                        rule = "adamw"
+                    states = [f"moment{i + 1}:{name}/{key}"
+                              for i, key in enumerate(keys[rule])]
+                    w = before["parameter:" + name]
+                    g = [factor * x for x in grads["grad." + name]]
+                    olds = [before[state] for state in states]
+                    if rule == "muon":
+                        new, m = update_matrix(shape, w, olds[0], g, decay)
+                        steps = [(a, (b,), 0) for a, b in zip(new, m)]
+                    else:
+                        v = olds[1] if len(olds) > 1 else [0.0] * len(w)
+                        steps = [update(rule, t, *each, decay) for each
+                                 in zip(w, zip(olds[0], v), g)]
+                    worst = max(abs(a - b[0]) - b[2] for a, b in
+                                zip(after["parameter:" + name], steps))
+                    self.assertLess(worst, 1e-6, f"{optimizer} {t} {name}")
+                    for i, state in enumerate(states):
+                        self.assertEqual(len(after[state]), len(steps))
+                        for x, step, old, new in zip(after[state], steps,
+                                                     olds[i], g):
+                            exact = step[1][i]
+                            # What f32 loses may decide to which value.
+                            part = new * new if i else new
+                            noise = 1e-6 * (abs(old) + abs(part))
+                            low = round_to_bf16(exact - noise)
+                            high = round_to_bf16(exact + noise)
+                            self.assertTrue(low <= x <= high,
+                                            f"{optimizer} {t} {state}")
+                            unclear += low != high
+                            inexact += abs(x - exact) > noise
+                before = after
+            # Nearly all are rounded, and to the one value that is nearest.
+            moments = sum(len(values) for name, values in after.items()
+                          if name.startswith("moment"))
+            self.assertGreater(inexact, 0.5 * 3 * moments, optimizer)
+            self.assertLess(unclear, 0.01 * 3 * moments, optimizer)
+
+    def test_layouts_agree_on_moments_in_bf16(self):
+        """Where gradients differ in their last bits, a few moments are rounded
+        to the other side, by which a step changes by some hundredths."""
+        steps = 3
+        run = [*DATA, "--steps", str(steps), "--overwrite", "--export", "to"]
+        self.build("train", "adamw", "--moments", "bf16")
+        losses = self.losses("./train", *run)
+        weights, _ = read_tensors(self.read("to/model.safetensors"))
+        for flags in LAYOUTS:
+            self.build("train", "adamw", "--moments", "bf16", *flags)
+            for a, b in zip(self.losses("./train", *run), losses, strict=True):
+                self.assertLess(abs(a - b), 1e-5 * b, flags)
+            others, _ = read_tensors(self.read("to/model.safetensors"))
+            apart = [abs(a - b) for name in weights for a, b in
+                     zip(others[name], weights[name], strict=True)
+                     if abs(a - b) > 1e-6]
+            self.assertLess(len(apart), 500, flags)
+            self.assertLess(max(apart, default=0), 0.01 * LR * steps, flags)
+
+    def test_a_run_with_moments_in_bf16_goes_on(self):
+        """Bit by bit, and from another layout's checkpoint; not from one of
+        moments in f32, nor the other way round."""
+        split = ["--dp", "2", "--zero", "1"]
+        export = ["--overwrite", "--export", "to"]
+        for name, flags in [("one", []), ("two", split)]:
+            self.build(name, "adamw", "--moments", "bf16", *flags)
+            self.run_tool(f"./{name}", *RUN, "--steps", "4", *export)
+            whole = self.read("to/model.safetensors")
+            self.run_tool(f"./{name}", *RUN, "--steps", "2", "--save",
+                          f"{name}-save")
+            self.run_tool(f"./{name}", *RUN, "--steps", "4", "--resume",
+                          f"{name}-save", *export)
+            self.assertTrue(self.read("to/model.safetensors") == whole)
+        weights, _ = read_tensors(whole)
+        self.run_tool("./one", *RUN, "--steps", "4", "--resume", "two-save",
+                      *export)
+        others, _ = read_tensors(self.read("to/model.safetensors"))
+        for name, values in weights.items():
+            self.assertLess(max(map(abs, map(operator.sub, values,
+                                             others[name]))), 0.1 * LR)
+        self.build("wide", "adamw")
+        self.run_tool("./wide", *RUN, "--steps", "2", "--save", "wide-save")
+        for name, other, types in [
+                ("wide", "one", "is BF16; the program expects F32"),
+                ("one", "wide", "is F32; the program expects BF16")]:
+            self.expect_error([f"{other}-save", "another model or optimizer",
+                               "/moment1", types], f"./{name}", *RUN,
+                              "--steps", "4", "--resume", f"{other}-save")
+
+    def test_state_is_what_the_optimizer_keeps(self):
+        for flags, share in [([], 1), (["--moments", "bf16"], 0.5)]:
+            moments = {}
+            for optimizer in OPTIMIZERS:
+                self.build("train", optimizer, *flags)
+                program = json.loads(self.run_tool("cleave", "inspect",
+                                                   "--json", "train"))
+                sizes = {"parameter": 0, "moment1": 0, "moment2": 0,
+                         "constant": 0}
+                for state in program["states"]:
+                    sizes[state["role"]] += state["bytes"]
+                self.assertEqual(sizes["moment1"], share * sizes["parameter"])
+                moments[optimizer] = sizes["moment2"] / sizes["moment1"]
+            # Of muon, embedding and head, 331 x 64 each, and five norms.
+            others = 2 * 331 * 64 + 5 * 64
+            matrices = 2 * (4 * 64 * 64 + 3 * 176 * 64)
+            self.assertEqual(moments, {"adamw": 1, "sgd": 0, "lion": 0,
+                                       "muon": others / (others + matrices)})
+        # What a rank of two holds of both of adamw, by the report.
+        for moments, mebibytes in [("f32", 4), ("bf16", 2)]:
+            text = self.run_tool("cleave", "compile", LLAMA, *SHAPE, "--dp",
+                                 "2", "--zero", "1", "--moments", moments,
+                                 "-o", "train")
+            found = float(re.search(r"optimizer state +([0-9.]+) MiB",
+                                    text)[1])
+            self.assertAlmostEqual(
+                found, mebibytes * (others + matrices) / 2**20, delta=0.06)
 
     def test_a_checkpoint_is_of_its_optimizer(self):
         for optimizer in OPTIMIZERS:
@@ -257,6 +413,12 @@ class OptimizerTest(ToolTest):
                     program("file", "--recipe", "recipe.json"), other)
         self.assertEqual(program("none"), program("adamw", "--optimizer",
                                                   "adamw"))
+        self.assertEqual(program("none"), program("f32", "--moments", "f32"))
+        self.write("recipe.json", {"version": 1, "moments": "bf16"})
+        self.assertEqual(program("file", "--recipe", "recipe.json"),
+                         program("bf16", "--moments", "bf16"))
+        self.assertNotEqual(program("none"), program("bf16", "--moments",
+                                                     "bf16"))
         os.remove(self.path("none"))
         command = ["cleave", "compile", LLAMA, *SHAPE, "-o", "none"]
         for optimizer, flag, able in [
@@ -270,6 +432,8 @@ class OptimizerTest(ToolTest):
                 *command, "--optimizer", optimizer, flag, "0.5", code=2)
         self.expect_error(["--optimizer", "adamw", "sgd", "lion", "muon"], *command,
                           "--optimizer", "adam", code=2)
+        self.expect_error(["--moments", "f32", "bf16"], *command,
+                          "--moments", "f16", code=2)
         self.write("recipe.json", {"version": 1, "optimizer": "adam"})
         self.expect_error(['"optimizer"', "adamw, sgd, lion, muon"], *command,
                           "--recipe", "recipe.json")

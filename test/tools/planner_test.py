@@ -209,13 +209,19 @@ class PlannerTest(ToolTest):
         """One of plan -o says again what plan said; of another model, cluster,
         software or batch it is refused."""
         cost = ["--objective", "cost", "--pin", "tp>=2"]
-        for flags in [[], ["--pin", "pp=2"], cost]:
+        narrow = ["--moments", "bf16"]
+        for flags in [[], ["--pin", "pp=2"], cost, narrow]:
             plan = json.loads(self.run_tool(*PLAN, *flags, "-o", "plan.json",
                                             "--json"))
-            priced = json.loads(self.run_tool(*ESTIMATE, "--plan", "plan.json",
-                                              "--json"))
+            self.assertEqual(plan.get("moments"),
+                             "bf16" if flags == narrow else None)
+            priced = json.loads(self.run_tool(
+                *ESTIMATE, *(narrow if flags == narrow else []), "--plan",
+                "plan.json", "--json"))
             for key in priced:
                 self.assertEqual(priced[key], plan[key], key)
+        self.run_tool("cleave", "explain", LLAMA, "--cluster", "h100-sxm:16",
+                      "--plan", "plan.json")
         self.run_tool(*PLAN, "--pin", "pp=2", "-o", "plan.json")
         self.run_tool(*ESTIMATE, "--plan", "plan.json", "--trace", "t.json")
         self.assertIn("traceEvents", json.loads(self.read("t.json")))
@@ -237,6 +243,8 @@ class PlannerTest(ToolTest):
                  'for profile "cleave", not "nemo"'),
                 (LLAMA, "h100-sxm:16", WORK, ["--dtype", "fp8"],
                  "for --dtype bf16, not fp8"),
+                (LLAMA, "h100-sxm:16", WORK, ["--moments", "bf16"],
+                 "for --moments f32, not bf16"),
                 (LLAMA, "h100-sxm:16", ["--seq-len", "2048", *WORK[2:]], [],
                  "for --seq-len 4096, not 2048"),
                 (LLAMA, "h100-sxm:16", [*WORK[:2], "--global-batch", "32"], [],
@@ -271,7 +279,7 @@ class PlannerTest(ToolTest):
     def test_a_recipe_is_held_against_the_explained_plan(self):
         self.run_tool(*PLAN, "-o", "plan.json")
         run = {"version": 1, "seq_len": 4096, "global_batch": 64,
-               "dtype": "bf16", "plan": "plan.json"}
+               "dtype": "bf16", "moments": "f32", "plan": "plan.json"}
         commands = [["cleave", "explain", LLAMA, "--cluster", "h100-sxm:16",
                      "--recipe", "run.json"]]
         commands.append(["cleave", "estimate", *commands[0][2:]])
@@ -279,7 +287,7 @@ class PlannerTest(ToolTest):
             self.write("run.json", run)
             self.run_tool(*command)
             for key, value in [("seq_len", 2048), ("global_batch", 128),
-                               ("dtype", "fp8")]:
+                               ("dtype", "fp8"), ("moments", "bf16")]:
                 self.write("run.json", dict(run, **{key: value}))
                 flag = "--" + key.replace("_", "-")
                 self.expect_error(

@@ -608,11 +608,14 @@ void tool::addMomentsFlag(CLI::App &app, std::string &moments) {
   app.add_option(
          "--moments", moments,
          "type in which the optimizer's moments are kept between steps; "
-         "of bf16, changes below half its unit, 0.4 % and less, are "
-         "lost, so that a beta2 nearer to 1 than 0.95 keeps second "
-         "moments from following")
+         "in bf16 changes of less than half a unit, 0.2 to 0.4 %, are "
+         "lost: fit for a beta2 of 0.95, not of 0.999")
       ->check(CLI::IsMember(momentNames))
       ->capture_default_str();
+}
+
+DType tool::getMomentsType(llvm::StringRef moments) {
+  return moments == "bf16" ? DType::BF16 : DType::F32;
 }
 
 void tool::addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options) {

@@ -118,8 +118,9 @@ private:
 llvm::Expected<Model> loadNotedModel(llvm::StringRef config,
                                      const FrontendOptions &options);
 
-/// --moments, for those whom only the bytes of the optimizer's state concern.
+/// --moments, by itself for who only counts the bytes of them; and its value.
 void addMomentsFlag(CLI::App &app, std::string &moments);
+DType getMomentsType(llvm::StringRef moments);
 /// What they are told of the optimizer.
 void addOptimizerFlags(CLI::App &app, BuildStepPassOptions &options);
 /// Gives hyperparameters without a flag the optimizer's own values, once `app`

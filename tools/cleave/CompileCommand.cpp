@@ -83,7 +83,7 @@ int tool::runCompile(CompileFlags flags) {
     return tool::fail(cluster.takeError());
   CompileOptions &options = flags.options;
   options.work.dtype = flags.layout.getDType(*cluster);
-  options.work.moments = step.moments == "bf16" ? DType::BF16 : DType::F32;
+  options.work.moments = tool::getMomentsType(step.moments);
   llvm::Expected<Plan> plan =
       flags.layout.getPlan(*model, *config, options.work, *cluster,
                            flags.json || flags.quiet ? nullptr : &llvm::outs());

@@ -62,7 +62,8 @@ static int runExplain(const ExplainFlags &flags) {
     return tool::fail(std::move(error));
   if (common.dtype.empty())
     common.dtype = getName(plan->work.dtype).str();
-  common.moments = getName(plan->work.moments).str();
+  if (common.moments.empty())
+    common.moments = getName(plan->work.moments).str();
   if (common.seqLen == 0)
     common.seqLen = plan->work.seqLen;
   if (common.globalBatch == 0)
@@ -143,7 +144,7 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
   command
       ->add_option("--seq-len", flags->common.seqLen,
                    "tokens of a sequence; another number than the plan's is "
-                   "refused, as are others of the next two (default: the "
+                   "refused, as are others of the next three (default: the "
                    "plan's)")
       ->check(makePositiveCheck());
   command
@@ -152,6 +153,11 @@ void tool::addExplainCommand(CLI::App &app, std::function<int()> &run) {
       ->check(makePositiveCheck());
   command->add_option("--dtype", flags->common.dtype, "of matrix products")
       ->check(CLI::IsMember(dtypeNames));
+  flags->common.moments.clear();
+  command
+      ->add_option("--moments", flags->common.moments,
+                   "of the optimizer, between steps")
+      ->check(CLI::IsMember(momentNames));
   command->add_option("--profile", flags->common.profile,
                       "the plan's, if that was a .json file");
   command

@@ -184,8 +184,7 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   llvm::Expected<DType> type = getDType(dtype, device);
   if (!type)
     return type.takeError();
-  request.work = {seqLen, globalBatch, *type,
-                  moments == "bf16" ? DType::BF16 : DType::F32};
+  request.work = {seqLen, globalBatch, *type, getMomentsType(moments)};
   llvm::Expected<Profile> stack = loadStack(profile, device);
   if (!stack)
     return stack.takeError();

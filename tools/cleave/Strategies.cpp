@@ -46,6 +46,7 @@ void tool::StepFlags::add(CLI::App &app) {
   app.add_option("--dtype", dtype,
                  "of matrix products (default: bf16; of CPUs f32)")
       ->check(CLI::IsMember({"f32", "bf16"}));
+  addMomentsFlag(app, moments);
   app.add_option("--memory", memory,
                  "GB of a device for what is kept (default: all of it)")
       ->check(CLI::PositiveNumber);
@@ -137,7 +138,9 @@ llvm::Expected<tool::StepProblem> tool::loadStep(const StepFlags &flags) {
     return dtype.takeError();
   StepProblem step;
   CompileOptions options;
-  options.work = {flags.seqLen, flags.globalBatch, *dtype};
+  options.work = {flags.seqLen, flags.globalBatch, *dtype,
+                  getMomentsType(flags.moments)};
+  options.stages.step.moments = flags.moments;
   llvm::Expected<Plan> plan = findPlan(flags, *model, options.work, *machine);
   if (!plan)
     return plan.takeError();

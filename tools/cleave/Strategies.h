@@ -15,6 +15,7 @@ namespace cleave::tool {
 /// What `explore`, and `explain --op`, are told of a step.
 struct StepFlags {
   std::string model, cluster, mesh, plan, dtype, overlap = "auto";
+  std::string moments = "f32";
   int64_t seqLen = 0, globalBatch = 0, microBatches = 1;
   double memory = 0; ///< GB; 0: what a device has
   std::vector<std::string> tactics;

@@ -35,8 +35,6 @@ void Scheduler::redraw() {
 void Scheduler::noteChange() {
   ++changes;
   ++progress;
-  if (sleeping == 0)
-    return;
   lastChange = Clock::now();
   changed.notify_all();
 }
@@ -123,8 +121,11 @@ Id Scheduler::choose(const std::unordered_set<Id> &needed) {
 
 bool Scheduler::step(Id id) {
   Operation &operation = operations.at(id);
+  // One that fails is dropped, with all others, while it executes.
+  std::shared_ptr<const Work> work = operation.work;
+  std::shared_ptr<Lane> lane = operation.lane;
   Progress progress = Progress::Done;
-  if (!run(id, *operation.lane, *operation.work, progress))
+  if (!run(id, *lane, *work, progress))
     return false;
   if (progress == Progress::Done)
     complete(id);
@@ -138,9 +139,10 @@ bool Scheduler::waitForOthers(std::unique_lock<std::mutex> &lock) {
   bool meetsProcesses = std::ranges::any_of(ready, [&](Id id) {
     return operations.at(id).work->meetsOtherProcesses();
   });
-  if (sleeping == 0)
-    lastChange = Clock::now();
   uint64_t before = changes;
+  // Whom a change has woken sleeps no longer, though it may not run yet.
+  if (std::exchange(sleptAt, changes) != changes)
+    sleeping = 0;
   ++sleeping;
   bool isDeadlock = !meetsProcesses && sleeping >= threads;
   if (!isDeadlock) {
@@ -149,15 +151,25 @@ bool Scheduler::waitForOthers(std::unique_lock<std::mutex> &lock) {
     std::chrono::duration<double> waited = Clock::now() - lastChange;
     isDeadlock = changes == before && waited.count() > patience;
     // Nobody tells of what another process did.
-    if (meetsProcesses && changes == before)
+    if (changes == before && meetsProcesses)
       ++changes;
+    else if (changes == before)
+      --sleeping;
   }
-  --sleeping;
   return !isDeadlock;
 }
 
 Scheduler::Waited Scheduler::runUntil(std::unique_lock<std::mutex> &lock,
                                       const std::vector<Id> &targets) {
+  if (waiting++ == 0)
+    lastChange = Clock::now();
+  Waited waited = waitFor(lock, targets);
+  --waiting;
+  return waited;
+}
+
+Scheduler::Waited Scheduler::waitFor(std::unique_lock<std::mutex> &lock,
+                                     const std::vector<Id> &targets) {
   redraw();
   std::unordered_set<Id> needed = findNeeded(targets);
   auto isPending = [&](Id id) { return !isDone(id); };

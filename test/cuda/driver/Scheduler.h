@@ -112,6 +112,8 @@ private:
   bool step(Id id);
   void complete(Id id);
   void noteChange();
+  Waited waitFor(std::unique_lock<std::mutex> &lock,
+                 const std::vector<Id> &targets);
   bool waitForOthers(std::unique_lock<std::mutex> &lock);
   double drawWeight();
   void redraw();
@@ -130,7 +132,9 @@ private:
   Clock::time_point idleSince = Clock::now(); ///< runSome, at idleProgress
   uint64_t changes = 1; ///< goes up with what may end the wait of a Blocked one
   Clock::time_point lastChange = Clock::now();
-  int threads = 0, sleeping = 0;
+  int threads = 0, waiting = 0; ///< and those of them that are in runUntil
+  int sleeping = 0;             ///< at the `changes` of sleptAt
+  uint64_t sleptAt = 0;
   bool hasFailed = false;
   std::condition_variable changed;
 };

@@ -211,6 +211,23 @@ std::vector<Case> cleave::xf::getOthers() {
                       "tensor<3x4xf32>, tensor<3x4xf32>, tensor<f32>, "
                       "tensor<4xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>, "
                       "tensor<3x4xf32>)")});
+  add({"adamw_bf16",
+       function("%w: tensor<3x4xf32>, %m: tensor<3x4xbf16>, "
+                "%x: tensor<3x4xf32>, %g: tensor<3x4xf32>, %c: tensor<f32>",
+                "tensor<3x4xf32>",
+                "%x2 = xf.mul %x, %x : (tensor<3x4xf32>, tensor<3x4xf32>) "
+                "-> tensor<3x4xf32>\n"
+                "%v = xf.cast %x2 : (tensor<3x4xf32>) -> tensor<3x4xbf16>\n"
+                "%s = xf.schedule {kind = 0 : i32, lr = 0.1 : f64, min_lr = "
+                "0.0 : f64, warmup_steps = 0 : i64, decay_steps = 0 : i64, "
+                "stable_steps = 0 : i64, beta1 = 0.9 : f64, beta2 = 0.95 : "
+                "f64} : tensor<4xf32>\n"
+                "%y, %m1, %v1 = xf.adamw %w, %m, %v, %g, %c, %s "
+                "{beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : "
+                "f64, decay = 0.1 : f64} : (tensor<3x4xf32>, "
+                "tensor<3x4xbf16>, tensor<3x4xbf16>, tensor<3x4xf32>, "
+                "tensor<f32>, tensor<4xf32>) -> (tensor<3x4xf32>, "
+                "tensor<3x4xbf16>, tensor<3x4xbf16>)")});
   // With one moment; where moment and gradient are zero (`nothing`) too.
   auto addUpdate = [&](const std::string &op, const std::string &attributes,
                        const char *decay, const char *scale) {

@@ -1494,6 +1494,19 @@ func.func @adamw_new_v(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
 
 // -----
 
+func.func @adamw_new_v_type(%0: tensor<8xf32>, %1: tensor<8xbf16>,
+    %2: tensor<f32>, %3: tensor<4xf32>) {
+  // expected-error @+1 {{expects new value 2 of the old one's type 'bf16', got 'f32'}}
+  %r0, %r1, %r2 = xf.adamw %0, %1, %1, %0, %2, %3
+      {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
+      : (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>, tensor<8xf32>,
+      tensor<f32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<8xbf16>,
+      tensor<8xf32>)
+  return
+}
+
+// -----
+
 func.func @sgd_state(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<f32>,
     %3: tensor<4xf32>) {
   // expected-error @+1 {{expects state 1 of shape [8], got [4]}}

@@ -263,7 +263,7 @@ func.func @loss(%x: tensor<2x8x104xf32>, %targets: tensor<2x8xi32>) {
 }
 
 // CHECK-LABEL: func.func @optimizer(
-func.func @optimizer(%w: tensor<8xf32>, %m: tensor<8x4xf32>, %rates: tensor<4xf32>) {
+func.func @optimizer(%w: tensor<8xf32>, %m: tensor<8x4xf32>, %b: tensor<8xbf16>, %rates: tensor<4xf32>) {
   // CHECK: xf.square_sum
   %s = xf.square_sum %w : (tensor<8xf32>) -> tensor<f32>
   // CHECK: xf.clip_factor %{{.*}} {max_norm = 1.000000e+00 : f64} : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
@@ -276,6 +276,14 @@ func.func @optimizer(%w: tensor<8xf32>, %m: tensor<8x4xf32>, %rates: tensor<4xf3
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
          tensor<f32>, tensor<4xf32>)
      -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>)
+  // Moments in bf16.
+  // CHECK: xf.adamw {{.*}} -> (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>)
+  %w5, %m5, %v5 = xf.adamw %w, %b, %b, %w, %clip, %rates
+      {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64,
+       decay = 0.1 : f64}
+      : (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>, tensor<8xf32>,
+         tensor<f32>, tensor<4xf32>)
+     -> (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>)
   // CHECK: xf.sgd
   %w2, %m2 = xf.sgd %w, %w, %w, %clip, %rates
       {momentum = 0.9 : f64, decay = 0.1 : f64}

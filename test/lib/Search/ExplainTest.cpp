@@ -316,6 +316,10 @@ TEST(PlanFile, RefusesWhatDiffers) {
   exact.request.work.dtype = DType::F32;
   EXPECT_EQ(getError(exact),
             "plan.json: the plan is for --dtype bf16, not f32");
+  Problem narrower = problem;
+  narrower.request.work.moments = DType::BF16;
+  EXPECT_EQ(getError(narrower),
+            "plan.json: the plan is for --moments f32, not bf16");
   Problem deeper("h100-sxm:16", 12, 2048, 64);
   EXPECT_NE(getError(deeper).find("of other sizes"), std::string::npos);
 }

@@ -1,8 +1,10 @@
 // RUN: not cleave-opt %s --cleave-build-step=optimizer=adam 2>&1 | FileCheck %s --check-prefix=NAME
 // RUN: not cleave-opt %s --cleave-build-step=schedule=step 2>&1 | FileCheck %s --check-prefix=SCHEDULE
+// RUN: not cleave-opt %s --cleave-build-step=moments=f16 2>&1 | FileCheck %s --check-prefix=MOMENTS
 
 // NAME: error: unknown optimizer "adam"; legal are adamw, sgd, lion, muon
 // SCHEDULE: error: unknown schedule "step"; legal are constant, cosine, linear, wsd
+// MOMENTS: error: unknown type of moments "f16"; legal are f32, bf16
 xf.state @embed parameter : tensor<32x16xf32> {
   init = #xf.init<normal, 2.0e-2 : f64>}
 func.func @forward(%ids: tensor<4x8xi32>, %targets: tensor<4x8xi32>)

@@ -55,7 +55,7 @@ protected:
     build(/*bf16=*/false);
   }
 
-  void build(bool bf16) {
+  void build(bool bf16, const char *moments = "f32") {
     BuildOptions options;
     options.batch = samples;
     options.seqLen = seqLen;
@@ -66,6 +66,7 @@ protected:
     PassManager passes(&context);
     BuildStepPassOptions step;
     step.microBatches = microBatches;
+    step.moments = moments;
     passes.addPass(createBuildStepPass(step));
     ASSERT_TRUE(succeeded(passes.run(*owner)));
   }
@@ -149,19 +150,37 @@ TEST_P(Costs, Parameters) {
 
 /// What an update moves; scalars and the schedule are left out.
 TEST_P(Costs, OptimizerBytes) {
-  double bytes = 0, scalars = 0;
-  owner->walk([&](Operation *op) {
-    if (isa<xf::SquareSumOp, xf::AdamWOp>(op)) {
-      bytes += xf::getTensorBytes(op);
-      scalars += isa<xf::AdamWOp>(op) ? 4 + 16 : 4;
-    }
-  });
-  EXPECT_EQ(bytes - scalars,
-            architecture.getParameters() *
-                Workload{.dtype = DType::F32}.getOptimizerTraffic());
-  EXPECT_EQ(bytes - scalars, sum([](xf::CostOpInterface op) {
-              return isa<xf::SquareSumOp, xf::AdamWOp>(op) ? op.getBytes() : 0;
-            }));
+  for (DType moments : {DType::F32, DType::BF16}) {
+    if (moments != DType::F32)
+      build(/*bf16=*/false, "bf16");
+    double bytes = 0, scalars = 0, kept = 0;
+    owner->walk([&](Operation *op) {
+      if (isa<xf::SquareSumOp, xf::AdamWOp>(op)) {
+        bytes += xf::getTensorBytes(op);
+        scalars += isa<xf::AdamWOp>(op) ? 4 + 16 : 4;
+      } else if (auto state = dyn_cast<xf::StateOp>(op);
+                 state && (state.getRole() == xf::StateRole::Moment1 ||
+                           state.getRole() == xf::StateRole::Moment2)) {
+        RankedTensorType type = state.getTensorType();
+        kept +=
+            double(type.getNumElements()) * type.getElementTypeBitWidth() / 8.;
+      }
+    });
+    const Workload work{.dtype = DType::F32, .moments = moments};
+    EXPECT_EQ(kept, architecture.getParameters() * work.getStateBytes());
+    EXPECT_EQ(bytes - scalars,
+              architecture.getParameters() * work.getOptimizerTraffic());
+    EXPECT_EQ(bytes - scalars, sum([](xf::CostOpInterface op) {
+                return isa<xf::SquareSumOp, xf::AdamWOp>(op) ? op.getBytes()
+                                                             : 0;
+              }));
+    // What the optimizer keeps is not what products are in.
+    Workload read =
+        llvm::cantFail(readWorkload(owner->lookupSymbol<func::FuncOp>("step")))
+            .work;
+    EXPECT_EQ(read.dtype, DType::F32);
+    EXPECT_EQ(read.moments, moments);
+  }
 }
 
 /// The formulas count what pointwise ops read and write: each operand and

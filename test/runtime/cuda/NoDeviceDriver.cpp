@@ -16,6 +16,7 @@
   }
 #define CLEAVE_REFUSE(name) CLEAVE_ANSWER(name, 100) // CUDA_ERROR_NO_DEVICE
 
+CLEAVE_MAKE(cuKernelGetFunction)
 CLEAVE_MAKE(cuLibraryLoadData)
 CLEAVE_MAKE(cuLibraryGetKernel)
 CLEAVE_MAKE(cuModuleLoadData)
@@ -65,4 +66,5 @@ CLEAVE_REFUSE(cuOccupancyMaxActiveBlocksPerMultiprocessor)
 CLEAVE_REFUSE(cuOccupancyMaxPotentialClusterSize)
 CLEAVE_REFUSE(cuStreamGetCtx)
 CLEAVE_REFUSE(cuStreamSynchronize)
+CLEAVE_REFUSE(cuTensorMapEncodeIm2col)
 CLEAVE_REFUSE(cuTensorMapEncodeTiled)

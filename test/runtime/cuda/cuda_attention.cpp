@@ -514,6 +514,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: cuda_attention [--small]\n");
     return 2;
   }
+  setvbuf(stdout, nullptr, _IOLBF, 0);
   // Trials run in processes of their own: one that breaks its GPU's context
   // does not take the others with it.
   void *shared = mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE,
