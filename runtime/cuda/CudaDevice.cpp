@@ -163,6 +163,7 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
     lastEvent = std::max(lastEvent, each.instruction->event());
     instructions.push_back(std::move(each));
   }
+  CLEAVE_RETURN_IF_ERROR(prepareLanes(bound));
   events.resize(lastEvent + 1);
   isRecorded.resize(lastEvent + 1);
   for (size_t i = 1; i < events.size(); ++i)
@@ -204,6 +205,27 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
                            status.message());
   }
   return synchronize();
+}
+
+Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
+  lanes = assignLanes(program, stage, bound, [&](size_t i) {
+    const CudaInstruction &each = instructions[i];
+    // What others wait for, or what has memory of the stream, is in its order.
+    return !isSerial && each.opcode == fb::Opcode::Launch &&
+           each.joinedBytes == 0 && each.instruction->event() == 0 &&
+           toSpan(each.instruction->waits()).empty();
+  });
+  for (const CudaInstruction &each : instructions) {
+    Stream &stream = streams[isSerial ? 0 : each.instruction->stream()];
+    while (stream.sides.size() + 1 < lanes[each.index].count) {
+      Side &side = stream.sides.emplace_back();
+      CLEAVE_RETURN_IF_ERROR(context->createStream(side.handle));
+      CLEAVE_RETURN_IF_ERROR(context->createEvent(false, side.end));
+    }
+    if (!stream.sides.empty() && !stream.forked.get())
+      CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.forked));
+  }
+  return Status();
 }
 
 /// Of those that the library thinks fastest the one that is.

@@ -19,6 +19,7 @@
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/CudnnAttention.h"
 #include "runtime/cuda/Kernel.h"
+#include "runtime/cuda/Lanes.h"
 #include "runtime/device/Device.h"
 #include <map>
 #include <memory>
@@ -72,9 +73,16 @@ private:
     uint64_t joinedBytes = 0;         ///< likewise, where its blocks meet
     ScheduleValues *values = nullptr; ///< pinned
   };
+  /// One beside a program's stream.
+  struct Side {
+    Handle handle;
+    Handle end; ///< event: joined by the stream
+  };
   /// A program's stream.
   struct Stream {
     Handle handle;
+    std::vector<Side> sides; ///< lanes from 1 on
+    Handle forked;           ///< event: what lanes begin behind
     DeviceMemory scratch;
     DeviceMemory joined; ///< CleaveCudaKernel's scratch, nothing else's
     Handle begin, end;   ///< events: forked from, joined by stream 0
@@ -103,6 +111,7 @@ private:
   Status prepareLaunch(CudaInstruction &each, const CleaveCudaCode &code);
   Status prepareMatmul(CudaInstruction &each);
   Status prepareAttention(CudaInstruction &each);
+  Status prepareLanes(std::span<const BoundInstruction> bound);
   Status chooseAlgorithm(Matmul &matmul, const MatmulOperands &operands);
 
   Status enqueueAlone(const CudaInstruction &each, const RunContext &context,
@@ -119,6 +128,8 @@ private:
   }
   Status enqueueKernel(const CudaInstruction &each, const RunContext &context,
                        Stream &stream);
+  Status forkLanes(const Lane &lane, Stream &stream);
+  Status joinLanes(const Lane &lane, Stream &stream);
   Status enqueueMatmul(const CudaInstruction &each, const RunContext &context,
                        Stream &stream);
   Status enqueueAttention(const CudaInstruction &each,
@@ -163,6 +174,7 @@ private:
   std::map<MatmulShape, std::unique_ptr<Matmul>> matmuls;
   CudnnAttentions attentions;
   std::vector<CudaInstruction> instructions;
+  std::vector<Lane> lanes; ///< of each
   std::vector<Stream> streams;
   std::vector<Handle> events;   ///< by their number; none of 0
   std::vector<bool> isRecorded; ///< in this range

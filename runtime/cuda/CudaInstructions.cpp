@@ -306,6 +306,26 @@ Status CudaDevice::enqueueAlone(const CudaInstruction &each,
   return Status::error("unknown opcode " + std::to_string(int(each.opcode)));
 }
 
+/// Lanes go on behind what the stream has done.
+Status CudaDevice::forkLanes(const Lane &lane, Stream &stream) {
+  CLEAVE_CUDA(*driver, eventRecord(stream.forked.get(), stream.handle.get()));
+  for (unsigned i = 1; i < lane.count; ++i)
+    CLEAVE_CUDA(*driver, streamWaitEvent(stream.sides[i - 1].handle.get(),
+                                         stream.forked.get(), 0));
+  return Status();
+}
+
+/// The stream goes on behind what its lanes have done.
+Status CudaDevice::joinLanes(const Lane &lane, Stream &stream) {
+  for (unsigned i = 1; i < lane.count; ++i) {
+    const Side &side = stream.sides[i - 1];
+    CLEAVE_CUDA(*driver, eventRecord(side.end.get(), side.handle.get()));
+    CLEAVE_CUDA(*driver,
+                streamWaitEvent(stream.handle.get(), side.end.get(), 0));
+  }
+  return Status();
+}
+
 Status CudaDevice::enqueueKernel(const CudaInstruction &each,
                                  const RunContext &context, Stream &stream) {
   std::vector<Address> addresses;
@@ -319,8 +339,15 @@ Status CudaDevice::enqueueKernel(const CudaInstruction &each,
   parameters.push_back(&params[1]);
   Address joined = stream.joined.getAddress();
   parameters.push_back(&joined);
-  return each.kernels.front().launch(*driver, parameters.data(),
-                                     stream.handle.get());
+  // One that is observed has the GPU alone.
+  Lane lane = observer ? Lane() : lanes[each.index];
+  if (lane.forks)
+    CLEAVE_RETURN_IF_ERROR(forkLanes(lane, stream));
+  const Handle &where =
+      lane.number ? stream.sides[lane.number - 1].handle : stream.handle;
+  CLEAVE_RETURN_IF_ERROR(
+      each.kernels.front().launch(*driver, parameters.data(), where.get()));
+  return lane.joins ? joinLanes(lane, stream) : Status();
 }
 
 Status CudaDevice::enqueueMatmul(const CudaInstruction &each,

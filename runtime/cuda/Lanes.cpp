@@ -1,0 +1,94 @@
+//===- Lanes.cpp ----------------------------------------------------------===//
+#include "runtime/cuda/Lanes.h"
+#include "runtime/program/Work.h"
+#include <algorithm>
+#include <map>
+
+using namespace cleave::runtime;
+using namespace cleave::runtime::cuda;
+
+namespace {
+
+/// A group that grows, of one stream.
+class Neighbours {
+public:
+  explicit Neighbours(std::vector<Lane> &lanes) : lanes(lanes) {}
+
+  void add(const Program &program, const BoundInstruction &instruction) {
+    std::vector<Range> ranges = getRanges(program, instruction);
+    if (members.size() == mostMembers || meets(ranges))
+      finish();
+    members.push_back(instruction.index);
+    touched.insert(touched.end(), ranges.begin(), ranges.end());
+  }
+
+  void finish() {
+    auto count = unsigned(std::min<size_t>(members.size(), mostLanes));
+    for (size_t i = 0; count > 1 && i < members.size(); ++i)
+      lanes[members[i]] = {unsigned(i % count), count, i == 0,
+                           i + 1 == members.size()};
+    members.clear();
+    touched.clear();
+  }
+
+private:
+  /// Each new member is held against all: so many that joining costs nothing.
+  static constexpr size_t mostMembers = 128;
+
+  struct Range {
+    uint64_t begin, end;
+    bool isWritten;
+  };
+
+  /// Of all micro-batches.
+  static std::vector<Range> getRanges(const Program &program,
+                                      const BoundInstruction &instruction) {
+    uint32_t inputs =
+        getKernel(program.get(), *instruction.instruction).inputs();
+    std::vector<Range> ranges;
+    for (const cleave::program::Operand &operand : instruction.operands)
+      ranges.push_back(
+          {operand.offset(),
+           operand.offset() +
+               operand.bytes() * std::max<uint64_t>(operand.places(), 1),
+           ranges.size() >= inputs});
+    return ranges;
+  }
+
+  bool meets(const std::vector<Range> &ranges) const {
+    return std::ranges::any_of(touched, [&](const Range &x) {
+      return std::ranges::any_of(ranges, [&](const Range &y) {
+        return (x.isWritten || y.isWritten) && x.begin < y.end &&
+               y.begin < x.end;
+      });
+    });
+  }
+
+  std::vector<Lane> &lanes;
+  std::vector<size_t> members;
+  std::vector<Range> touched;
+};
+
+} // namespace
+
+std::vector<Lane>
+cuda::assignLanes(const Program &program, const Stage &stage,
+                  std::span<const BoundInstruction> instructions,
+                  const std::function<bool(size_t)> &canShare) {
+  std::vector<Lane> lanes(instructions.size());
+  for (size_t s = 0; s < stage.getSegmentCount(); ++s) {
+    const cleave::program::Segment &segment = stage.getSegment(s);
+    std::map<size_t, Neighbours> groups; // by stream
+    for (size_t i = segment.begin(); i < segment.end(); ++i) {
+      size_t stream = instructions[i].instruction->stream();
+      Neighbours &group = groups.try_emplace(stream, lanes).first->second;
+      if (canShare(i))
+        group.add(program, instructions[i]);
+      else
+        group.finish();
+    }
+    for (auto &[stream, group] : groups)
+      group.finish();
+  }
+  return lanes;
+}
