@@ -449,6 +449,13 @@ Status CudaDevice::read(uint64_t offset, uint64_t bytes, const Reader &body) {
   return body(copy);
 }
 
+Status CudaDevice::clear(uint64_t offset, uint64_t bytes) {
+  CLEAVE_RETURN_IF_ERROR(context->bind());
+  CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress() + offset, 0, bytes,
+                                   streams[0].handle.get()));
+  return Status();
+}
+
 /// The call returns when the bytes are in a staging buffer, and not yet in the
 /// arena: in stream 0, all ranges come behind them.
 Status CudaDevice::write(uint64_t offset, uint64_t bytes, const Writer &body) {

@@ -57,6 +57,7 @@ public:
                  const RunContext &context) override;
   Status read(uint64_t offset, uint64_t bytes, const Reader &body) override;
   Status write(uint64_t offset, uint64_t bytes, const Writer &body) override;
+  Status clear(uint64_t offset, uint64_t bytes) override;
   void setObserver(InstructionObserver *newObserver) override {
     observer = newObserver;
   }

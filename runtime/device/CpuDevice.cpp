@@ -289,6 +289,14 @@ Status CpuDevice::read(uint64_t offset, uint64_t bytes, const Reader &body) {
   return body({arena.getData() + offset, bytes});
 }
 
+Status CpuDevice::clear(uint64_t offset, uint64_t bytes) {
+  pool.parallelFor(
+      0, int64_t(bytes), 1 << 20, [&](int64_t begin, int64_t end, int) {
+        std::memset(arena.getData() + offset + begin, 0, size_t(end - begin));
+      });
+  return {};
+}
+
 Status CpuDevice::write(uint64_t offset, uint64_t bytes, const Writer &body) {
   return body({arena.getData() + offset, bytes});
 }

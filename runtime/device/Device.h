@@ -137,6 +137,8 @@ public:
   using Writer = std::function<Status(std::span<std::byte>)>;
   virtual Status read(uint64_t offset, uint64_t bytes, const Reader &body) = 0;
   virtual Status write(uint64_t offset, uint64_t bytes, const Writer &body) = 0;
+  /// Makes them zeros, where they are.
+  virtual Status clear(uint64_t offset, uint64_t bytes) = 0;
 
   /// Null for none; then instructions are not timed. Between ranges.
   virtual void setObserver(InstructionObserver *observer) = 0;

@@ -140,6 +140,11 @@ Status Executor::write(const fb::Operand &operand, const Device::Writer &body) {
   return device->write(operand.offset(), operand.bytes(), body);
 }
 
+Status Executor::clear(const fb::Operand &operand) {
+  noteUse(operand, 0);
+  return device->clear(operand.offset(), operand.bytes());
+}
+
 double Executor::getLearningRate(int64_t step) const {
   for (const BoundInstruction &candidate : instructions)
     if (candidate.opcode == fb::Opcode::Schedule)

@@ -70,6 +70,7 @@ public:
   /// of them. Between steps.
   Status read(const program::Operand &operand, const Device::Reader &body);
   Status write(const program::Operand &operand, const Device::Writer &body);
+  Status clear(const program::Operand &operand);
 
   /// Learning rate of a step; 0 where the stage has no Schedule.
   double getLearningRate(int64_t step) const;

@@ -119,6 +119,20 @@ Status cleave::runtime::fillState(const fb::State &state, const Mesh &mesh,
   return {};
 }
 
+/// As fillState() in the executor's memory; no weights: `entry` is null.
+static Status initialize(Executor &executor, const fb::State &state,
+                         const HuggingFaceWeights::Entry *entry,
+                         uint64_t seed) {
+  // Moments, most of what there is.
+  if (!entry && state.init() == fb::InitKind::Zeros)
+    return executor.clear(*state.operand());
+  return executor.write(*state.operand(), [&](std::span<std::byte> local) {
+    return fillState(state, executor.getProgram().getMesh(),
+                     executor.getCommunicator().getRank(), entry, seed,
+                     executor.getThreadPool(), local);
+  });
+}
+
 Status cleave::runtime::initializeStates(Executor &executor,
                                          const HuggingFaceWeights *weights,
                                          uint64_t seed,
@@ -136,24 +150,15 @@ Status cleave::runtime::initializeStates(Executor &executor,
     const HuggingFaceWeights::Entry *entry = nullptr;
     if (weights && isWeight(state))
       entry = &match.sources.find(toView(state.source()))->second;
-    CLEAVE_RETURN_IF_ERROR(
-        executor.write(*state.operand(), [&](std::span<std::byte> local) {
-          return fillState(state, program.getMesh(), rank, entry, seed,
-                           executor.getThreadPool(), local);
-        }));
+    CLEAVE_RETURN_IF_ERROR(initialize(executor, state, entry, seed));
   }
   return weights ? weights->check() : Status();
 }
 
 Status cleave::runtime::initializeUnsavedStates(Executor &executor) {
-  const Program &program = executor.getProgram();
   for (const fb::State *state : toList(executor.getStage()->states()))
     if (!isSaved(*state))
       CLEAVE_RETURN_IF_ERROR(
-          executor.write(*state->operand(), [&](std::span<std::byte> local) {
-            return fillState(
-                *state, program.getMesh(), executor.getCommunicator().getRank(),
-                /*entry=*/nullptr, /*seed=*/0, executor.getThreadPool(), local);
-          }));
+          initialize(executor, *state, /*entry=*/nullptr, /*seed=*/0));
   return {};
 }
