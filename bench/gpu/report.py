@@ -28,6 +28,10 @@ def format_report(results):
     text += "; ".join(facts) + ".\n\n"
     text += f"`{results['command']}`, {results['seconds']:.0f} s. "
     text += f"Executables: {results['cleave']}.\n"
+    if results.get("launcher"):
+        text += ("\n**Executables ran through a launcher, "
+                 f"`{results['launcher']}`: unless it is one of GPUs, no figure "
+                 "below is a GPU's.**\n")
     ceilings = results["ceilings"]
     if "copy_bytes_per_s" in ceilings:
         text += (f"\nA copy of 4 GiB: {ceilings['copy_bytes_per_s'] / 1e12:.2f}"

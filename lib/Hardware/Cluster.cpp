@@ -47,6 +47,19 @@ std::string Cluster::getCudaChip() const {
   return hasGPUs() ? "sm_90" : "";
 }
 
+double Cluster::getPeak(DType dtype) const {
+  double peak = 0;
+  for (const NodeGroup &group : groups) {
+    if (!group.device)
+      return 0;
+    double own = group.device->matrix[size_t(dtype)].peak;
+    if (peak > 0 && own != peak)
+      return 0;
+    peak = own;
+  }
+  return peak;
+}
+
 llvm::Error Cluster::checkCompiles() const {
   if (groups.size() > 1)
     return llvm::createStringError(llvm::formatv(

@@ -117,6 +117,9 @@ public:
   llvm::Constant *getNumber(uint64_t value, unsigned bits = 64) {
     return llvm::ConstantInt::get(llvm::Type::getIntNTy(context, bits), value);
   }
+  llvm::Constant *getReal(double value) {
+    return llvm::ConstantFP::get(llvm::Type::getDoubleTy(context), value);
+  }
   llvm::Constant *getNull() {
     return llvm::ConstantPointerNull::get(llvm::PointerType::get(context, 0));
   }
@@ -139,9 +142,10 @@ private:
 /// Defines cleave_cuda_code.
 static void defineCudaCode(ConstantBuilder &b, const CudaCode *code) {
   if (!code || code->ptx.launches.empty()) {
-    b.define("cleave_cuda_code",
-             b.getStruct({b.getNull(), b.getNumber(0), b.getNull(), b.getNull(),
-                          b.getNull(), b.getNumber(0)}));
+    b.define(
+        "cleave_cuda_code",
+        b.getStruct({b.getNull(), b.getNumber(0), b.getNull(), b.getNull(),
+                     b.getNull(), b.getNumber(0), b.getReal(0), b.getReal(0)}));
     return;
   }
   SmallVector<llvm::Constant *> entries;
@@ -165,7 +169,8 @@ static void defineCudaCode(ConstantBuilder &b, const CudaCode *code) {
                                     ArrayRef(reinterpret_cast<const uint8_t *>(
                                                  cubin.data()),
                                              cubin.size()))),
-                b.getNumber(cubin.size())}));
+                b.getNumber(cubin.size()), b.getReal(code->peakFlops[0]),
+                b.getReal(code->peakFlops[1])}));
 }
 
 /// Defines cleave_kernels, cleave_kernel_count, cleave_cuda_code,

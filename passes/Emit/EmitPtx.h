@@ -5,6 +5,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/Emit/EmitCuda.h"
 #include "llvm/Support/Error.h"
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -57,6 +58,7 @@ llvm::Expected<Cubin> assemblePtx(llvm::StringRef ptx, llvm::StringRef chip,
 /// which needs no compiler when it is loaded.
 struct CudaCode {
   std::string chip;
+  std::array<double, 2> peakFlops = {}; ///< of a GPU, in f32 and bf16
   PtxModule ptx;
   Cubin cubin;
 };

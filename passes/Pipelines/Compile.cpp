@@ -327,6 +327,7 @@ static llvm::Expected<Compiled> emitCompiled(Compilation &compilation,
     if (failed(code))
       return collector.getError("code generation for GPUs");
     cuda = std::move(*code);
+    cuda.peakFlops = options.cudaPeaks;
     target.cuda = &cuda;
   }
   FailureOr<llvm::SmallVector<char, 0>> object =

@@ -7,6 +7,8 @@
 #include "cleave/Plan/Plan.h"
 #include "passes/Pipelines/Pipelines.h"
 
+#include <array>
+
 namespace cleave {
 
 struct CompileOptions {
@@ -17,6 +19,7 @@ struct CompileOptions {
   std::string cpu = "native"; ///< that kernels are generated for
   /// A GPU that they are generated for as well, such as "sm_90"; none if empty.
   std::string cudaChip;
+  std::array<double, 2> cudaPeaks = {}; ///< FLOP/s of it, in f32 and bf16
   std::string dumpAfter;      ///< a stage whose IR goes to `dump`; "all": each
   bool dumpLocations = false; ///< with what the ops are called
   llvm::raw_ostream *dump = nullptr;

@@ -51,6 +51,9 @@ struct CleaveCudaCode {
   /// For this chip alone; null where there was no assembler.
   const unsigned char *cubin;
   uint64_t cubin_size;
+  /// FLOP/s of one of the cluster's GPUs in products of f32 and of bf16, by its
+  /// device file: what MFU is told by. 0: not known.
+  double peak_flops[2];
 };
 
 /// What the compiler's object file defines and the runtime's main reads.

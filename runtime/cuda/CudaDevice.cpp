@@ -61,6 +61,7 @@ std::string CudaDevice::getName() const {
 Status CudaDevice::openAll(std::span<const BoundInstruction> instructions,
                            const CleaveCudaCode &code,
                            const DeviceOptions &options) {
+  std::copy_n(code.peak_flops, 2, peakFlops);
   CLEAVE_RETURN_IF_ERROR(open(options));
   CLEAVE_RETURN_IF_ERROR(loadCode(*context, code.chip, code.cubin, code.ptx,
                                   "the program's code", generated));

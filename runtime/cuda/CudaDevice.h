@@ -51,6 +51,9 @@ public:
 
   /// With who computes attention, where the program has any.
   std::string getName() const override;
+  std::optional<double> getPeakFlops(program::DType type) const override {
+    return peakFlops[type == program::DType::BF16];
+  }
   Status run(const RunRange &range,
              const std::function<Status()> &enqueueAll) override;
   Status enqueue(const BoundInstruction &first,
@@ -165,6 +168,7 @@ private:
   Stage stage;
   const Driver *driver = nullptr;
   const CublasLt *cublasLt = nullptr;
+  double peakFlops[2] = {}; ///< CleaveCudaCode's
   bool isSerial = false;
   bool sharesGpu = false; ///< with the other ranks, threads of this process
   std::unique_ptr<Context> context;

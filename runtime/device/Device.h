@@ -15,6 +15,7 @@
 #include "runtime/device/Schedule.h"
 #include "runtime/program/Program.h"
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -118,6 +119,12 @@ public:
 
   /// "4 threads", "NVIDIA H200".
   virtual std::string getName() const = 0;
+  /// FLOP/s in products of `type` (F32 or BF16) of a rank's own hardware, 0
+  /// where that is not known; none where ranks share cores.
+  virtual std::optional<double> getPeakFlops(program::DType type) const {
+    (void)type;
+    return std::nullopt;
+  }
 
   /// Executes the runs of a range, which `enqueueAll` hands over by enqueue(),
   /// and returns when all streams have done them. A device that has seen the

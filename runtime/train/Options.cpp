@@ -176,8 +176,9 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
       ->check(atLeastZero)
       ->type_name("N");
   app.add_option("--peak-gflops", result.peakGflops,
-                 "peak of a core for MFU; default: measured multiply-adds of "
-                 "the type that the program's matrix products are of")
+                 "peak of a core, or of a GPU, for MFU; default: of a core, "
+                 "measured multiply-adds of the type that the program's matrix "
+                 "products are of; of a GPU, its device file's")
       ->check(rate)
       ->type_name("X");
   app.add_option("--watchdog", result.watchdogSeconds,

@@ -11,6 +11,7 @@
 #include "runtime/train/Dump.h"
 #include "runtime/train/Metrics.h"
 #include "runtime/train/OptionItems.h"
+#include "runtime/train/Peak.h"
 #include "runtime/train/Resume.h"
 #include "runtime/train/StepGuard.h"
 #include "runtime/train/StopSignal.h"
@@ -103,6 +104,7 @@ private:
   const fb::Output *loss = nullptr, *gradNorm = nullptr;
   std::vector<double> losses, gradNorms;
   Clock::time_point begin, afterFirst;
+  double totalPeakFlops = options.totalPeakFlops; ///< of all ranks; 0: unknown
 };
 
 void say(const std::string &line) {
@@ -266,6 +268,11 @@ Status Run::prepare(KernelTable kernels) {
   settings.links = options.links;
   CLEAVE_RETURN_IF_ERROR(
       Executor::create(program, communicator, kernels, settings, executor));
+  if (std::optional<double> peak =
+          executor->getDevice().getPeakFlops(getMatrixType(program)))
+    totalPeakFlops =
+        (options.peakGflops > 0 ? options.peakGflops * 1e9 : *peak) *
+        communicator.getWorldSize();
   CLEAVE_RETURN_IF_ERROR(
       beginOrResume(describeData(files, program->seq_len())));
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openMetrics()));
@@ -469,9 +476,8 @@ Status Run::runStep(int64_t step) {
   result.learningRate = executor->getLearningRate(step);
   result.tokensPerSecond =
       double(program->global_batch() * program->seq_len()) / result.seconds;
-  if (options.totalPeakFlops > 0)
-    result.mfu =
-        program->flops_per_step() / result.seconds / options.totalPeakFlops;
+  if (totalPeakFlops > 0)
+    result.mfu = program->flops_per_step() / result.seconds / totalPeakFlops;
   result.arenaBytes = program.getArenaBytes();
   Status reported = report(result);
   if (failure.ok())
@@ -572,10 +578,10 @@ void Run::printSummary(double seconds, double stepsPerSecond,
                 stepsPerSecond * double(program->global_batch()) *
                     double(program->seq_len()));
   std::string summary = text;
-  if (options.totalPeakFlops > 0 && program->flops_per_step() > 0) {
+  if (totalPeakFlops > 0 && program->flops_per_step() > 0) {
     std::snprintf(text, sizeof(text), ", MFU %.1f %%",
                   100 * program->flops_per_step() * stepsPerSecond /
-                      options.totalPeakFlops);
+                      totalPeakFlops);
     summary += text;
   }
   say(summary);

@@ -24,6 +24,8 @@ static int runAssemble(const AssembleFlags &flags) {
   options.remarks = flags.remarks;
   options.cpu = flags.cpu.empty() ? cluster->cpu : flags.cpu;
   options.cudaChip = cluster->getCudaChip();
+  options.cudaPeaks = {cluster->getPeak(DType::F32),
+                       cluster->getPeak(DType::BF16)};
   options.stages.plan.cluster = flags.cluster;
   options.stages.partition.cluster = flags.cluster;
   options.stages.overlap.cluster = flags.cluster;

@@ -215,6 +215,8 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
   options.logits = true;
   options.cpu = cluster->cpu;
   options.cudaChip = cluster->getCudaChip();
+  options.cudaPeaks = {cluster->getPeak(DType::F32),
+                       cluster->getPeak(DType::BF16)};
 
   auto executable = tool::TemporaryFile::create();
   if (!executable)

@@ -42,6 +42,9 @@ struct Cluster {
   /// What code for its GPUs is compiled for, such as "sm_90"; empty without
   /// GPUs, or where some are older than that.
   std::string getCudaChip() const;
+  /// FLOP/s of a device in products of `dtype`; 0 where it is not known, or is
+  /// not the same of all.
+  double getPeak(DType dtype) const;
   /// Fails, with the name, on what programs are not compiled for.
   llvm::Error checkCompiles() const;
 };

@@ -101,8 +101,7 @@ CLEAVE_DEVICE void attend(const AttentionParams &p) {
         block * columns, sight.seq, dim);
   };
   int block = sight.getFirstKey(first) / columns;
-  const int end =
-      (sight.getKeyEnd(first, t.getRows()) + columns - 1) / columns;
+  const int end = (sight.getKeyEnd(first, t.getRows()) + columns - 1) / columns;
   loadTile<t.dim, t.getRows(), threads>(queries, q, stride, first, sight.seq,
                                         dim);
   load(block, 0);

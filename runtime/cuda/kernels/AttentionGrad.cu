@@ -29,8 +29,8 @@ template <class T>
 CLEAVE_DEVICE void computeDelta(const AttentionGradParams &p) {
   const AttentionSizes &s = p.sizes;
   int lane = getThread() % warpSize;
-  int64_t row = int64_t(getBlockX()) * (deltaThreads / warpSize) +
-                getThread() / warpSize;
+  int64_t row =
+      int64_t(getBlockX()) * (deltaThreads / warpSize) + getThread() / warpSize;
   if (row >= s.batch * s.seq * s.heads)
     return;
   const T *out = static_cast<const T *>(p.out) + row * s.headDim;
@@ -139,8 +139,8 @@ CLEAVE_DEVICE void differentiateKeys(const AttentionGradParams &p) {
   const int64_t rowOffset = (batch * s.heads + keyHead * group) * s.seq;
 
   const uint32_t keys = getSharedAddress(), values = keys + ownBytes;
-  const uint32_t tiles = values + ownBytes;           // 2 x (q, dout)
-  const uint32_t numbers = tiles + 4 * tileBytes;     // 2 x (lse, delta)
+  const uint32_t tiles = values + ownBytes;       // 2 x (q, dout)
+  const uint32_t numbers = tiles + 4 * tileBytes; // 2 x (lse, delta)
   const char *numbersHere = getShared() + 2 * ownBytes + 4 * tileBytes;
   const int begin = first / columns;
   const int blocks =
@@ -148,9 +148,9 @@ CLEAVE_DEVICE void differentiateKeys(const AttentionGradParams &p) {
   auto load = [&](int member, int query, int stage) {
     uint32_t to = tiles + uint32_t(2 * tileBytes * stage);
     int64_t at = hide(offset) + member * s.headDim;
-    loadTile<t.dim, columns, threads>(
-        to, static_cast<const uint16_t *>(p.q) + at, stride, query, sight.seq,
-        dim);
+    loadTile<t.dim, columns, threads>(to,
+                                      static_cast<const uint16_t *>(p.q) + at,
+                                      stride, query, sight.seq, dim);
     loadTile<t.dim, columns, threads>(
         to + tileBytes, static_cast<const uint16_t *>(p.dout) + at, stride,
         query, sight.seq, dim);
@@ -186,7 +186,8 @@ CLEAVE_DEVICE void differentiateKeys(const AttentionGradParams &p) {
     if (member < group)
       load(member, (begin + block) * columns, stage ^ 1);
     uint32_t queries = tiles + uint32_t(2 * tileBytes * stage);
-    float scores[t.rowTiles][columns / 8][4], dprobs[t.rowTiles][columns / 8][4];
+    float scores[t.rowTiles][columns / 8][4],
+        dprobs[t.rowTiles][columns / 8][4];
     multiplyTiles<t.dim, t.rowTiles, columns>(scores, keys, warpRow / 16,
                                               queries);
     multiplyTiles<t.dim, t.rowTiles, columns>(dprobs, values, warpRow / 16,
@@ -261,8 +262,7 @@ CLEAVE_DEVICE void differentiateQueries(const AttentionGradParams &p) {
         block * columns, sight.seq, dim);
   };
   int block = sight.getFirstKey(first) / columns;
-  const int end =
-      (sight.getKeyEnd(first, t.getRows()) + columns - 1) / columns;
+  const int end = (sight.getKeyEnd(first, t.getRows()) + columns - 1) / columns;
   loadTile<t.dim, t.getRows(), threads>(
       queries, static_cast<const uint16_t *>(p.q) + offset, stride, first,
       sight.seq, dim);
@@ -290,7 +290,8 @@ CLEAVE_DEVICE void differentiateQueries(const AttentionGradParams &p) {
     if (block + 1 < end)
       load(block + 1, stage ^ 1);
     uint32_t keys = tiles + uint32_t(2 * tileBytes * stage);
-    float scores[t.rowTiles][columns / 8][4], dprobs[t.rowTiles][columns / 8][4];
+    float scores[t.rowTiles][columns / 8][4],
+        dprobs[t.rowTiles][columns / 8][4];
     multiplyTiles<t.dim, t.rowTiles, columns>(scores, queries, warpRow / 16,
                                               keys);
     multiplyTiles<t.dim, t.rowTiles, columns>(dprobs, douts, warpRow / 16,

@@ -4,9 +4,9 @@
 // no multiple of 8. The algorithms are those of Attention.cu and
 // AttentionGrad.cu, with e^x and tanh x good to the last bits.
 //
-// A block is 256 threads as 16 x 16. Thread (y, x) has scores y + 16 i, x + 16 j
-// of a tile, and of the sums rows y + 16 i and columns x + 16 j. The 16 threads
-// of a row are half a warp, so a row of scores never leaves its warp.
+// A block is 256 threads as 16 x 16. Thread (y, x) has scores y + 16 i, x + 16
+// j of a tile, and of the sums rows y + 16 i and columns x + 16 j. The 16
+// threads of a row are half a warp, so a row of scores never leaves its warp.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/cuda/kernels/AttentionMath.h"
@@ -34,9 +34,9 @@ CLEAVE_DEVICE void loadRows(float *tile, const T *from, int64_t stride,
 
 /// c = a b^T
 template <int Class>
-CLEAVE_DEVICE void multiplyRows(
-    float (&c)[plainTiles[Class].per][plainTiles[Class].per], const float *a,
-    const float *b, int dim) {
+CLEAVE_DEVICE void
+multiplyRows(float (&c)[plainTiles[Class].per][plainTiles[Class].per],
+             const float *a, const float *b, int dim) {
   constexpr PlainTile t = plainTiles[Class];
   CLEAVE_UNROLL
   for (int i = 0; i < t.per * t.per; ++i)
@@ -324,8 +324,8 @@ CLEAVE_DEVICE void differentiateQueries(const AttentionGradParams &p) {
       int row = getY() + 16 * i, column = getX() + 16 * j;
       float dscore = 0;
       if (sight.sees(first + row, keys + column))
-        dscore = getPair(scores[i][j], products[i][j], lse[i], delta[i], s)
-                     .dscore;
+        dscore =
+            getPair(scores[i][j], products[i][j], lse[i], delta[i], s).dscore;
       dscores[row * t.getScoreStride() + column] = dscore;
     }
     syncWarp();

@@ -177,8 +177,8 @@ CLEAVE_DEVICE void addRows(float (&sum)[4], const uint32_t *rows,
     } else {
       CLEAVE_UNROLL
       for (int c = 0; c < 4; ++c)
-        values[i][c] = c * sumThreads < columns ? load(from + c * sumThreads)
-                                                : 0.0f;
+        values[i][c] =
+            c * sumThreads < columns ? load(from + c * sumThreads) : 0.0f;
     }
   }
   CLEAVE_UNROLL
