@@ -102,10 +102,12 @@ static int64_t divideUp(int64_t x, int64_t y) { return (x + y - 1) / y; }
 static int64_t findVector(const KernelInfo &info, int64_t wanted) {
   bool flat = info.mode == exec::KernelMode::Flat;
   auto fits = [&](const Access &access, int64_t vector) {
-    if (flat)
-      return !access.isContiguousAlongRows() || access.offset % vector == 0;
-    return !access.column ||
-           (access.offset % vector == 0 && access.rowStride % vector == 0);
+    bool isAlongLanes = flat ? access.isContiguousAlongRows() : access.column;
+    if (!isAlongLanes || vector == 1)
+      return true;
+    // Token ids of a micro-batch begin at any multiple of 4 bytes.
+    return !access.type.isInteger(32) && access.offset % vector == 0 &&
+           (flat || access.rowStride % vector == 0);
   };
   int64_t vector = wanted;
   while (vector > 1) {

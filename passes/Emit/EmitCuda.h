@@ -12,8 +12,8 @@ namespace cleave::emit {
 /// How a CUDA kernel is launched. Its parameters are one 64-bit address per
 /// operand, inputs then outputs, then the shard index and the micro-batch
 /// index as 64-bit integers, then the address of scratch memory. One launch
-/// covers the whole space. Operands start at multiples of 16 bytes. Shared
-/// memory is static.
+/// covers the whole space. Operands start at multiples of 16 bytes, those of
+/// integers at multiples of 4. Shared memory is static.
 struct CudaLaunch {
   std::string symbol;
   unsigned operands;

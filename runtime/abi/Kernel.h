@@ -28,10 +28,11 @@ struct CleaveKernelEntry {
 
 /// How a kernel of the same name is launched on a GPU: one-dimensional, over
 /// its whole space at once. Its parameters are one 64-bit address per operand,
-/// which is a multiple of 16 (inputs then outputs), then `params[0]` and
-/// `params[1]`, then the address of `scratch_bytes` bytes, which is a multiple
-/// of 16 too: where its blocks meet. Their first CLEAVE_CUDA_COUNTER_BYTES are
-/// zero before a launch, and again after it.
+/// which is a multiple of 16, or of 4 where it has integers (inputs then
+/// outputs), then `params[0]` and `params[1]`, then the address of
+/// `scratch_bytes` bytes, which is a multiple of 16 too: where its blocks meet.
+/// Their first CLEAVE_CUDA_COUNTER_BYTES are zero before a launch, and again
+/// after it.
 struct CleaveCudaKernel {
   const char *symbol;
   uint32_t blocks, threads;

@@ -19,7 +19,9 @@ Status CublasLt::check(int result, const char *call, const char *file,
                        int line) const {
   if (result == success)
     return Status();
-  const char *name = result == 3    ? " (allocation failed)"
+  const char *name = result == 1    ? " (not initialized: the driver may be "
+                                      "older than the library)"
+                     : result == 3  ? " (allocation failed)"
                      : result == 7  ? " (invalid value)"
                      : result == 13 ? " (execution failed)"
                      : result == 15 ? " (not supported)"
@@ -31,9 +33,12 @@ Status CublasLt::check(int result, const char *call, const char *file,
                        std::to_string(line));
 }
 
-Status CublasLt::load() {
+Status CublasLt::load(int driverVersion) {
+  std::vector<const char *> names = {"libcublasLt.so.13", "libcublasLt.so.12"};
+  if (driverVersion < 13000)
+    std::swap(names[0], names[1]);
   void *library = nullptr;
-  for (const char *name : {"libcublasLt.so.13", "libcublasLt.so.12"})
+  for (const char *name : names)
     if ((library = dlopen(name, RTLD_NOW | RTLD_LOCAL)))
       break;
   if (!library)
@@ -58,11 +63,11 @@ Status CublasLt::load() {
   return Status();
 }
 
-Status CublasLt::open(const CublasLt *&library) {
+Status CublasLt::open(int driverVersion, const CublasLt *&library) {
   static std::once_flag once;
   static CublasLt opened;
   static Status status;
-  std::call_once(once, [] { status = opened.load(); });
+  std::call_once(once, [&] { status = opened.load(driverVersion); });
   library = &opened;
   return status;
 }

@@ -22,9 +22,10 @@ namespace cleave::runtime::cuda {
 /// The library of the process.
 class CublasLt {
 public:
-  /// Opens it at the first call. Fails where it is missing or of another major
-  /// version than 12 or 13, and says so.
-  static Status open(const CublasLt *&library);
+  /// Opens it at the first call, the newest that a driver of this version
+  /// takes. Fails where it is missing or of another major version than 12 or
+  /// 13, and says so.
+  static Status open(int driverVersion, const CublasLt *&library);
 
   size_t getVersion() const { return version; }
   Status check(int result, const char *call, const char *file, int line) const;
@@ -32,7 +33,7 @@ public:
   CublasLtApi api;
 
 private:
-  Status load();
+  Status load(int driverVersion);
 
   size_t version = 0;
 };

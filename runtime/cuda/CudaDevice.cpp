@@ -2,6 +2,7 @@
 #include "runtime/cuda/CudaDevice.h"
 #include "runtime/cuda/LocalGpus.h"
 #include "runtime/cuda/NcclGpus.h"
+#include "runtime/cuda/kernels/Images.h"
 #include "runtime/program/Print.h"
 #include "runtime/program/Work.h"
 #include <algorithm>
@@ -15,6 +16,12 @@ using namespace cleave::runtime::cuda;
 namespace fb = cleave::program;
 
 Status cuda::findDevices(bool &hasGpu, std::string &absence) {
+  hasGpu = false;
+  if (cleave::cuda::kernelPtxBytes <= 1) {
+    absence = "this Cleave was built without its CUDA kernels: build it with a "
+              "clang that has the target nvptx64";
+    return Status();
+  }
   const Driver *driver = nullptr;
   CLEAVE_RETURN_IF_ERROR(Driver::open(driver, absence));
   hasGpu = driver != nullptr;
@@ -61,6 +68,9 @@ std::string CudaDevice::getName() const {
 Status CudaDevice::openAll(std::span<const BoundInstruction> instructions,
                            const CleaveCudaCode &code,
                            const DeviceOptions &options) {
+  if (!options.links.empty() || options.delaySeed)
+    return Status::error("--emulate-link and --stream-delays are for CPUs: add "
+                         "--device cpu");
   std::copy_n(code.peak_flops, 2, peakFlops);
   CLEAVE_RETURN_IF_ERROR(open(options));
   CLEAVE_RETURN_IF_ERROR(loadCode(*context, code.chip, code.cubin, code.ptx,
@@ -96,11 +106,16 @@ Status CudaDevice::open(const DeviceOptions &options) {
     return Status::error(absence);
   RankRange process = communicator.getProcessRanks();
   int rank = getLocalRank(communicator), count = driver->getDeviceCount();
+  // A launcher may show each rank its own GPU alone. NCCL refuses one GPU
+  // twice.
+  if (process.count == 1 && count == 1 && std::getenv("CUDA_VISIBLE_DEVICES"))
+    rank = 0;
   if (process.count == 1 && rank >= count)
     return Status::error("this machine has " + std::to_string(count) +
                          (count == 1 ? " GPU" : " GPUs") +
                          ", and this is its rank " + std::to_string(rank) +
-                         " (counted from 0): start at most one rank a GPU");
+                         " (counted from 0): start at most one rank a GPU, or "
+                         "set LOCAL_RANK, the rank's number on its machine");
   // Without peer access, a kernel of one GPU cannot reach another's memory: so
   // ranks of a process have a GPU each, or all of them share one.
   sharesGpu = process.count > 1 && process.count > count;
@@ -117,7 +132,7 @@ Status CudaDevice::open(const DeviceOptions &options) {
     CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.end));
   }
   CLEAVE_RETURN_IF_ERROR(context->createEvent(true, timeOrigin));
-  CLEAVE_RETURN_IF_ERROR(CublasLt::open(cublasLt));
+  CLEAVE_RETURN_IF_ERROR(CublasLt::open(driver->getVersion(), cublasLt));
   return cublasLt->check(cublasLt->api.create(&matmulHandle), "create",
                          __FILE__, __LINE__);
 }
@@ -191,20 +206,8 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
   // Their operands hold nothing yet, so trials may overwrite them.
   CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress(), 0x3c, arena.getSize(),
                                    streams[0].handle.get()));
-  std::map<Matmul *, bool> chosen;
-  RunContext first;
-  for (const CudaInstruction &each : instructions) {
-    if (!each.matmul || std::exchange(chosen[each.matmul], true))
-      continue;
-    bool hasBias = each.instruction->work_as_Gemm()->has_bias();
-    if (Status status = chooseAlgorithm(
-            *each.matmul, {get(each, 0, first), get(each, 1, first),
-                           hasBias ? get(each, 2, first) : 0,
-                           get(each, 2 + hasBias, first), false});
-        !status.ok())
-      return Status::error(describeInstruction(stage, each.index) + ": " +
-                           status.message());
-  }
+  CLEAVE_RETURN_IF_ERROR(communicator.agree(chooseAlgorithms()));
+  CLEAVE_RETURN_IF_ERROR(agreeOnAlgorithms());
   return synchronize();
 }
 
@@ -229,11 +232,62 @@ Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
   return Status();
 }
 
+/// For each product its algorithm, in the order of the program.
+Status CudaDevice::chooseAlgorithms() {
+  RunContext first;
+  for (const CudaInstruction &each : instructions) {
+    if (!each.matmul ||
+        std::ranges::find(chosen, each.matmul, &Choice::matmul) != chosen.end())
+      continue;
+    bool hasBias = each.instruction->work_as_Gemm()->has_bias();
+    if (Status status = chooseAlgorithm(
+            *each.matmul, {get(each, 0, first), get(each, 1, first),
+                           hasBias ? get(each, 2, first) : 0,
+                           get(each, 2 + hasBias, first), false});
+        !status.ok())
+      return Status::error(describeInstruction(stage, each.index) + ": " +
+                           status.message());
+  }
+  return Status();
+}
+
+/// All ranks of a stage take what its first one chose: where several compute
+/// the same product, copies of one parameter must not drift apart.
+Status CudaDevice::agreeOnAlgorithms() {
+  int ranks = communicator.getWorldSize();
+  if (ranks == 1)
+    return Status();
+  std::vector<double> counts, all;
+  double count = double(chosen.size());
+  CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles({&count, 1}, counts));
+  std::vector<double> mine(size_t(std::ranges::max(counts)));
+  for (size_t i = 0; i < chosen.size(); ++i)
+    mine[i] = double(chosen[i].index);
+  CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles(mine, all));
+  int leader = 0;
+  size_t own = program.getStageNumber(communicator.getRank());
+  while (program.getStageNumber(leader) != own)
+    ++leader;
+  Status status;
+  for (size_t i = 0; i < chosen.size(); ++i) {
+    Choice &choice = chosen[i];
+    auto index = size_t(all[size_t(leader) * mine.size() + i]);
+    if (index < choice.found.size())
+      choice.matmul->setAlgorithm(choice.found[index]);
+    else if (status.ok())
+      status = Status::error(
+          "cuBLASLt has other algorithms here than on rank " +
+          std::to_string(leader) + ": expects one version on all machines");
+  }
+  return communicator.agree(status);
+}
+
 /// Of those that the library thinks fastest the one that is.
 Status CudaDevice::chooseAlgorithm(Matmul &matmul,
                                    const MatmulOperands &operands) {
   constexpr int candidates = 8, repeats = 3;
-  std::vector<MatmulAlgo> found;
+  Choice &choice = chosen.emplace_back(Choice{&matmul, {}, 0});
+  std::vector<MatmulAlgo> &found = choice.found;
   CLEAVE_RETURN_IF_ERROR(
       matmul.findAlgorithms(matmulWorkspace, candidates, found));
   matmul.setAlgorithm(found.front());
@@ -248,9 +302,8 @@ Status CudaDevice::chooseAlgorithm(Matmul &matmul,
   CLEAVE_RETURN_IF_ERROR(context->createEvent(true, begin));
   CLEAVE_RETURN_IF_ERROR(context->createEvent(true, end));
   float best = -1;
-  MatmulAlgo fastest = found.front();
-  for (const MatmulAlgo &algorithm : found) {
-    matmul.setAlgorithm(algorithm);
+  for (size_t i = 0; i < found.size(); ++i) {
+    matmul.setAlgorithm(found[i]);
     auto runOnce = [&] {
       return matmul.run(operands, workspace.getAddress(), matmulWorkspace,
                         stream.handle.get());
@@ -268,10 +321,10 @@ Status CudaDevice::chooseAlgorithm(Matmul &matmul,
                 eventElapsedTime(&milliseconds, begin.get(), end.get()));
     if (best < 0 || milliseconds < best) {
       best = milliseconds;
-      fastest = algorithm;
+      choice.index = i;
     }
   }
-  matmul.setAlgorithm(fastest);
+  matmul.setAlgorithm(found[choice.index]);
   return Status();
 }
 
@@ -361,10 +414,10 @@ Status CudaDevice::captureRange(const std::function<Status()> &enqueueAll,
   Status status = enqueueRange(enqueueAll);
   void *graph = nullptr;
   int ended = driver->api.streamEndCapture(origin, &graph);
+  Handle owned(graph, driver->api.graphDestroy);
   CLEAVE_RETURN_IF_ERROR(status);
   CLEAVE_RETURN_IF_ERROR(
       driver->check(ended, "streamEndCapture", __FILE__, __LINE__));
-  Handle owned(graph, driver->api.graphDestroy);
   void *executable = nullptr;
   CLEAVE_CUDA(*driver, graphInstantiate(&executable, graph, 0));
   captured.graph = Handle(executable, driver->api.graphExecDestroy);
@@ -457,14 +510,15 @@ Status CudaDevice::clear(uint64_t offset, uint64_t bytes) {
   return Status();
 }
 
-/// The call returns when the bytes are in a staging buffer, and not yet in the
-/// arena: in stream 0, all ranges come behind them.
+/// In stream 0, all ranges come behind the copy. The host's memory is free once
+/// it is done.
 Status CudaDevice::write(uint64_t offset, uint64_t bytes, const Writer &body) {
   CLEAVE_RETURN_IF_ERROR(context->bind());
-  std::vector<std::byte> copy(bytes);
-  CLEAVE_RETURN_IF_ERROR(body(copy));
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  CLEAVE_RETURN_IF_ERROR(body({copy.get(), bytes}));
   CLEAVE_CUDA(*driver,
-              copyHostToDeviceAsync(arena.getAddress() + offset, copy.data(),
+              copyHostToDeviceAsync(arena.getAddress() + offset, copy.get(),
                                     bytes, streams[0].handle.get()));
+  CLEAVE_CUDA(*driver, streamSynchronize(streams[0].handle.get()));
   return Status();
 }

@@ -99,6 +99,12 @@ private:
     size_t stream;
     Handle begin, end;
   };
+  /// Which of a product's algorithms this rank found the fastest.
+  struct Choice {
+    Matmul *matmul;
+    std::vector<MatmulAlgo> found;
+    size_t index;
+  };
   struct Captured {
     int timesRun = 0;
     Handle graph; ///< cuGraphExec
@@ -116,6 +122,8 @@ private:
   Status prepareMatmul(CudaInstruction &each);
   Status prepareAttention(CudaInstruction &each);
   Status prepareLanes(std::span<const BoundInstruction> bound);
+  Status chooseAlgorithms();
+  Status agreeOnAlgorithms();
   Status chooseAlgorithm(Matmul &matmul, const MatmulOperands &operands);
 
   Status enqueueAlone(const CudaInstruction &each, const RunContext &context,
@@ -178,6 +186,7 @@ private:
   void *matmulHandle = nullptr;
   std::map<MatmulShape, std::unique_ptr<Matmul>> matmuls;
   CudnnAttentions attentions;
+  std::vector<Choice> chosen; ///< by their first instruction
   std::vector<CudaInstruction> instructions;
   std::vector<Lane> lanes; ///< of each
   std::vector<Stream> streams;

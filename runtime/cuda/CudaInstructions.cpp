@@ -63,10 +63,11 @@ static CopyRowsParams getParams(const fb::Slice &table, uint64_t shards) {
 //===----------------------------------------------------------------------===//
 
 static Status refuseAttention(const AttentionSizes &sizes) {
-  return Status::error("there is no CUDA kernel for attention with head "
-                       "dimension " +
+  return Status::error("there is no CUDA kernel for attention of batch " +
+                       std::to_string(sizes.batch) + ", sequence " +
+                       std::to_string(sizes.seq) + ", head dimension " +
                        std::to_string(sizes.headDim) +
-                       ": expects 8 to 256, in steps of 8");
+                       ": expects at most 65535, 1048560 and 256");
 }
 
 Status CudaDevice::prepare(CudaInstruction &each, const CleaveCudaCode &code) {
@@ -159,6 +160,8 @@ Status CudaDevice::prepareAttention(CudaInstruction &each) {
   ElementType type = convert(isGrad ? grad->type() : forward->type());
   size_t free = 0, total = 0;
   CLEAVE_CUDA(*driver, memGetInfo(&free, &total));
+  if (sharesGpu)
+    free /= size_t(communicator.getWorldSize());
   uint64_t mostScratch = free > scratchReserve ? free - scratchReserve : 0;
   CLEAVE_RETURN_IF_ERROR(attentions.find(sizes, type == ElementType::BF16,
                                          isGrad, mostScratch, each.attention));
@@ -339,7 +342,7 @@ Status CudaDevice::enqueueKernel(const CudaInstruction &each,
   parameters.push_back(&params[1]);
   Address joined = stream.joined.getAddress();
   parameters.push_back(&joined);
-  // One that is observed has the GPU alone.
+  // One that is observed has its stream alone.
   Lane lane = observer ? Lane() : lanes[each.index];
   if (lane.forks)
     CLEAVE_RETURN_IF_ERROR(forkLanes(lane, stream));

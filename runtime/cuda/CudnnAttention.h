@@ -7,7 +7,7 @@
 //
 // The engine that cuDNN thinks fastest adds up dq in an order that differs from
 // run to run. Its deterministic one keeps all of dscore: 4.4 GB where the
-// other takes 0.3 GB.
+// other takes 0.3 GB, of batch 4, sequence 4096 and 32 heads of 64.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_CUDA_CUDNNATTENTION_H

@@ -25,8 +25,10 @@ static const char *getAdvice(int result) {
   case errorLaunchFailed:
     return "; a kernel failed on the GPU, which cannot be used any more by "
            "this process";
-  case errorNoBinaryForGpu:
   case errorUnsupportedPtx:
+    return "; the executable's code does not run on this GPU with this driver; "
+           "a newer driver may take it";
+  case errorNoBinaryForGpu:
   case errorInvalidPtx:
     return "; the executable's code does not run on this GPU with this driver";
   default:
@@ -70,7 +72,6 @@ Status Driver::load() {
   if (result == errorNoDevice)
     return Status();
   CLEAVE_RETURN_IF_ERROR(check(result, "init(0)", __FILE__, __LINE__));
-  int version = 0;
   CLEAVE_CUDA(*this, driverGetVersion(&version));
   constexpr int oldest = 12000;
   if (version < oldest)
@@ -113,8 +114,6 @@ Status Context::create(const Driver &driver, int ordinal,
   };
   CLEAVE_RETURN_IF_ERROR(get(attributeMajor, result->major));
   CLEAVE_RETURN_IF_ERROR(get(attributeMinor, result->minor));
-  CLEAVE_RETURN_IF_ERROR(
-      get(attributeMultiprocessors, result->multiprocessors));
   CLEAVE_CUDA(driver, primaryContextRetain(&result->handle, result->device));
   context = std::move(result);
   return context->bind();

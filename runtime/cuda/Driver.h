@@ -24,6 +24,8 @@ public:
   static Status open(const Driver *&driver, std::string &absence);
 
   int getDeviceCount() const { return deviceCount; }
+  /// 1000 * the major number of CUDA + 10 * the minor one.
+  int getVersion() const { return version; }
 
   /// What a call's result means: success, or an error that names the call and,
   /// where that is known, what to do.
@@ -34,7 +36,7 @@ public:
 private:
   Status load();
 
-  int deviceCount = 0;
+  int deviceCount = 0, version = 0;
 };
 
 /// Returns an error that names the call, where a call of the driver fails.
@@ -86,7 +88,6 @@ public:
   const std::string &getName() const { return name; }
   /// "sm_90"
   std::string getChip() const;
-  int getMultiprocessors() const { return multiprocessors; }
 
   /// Makes it the calling thread's.
   Status bind() const;
@@ -105,7 +106,7 @@ private:
   explicit Context(const Driver &driver) : driver(driver) {}
 
   const Driver &driver;
-  int device = 0, major = 0, minor = 0, multiprocessors = 0;
+  int device = 0, major = 0, minor = 0;
   void *handle = nullptr;
   std::string name;
 };

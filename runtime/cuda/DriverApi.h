@@ -28,8 +28,7 @@ constexpr int success = 0, errorInvalidValue = 1, errorOutOfMemory = 2,
               errorIllegalAddress = 700, errorLaunchTimeout = 702,
               errorLaunchFailed = 719;
 // CUdevice_attribute
-constexpr int attributeMultiprocessors = 16, attributeMajor = 75,
-              attributeMinor = 76;
+constexpr int attributeMajor = 75, attributeMinor = 76;
 // CUfunction_attribute: bytes of dynamic shared memory that a launch may have.
 constexpr int attributeMaxDynamicShared = 8;
 // CUstream_flags, CUevent_flags, CUstreamCaptureMode

@@ -1,6 +1,7 @@
 //===- Executor.cpp -------------------------------------------------------===//
 #include "runtime/executor/Executor.h"
 #include "runtime/base/Cpus.h"
+#include "runtime/comm/Agreement.h"
 #include "runtime/executor/Devices.h"
 #include "runtime/program/Verify.h"
 #include "runtime/program/Work.h"
@@ -24,7 +25,11 @@ Status Executor::create(const Program &program, Communicator &communicator,
                          " threads: the program was compiled for 1 to " +
                          std::to_string(most));
   bool isGpu;
-  CLEAVE_RETURN_IF_ERROR(chooseDevice(options.device, kernels, isGpu));
+  CLEAVE_RETURN_IF_ERROR(
+      communicator.agree(chooseDevice(options.device, kernels, isGpu)));
+  CLEAVE_RETURN_IF_ERROR(agreeOnItems(
+      communicator,
+      {{"the device that --device auto takes", isGpu ? "a GPU" : "the CPU"}}));
   // Beside a GPU all cores are the host's.
   int ranks = communicator.getProcessRanks().count;
   int hostThreads =

@@ -151,8 +151,9 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
                  "processes; default auto: mpi under mpirun or srun")
       ->check(CLI::IsMember({"auto", "local", "mpi"}))
       ->type_name("NAME");
-  app.add_option("--threads", result.threads,
-                 "compute threads of a rank; default and most: the program's")
+  app.add_option(
+         "--threads", result.threads,
+         "compute threads of a rank on CPUs; default and most: the program's")
       ->check(CLI::Range(1, 1024, "INT of at least 1"))
       ->type_name("N");
   app.add_option("--lr", result.schedule.lr, "peak learning rate")

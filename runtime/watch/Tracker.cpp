@@ -41,8 +41,11 @@ void Tracker::see(int rank, const PositionRecord &position, double now) {
 void Tracker::learn(int64_t step, double now) {
   if (step <= lastStep)
     return;
-  // From nothing to the first step is loading; the first step is slow.
-  if (changes >= 2) {
+  // From nothing to the first step is loading. The first step is slow: it
+  // counts until there is another.
+  if (changes == 2)
+    stepSeconds.clear();
+  if (changes >= 1) {
     stepSeconds.push_back((now - lastStepAt) / double(step - lastStep));
     if (stepSeconds.size() > stepsKept)
       stepSeconds.pop_front();

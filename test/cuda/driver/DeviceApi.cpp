@@ -87,9 +87,6 @@ CLEAVE_ENTRY int cuDeviceGetAttribute(int *value, int attribute, int device) {
   case attributeMinor:
     *value = call->options.arch % 10;
     return success;
-  case attributeMultiprocessors:
-    *value = 132;
-    return success;
   default:
     return call.report(errorInvalidValue, "the simulated device has no "
                                           "attribute " +

@@ -65,8 +65,9 @@ Generated Generated::find() {
   return result;
 }
 
-/// Operands, and where blocks meet.
-constexpr uint64_t alignment = 16;
+/// Of operands and of where blocks meet; token ids of a micro-batch begin at
+/// any multiple of 4.
+constexpr uint64_t alignment = 16, integerAlignment = 4;
 
 class GeneratedFunction : public Function {
 public:
@@ -133,11 +134,12 @@ private:
   }
 
   static void checkAlignment(Address address, const char *name,
-                             Execution &execution) {
-    if (address % alignment != 0)
+                             Execution &execution,
+                             uint64_t expected = alignment) {
+    if (address % expected != 0)
       execution.fail(errorMisalignedAddress,
                      std::string(name) + " is not aligned to " +
-                         std::to_string(alignment) + " bytes");
+                         std::to_string(expected) + " bytes");
   }
 
   /// All that the kernel touches of an operand lies in one allocation.
@@ -150,7 +152,9 @@ private:
       execution.fail(errorIllegalAddress, name + " has no size");
       return nullptr;
     }
-    checkAlignment(address, name.c_str(), execution);
+    checkAlignment(address, name.c_str(), execution,
+                   access.dtype() == fb::DType::I32 ? integerAlignment
+                                                    : alignment);
     std::byte *first = execution.translate(
         address + touched->begin, touched->end - touched->begin, name.c_str());
     return first ? first - touched->begin : nullptr;

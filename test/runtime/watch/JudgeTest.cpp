@@ -347,8 +347,8 @@ TEST(Tracker, LearnsTheMedianOfTheSteps) {
   };
   end(0, 50); // loading
   EXPECT_EQ(tracker.getStepSeconds(), 0);
-  end(1, 40); // the first step
-  EXPECT_EQ(tracker.getStepSeconds(), 0);
+  end(1, 40); // the first step, which counts until there is another
+  EXPECT_EQ(tracker.getStepSeconds(), 40);
   end(2, 3);
   EXPECT_EQ(tracker.getStepSeconds(), 3);
   end(6, 8); // four at once
