@@ -69,14 +69,34 @@ exec.kernel @silu mode = flat, rows = 65536, columns = 1,
 
 // Warps share the rows; the sums of each are added in order.
 // CHECK-LABEL: .visible .entry bias_grad(
-// CHECK: .maxntid 512
-// CHECK: ld.global
-// CHECK: st.shared
+// CHECK: .maxntid 256
+// CHECK-COUNT-4: ld.global.v4.b32
+// CHECK: st.shared.v4.b32
 // CHECK: bar.sync
-// CHECK-COUNT-16: ld.shared
-// CHECK: st.global
+// CHECK-COUNT-8: ld.shared.v4.b32
+// CHECK-NOT: atom
+// CHECK: st.global.v4.b32
 exec.kernel @bias_grad mode = column, rows = 64, columns = 4096,
     inputs = [#exec.access<f32, offset = 0, row = (1, 0, 4096), col = 1>],
+    outputs = [#exec.access<f32, offset = 0, row = (1, 1, 0), col = 1>] {
+^bb0(%x: f32):
+  exec.yield %x : f32
+}
+
+// Many rows are in parts. Each block leaves its sums in scratch memory, before
+// it counts itself; the last one adds up all of them.
+// CHECK-LABEL: .visible .entry tall_bias_grad(
+// CHECK: st.global.v4.b32
+// CHECK: fence.acq_rel.gpu
+// CHECK: bar.sync
+// CHECK: atom{{.*}}.add
+// CHECK: bar.sync
+// CHECK: fence.acq_rel.gpu
+// CHECK: ld.global.v4.b32
+// CHECK: bar.sync
+// CHECK: st.global.v4.b32
+exec.kernel @tall_bias_grad mode = column, rows = 4096, columns = 1024,
+    inputs = [#exec.access<f32, offset = 0, row = (1, 0, 1024), col = 1>],
     outputs = [#exec.access<f32, offset = 0, row = (1, 1, 0), col = 1>] {
 ^bb0(%x: f32):
   exec.yield %x : f32
