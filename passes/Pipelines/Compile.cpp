@@ -124,6 +124,11 @@ struct Compilation {
 };
 } // namespace
 
+void CompileOptions::addGpusOf(const Cluster &cluster) {
+  cudaChip = cluster.getCudaChip();
+  cudaPeaks = {cluster.getPeak(DType::F32), cluster.getPeak(DType::BF16)};
+}
+
 /// Says in the module what the step trains, for the runtime.
 static void addWorkload(ModuleOp module, const Model &model,
                         const CompileOptions &options) {

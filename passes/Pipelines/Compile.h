@@ -20,6 +20,8 @@ struct CompileOptions {
   /// A GPU that they are generated for as well, such as "sm_90"; none if empty.
   std::string cudaChip;
   std::array<double, 2> cudaPeaks = {}; ///< FLOP/s of it, in f32 and bf16
+  /// Generates them for the cluster's GPUs, where it has such.
+  void addGpusOf(const Cluster &cluster);
   std::string dumpAfter;      ///< a stage whose IR goes to `dump`; "all": each
   bool dumpLocations = false; ///< with what the ops are called
   llvm::raw_ostream *dump = nullptr;

@@ -1,6 +1,6 @@
 //===- CublasLt.cpp -------------------------------------------------------===//
 #include "runtime/cuda/CublasLt.h"
-#include <dlfcn.h>
+#include "runtime/cuda/Library.h"
 #include <mutex>
 
 using namespace cleave::runtime;
@@ -26,11 +26,9 @@ Status CublasLt::check(int result, const char *call, const char *file,
                      : result == 13 ? " (execution failed)"
                      : result == 15 ? " (not supported)"
                                     : "";
-  std::string path = file;
   return Status::error("cuBLASLt call " + std::string(call) +
                        " failed: status " + std::to_string(result) + name +
-                       " at " + path.substr(path.rfind('/') + 1) + ":" +
-                       std::to_string(line));
+                       getPlace(file, line));
 }
 
 Status CublasLt::load(int driverVersion) {
@@ -47,18 +45,14 @@ Status CublasLt::load(int driverVersion) {
         "on GPUs: install cuBLAS of CUDA 12 or 13, or add its folder to "
         "LD_LIBRARY_PATH (" +
         std::string(dlerror()) + ")");
-  Status status;
-  auto find = [&](auto &entry, const char *name) {
-    void *symbol = dlsym(library, name);
-    if (!symbol && status.ok())
-      status = Status::error("libcublasLt.so has no " + std::string(name));
-    entry = reinterpret_cast<std::decay_t<decltype(entry)>>(symbol);
-  };
+  EntryFinder find(library);
   find(api.getVersion, "cublasLtGetVersion");
 #define CLEAVE_FIND(name, symbol, ...) find(api.name, #symbol);
   CLEAVE_CUBLASLT_CALLS(CLEAVE_FIND)
 #undef CLEAVE_FIND
-  CLEAVE_RETURN_IF_ERROR(status);
+  if (find.getMissing())
+    return Status::error("libcublasLt.so has no " +
+                         std::string(find.getMissing()));
   version = api.getVersion();
   return Status();
 }

@@ -1,5 +1,6 @@
 //===- CudaDevice.cpp -----------------------------------------------------===//
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/base/Clock.h"
 #include "runtime/cuda/LocalGpus.h"
 #include "runtime/cuda/NcclGpus.h"
 #include "runtime/cuda/kernels/Images.h"
@@ -8,7 +9,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <thread>
 
 using namespace cleave::runtime;
@@ -234,16 +234,25 @@ Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
 
 /// For each product its algorithm, in the order of the program.
 Status CudaDevice::chooseAlgorithms() {
+  Trials trials;
+  // Of their own, since not every stream has one.
+  CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(*context, matmulWorkspace,
+                                                "the workspace of products",
+                                                trials.workspace));
+  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, trials.begin));
+  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, trials.end));
   RunContext first;
   for (const CudaInstruction &each : instructions) {
     if (!each.matmul ||
         std::ranges::find(chosen, each.matmul, &Choice::matmul) != chosen.end())
       continue;
     bool hasBias = each.instruction->work_as_Gemm()->has_bias();
-    if (Status status = chooseAlgorithm(
-            *each.matmul, {get(each, 0, first), get(each, 1, first),
-                           hasBias ? get(each, 2, first) : 0,
-                           get(each, 2 + hasBias, first), false});
+    if (Status status =
+            chooseAlgorithm(*each.matmul,
+                            {get(each, 0, first), get(each, 1, first),
+                             hasBias ? get(each, 2, first) : 0,
+                             get(each, 2 + hasBias, first), false},
+                            trials);
         !status.ok())
       return Status::error(describeInstruction(stage, each.index) + ": " +
                            status.message());
@@ -284,7 +293,8 @@ Status CudaDevice::agreeOnAlgorithms() {
 
 /// Of those that the library thinks fastest the one that is.
 Status CudaDevice::chooseAlgorithm(Matmul &matmul,
-                                   const MatmulOperands &operands) {
+                                   const MatmulOperands &operands,
+                                   const Trials &trials) {
   constexpr int candidates = 8, repeats = 3;
   Choice &choice = chosen.emplace_back(Choice{&matmul, {}, 0});
   std::vector<MatmulAlgo> &found = choice.found;
@@ -294,31 +304,24 @@ Status CudaDevice::chooseAlgorithm(Matmul &matmul,
   if (found.size() == 1)
     return Status();
   Stream &stream = streams[0];
-  // Of its own, since not every stream has one.
-  DeviceMemory workspace;
-  CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(
-      *context, matmulWorkspace, "the workspace of products", workspace));
-  Handle begin, end;
-  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, begin));
-  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, end));
   float best = -1;
   for (size_t i = 0; i < found.size(); ++i) {
     matmul.setAlgorithm(found[i]);
     auto runOnce = [&] {
-      return matmul.run(operands, workspace.getAddress(), matmulWorkspace,
-                        stream.handle.get());
+      return matmul.run(operands, trials.workspace.getAddress(),
+                        matmulWorkspace, stream.handle.get());
     };
     // One that the library offers and then refuses is none.
     if (!runOnce().ok())
       continue;
-    CLEAVE_CUDA(*driver, eventRecord(begin.get(), stream.handle.get()));
+    CLEAVE_CUDA(*driver, eventRecord(trials.begin.get(), stream.handle.get()));
     for (int i = 0; i < repeats; ++i)
       CLEAVE_RETURN_IF_ERROR(runOnce());
-    CLEAVE_CUDA(*driver, eventRecord(end.get(), stream.handle.get()));
-    CLEAVE_CUDA(*driver, eventSynchronize(end.get()));
+    CLEAVE_CUDA(*driver, eventRecord(trials.end.get(), stream.handle.get()));
+    CLEAVE_CUDA(*driver, eventSynchronize(trials.end.get()));
     float milliseconds = 0;
-    CLEAVE_CUDA(*driver,
-                eventElapsedTime(&milliseconds, begin.get(), end.get()));
+    CLEAVE_CUDA(*driver, eventElapsedTime(&milliseconds, trials.begin.get(),
+                                          trials.end.get()));
     if (best < 0 || milliseconds < best) {
       best = milliseconds;
       choice.index = i;
@@ -331,12 +334,6 @@ Status CudaDevice::chooseAlgorithm(Matmul &matmul,
 //===----------------------------------------------------------------------===//
 // Ranges
 //===----------------------------------------------------------------------===//
-
-static uint64_t getNow() {
-  timespec now;
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
-}
 
 Status CudaDevice::run(const RunRange &range,
                        const std::function<Status()> &enqueueAll) {
@@ -377,7 +374,7 @@ Status CudaDevice::runRange(const RunRange &range,
     CLEAVE_CUDA(*driver,
                 eventRecord(timeOrigin.get(), streams[0].handle.get()));
     CLEAVE_CUDA(*driver, eventSynchronize(timeOrigin.get()));
-    originNs = getNow();
+    originNs = getMonotonicNs();
     CLEAVE_RETURN_IF_ERROR(enqueueRange(enqueueAll));
     CLEAVE_RETURN_IF_ERROR(synchronize());
     return reportTimes();

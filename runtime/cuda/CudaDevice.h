@@ -105,6 +105,11 @@ private:
     std::vector<MatmulAlgo> found;
     size_t index;
   };
+  /// What products are timed with.
+  struct Trials {
+    DeviceMemory workspace;
+    Handle begin, end; ///< events
+  };
   struct Captured {
     int timesRun = 0;
     Handle graph; ///< cuGraphExec
@@ -124,7 +129,8 @@ private:
   Status prepareLanes(std::span<const BoundInstruction> bound);
   Status chooseAlgorithms();
   Status agreeOnAlgorithms();
-  Status chooseAlgorithm(Matmul &matmul, const MatmulOperands &operands);
+  Status chooseAlgorithm(Matmul &matmul, const MatmulOperands &operands,
+                         const Trials &trials);
 
   Status enqueueAlone(const CudaInstruction &each, const RunContext &context,
                       Stream &stream);

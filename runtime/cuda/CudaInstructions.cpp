@@ -29,19 +29,10 @@ static AttentionSizes getSizes(const Table &table) {
           float(table.scale()), float(table.softcap())};
 }
 
-static EmbeddingParams getParams(const fb::Embedding &table,
-                                 int64_t shardIndex) {
-  EmbeddingParams params{};
-  params.rows = table.rows();
-  params.width = table.width();
-  params.tableRows = table.table_rows();
-  params.first = shardIndex * table.table_rows();
-  return params;
-}
-
-static EmbeddingGradParams getParams(const fb::EmbeddingGrad &table,
-                                     int64_t shardIndex) {
-  EmbeddingGradParams params{};
+/// Of Embedding or EmbeddingGrad.
+template <typename Params, typename Table>
+static Params getRowParams(const Table &table, int64_t shardIndex) {
+  Params params{};
   params.rows = table.rows();
   params.width = table.width();
   params.tableRows = table.table_rows();
@@ -87,17 +78,17 @@ Status CudaDevice::prepare(CudaInstruction &each, const CleaveCudaCode &code) {
     return prepareAttention(each);
   case fb::Opcode::Embedding: {
     const fb::Embedding &table = *instruction.work_as_Embedding();
-    return find(getEmbeddingLaunches(getParams(table, each.shardIndex),
-                                     convert(table.type_table()),
-                                     convert(table.type_out())));
+    return find(getEmbeddingLaunches(
+        getRowParams<EmbeddingParams>(table, each.shardIndex),
+        convert(table.type_table()), convert(table.type_out())));
   }
   case fb::Opcode::EmbeddingGrad: {
     const fb::EmbeddingGrad &table = *instruction.work_as_EmbeddingGrad();
     each.scratchBytes =
         getEmbeddingGradScratch(table.rows(), table.table_rows());
-    return find(getEmbeddingGradLaunches(getParams(table, each.shardIndex),
-                                         convert(table.type_dout()),
-                                         convert(table.type_dtable())));
+    return find(getEmbeddingGradLaunches(
+        getRowParams<EmbeddingGradParams>(table, each.shardIndex),
+        convert(table.type_dout()), convert(table.type_dtable())));
   }
   case fb::Opcode::Slice: {
     const fb::Slice &table = *instruction.work_as_Slice();
@@ -242,8 +233,8 @@ Status CudaDevice::enqueueAlone(const CudaInstruction &each,
   case fb::Opcode::AttentionGrad:
     return enqueueAttentionGrad(each, context, stream);
   case fb::Opcode::Embedding: {
-    EmbeddingParams params =
-        getParams(*instruction.work_as_Embedding(), each.shardIndex);
+    auto params = getRowParams<EmbeddingParams>(
+        *instruction.work_as_Embedding(), each.shardIndex);
     params.ids = point<int32_t>(each, 0, context);
     params.table = point<void>(each, 1, context);
     params.out = point<void>(each, 2, context);
@@ -251,7 +242,7 @@ Status CudaDevice::enqueueAlone(const CudaInstruction &each,
   }
   case fb::Opcode::EmbeddingGrad: {
     const fb::EmbeddingGrad &table = *instruction.work_as_EmbeddingGrad();
-    EmbeddingGradParams params = getParams(table, each.shardIndex);
+    auto params = getRowParams<EmbeddingGradParams>(table, each.shardIndex);
     params.ids = point<int32_t>(each, 0, context);
     params.dout = point<void>(each, 1, context);
     params.dtable = point<void>(each, 2, context);
@@ -360,7 +351,6 @@ Status CudaDevice::enqueueMatmul(const CudaInstruction &each,
   MatmulOperands operands{get(each, 0, context), get(each, 1, context), 0,
                           get(each, 2 + hasBias, context),
                           accumulates(gemm.accumulate(), context.isFirst)};
-  uint64_t workspace = stream.scratch.getSize();
   if (hasBias)
     operands.bias = get(each, 2, context);
   if (!each.kernels.empty()) {
@@ -371,8 +361,7 @@ Status CudaDevice::enqueueMatmul(const CudaInstruction &each,
     params.out = reinterpret_cast<void *>(operands.bias);
     CLEAVE_RETURN_IF_ERROR(launch(each, params, stream));
   }
-  return each.matmul->run(operands, getScratch(stream),
-                          std::min(workspace, matmulWorkspace),
+  return each.matmul->run(operands, getScratch(stream), matmulWorkspace,
                           stream.handle.get());
 }
 

@@ -1,6 +1,6 @@
 //===- Cudnn.cpp ----------------------------------------------------------===//
 #include "runtime/cuda/Cudnn.h"
-#include <dlfcn.h>
+#include "runtime/cuda/Library.h"
 #include <mutex>
 
 using namespace cleave::runtime;
@@ -17,12 +17,11 @@ Status Cudnn::check(int result, const char *call, const char *file,
     return Status();
   char details[1024] = {};
   api.getLastErrorString(details, sizeof details - 1);
-  std::string path = file, name = call;
-  return Status::error(
-      "cuDNN call " + name.substr(0, name.find('(')) +
-      " failed: " + api.getErrorString(result) + " (" + std::to_string(result) +
-      ") at " + path.substr(path.rfind('/') + 1) + ":" + std::to_string(line) +
-      (details[0] ? ": " : "") + details);
+  std::string name = call;
+  return Status::error("cuDNN call " + name.substr(0, name.find('(')) +
+                       " failed: " + api.getErrorString(result) + " (" +
+                       std::to_string(result) + ")" + getPlace(file, line) +
+                       (details[0] ? ": " : "") + details);
 }
 
 std::string Cudnn::getVersionText(size_t version) {
@@ -62,20 +61,16 @@ Status Cudnn::load() {
   void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return Status::error(dlerror());
-  Status status;
-  auto find = [&](auto &entry, const char *name) {
-    void *symbol = dlsym(library, name);
-    if (!symbol && status.ok())
-      status = Status::error("libcudnn.so.9 has no " + std::string(name));
-    entry = reinterpret_cast<std::decay_t<decltype(entry)>>(symbol);
-  };
+  EntryFinder find(library);
   find(api.getVersion, "cudnnGetVersion");
   find(api.getErrorString, "cudnnGetErrorString");
   find(api.getLastErrorString, "cudnnGetLastErrorString");
 #define CLEAVE_FIND(name, symbol, ...) find(api.name, #symbol);
   CLEAVE_CUDNN_CALLS(CLEAVE_FIND)
 #undef CLEAVE_FIND
-  CLEAVE_RETURN_IF_ERROR(status);
+  if (find.getMissing())
+    return Status::error("libcudnn.so.9 has no " +
+                         std::string(find.getMissing()));
   version = api.getVersion();
   return checkVersion(version);
 }

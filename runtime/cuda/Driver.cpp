@@ -1,8 +1,7 @@
 //===- Driver.cpp ---------------------------------------------------------===//
 #include "runtime/cuda/Driver.h"
+#include "runtime/cuda/Library.h"
 #include <algorithm>
-#include <cstring>
-#include <dlfcn.h>
 #include <mutex>
 
 using namespace cleave::runtime;
@@ -43,11 +42,9 @@ Status Driver::check(int result, const char *call, const char *file,
   const char *name = nullptr;
   if (api.getErrorName(result, &name) != success || !name)
     name = "unknown error";
-  const char *base = std::strrchr(file, '/');
   return Status::error("CUDA call " + std::string(call) + " failed: " + name +
-                       " (" + std::to_string(result) + ") at " +
-                       (base ? base + 1 : file) + ":" + std::to_string(line) +
-                       getAdvice(result));
+                       " (" + std::to_string(result) + ")" +
+                       getPlace(file, line) + getAdvice(result));
 }
 
 Status Driver::load() {
@@ -55,19 +52,14 @@ Status Driver::load() {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return Status();
-  Status status;
-  auto find = [&](auto &entry, const char *name) {
-    void *symbol = dlsym(library, name);
-    if (!symbol && status.ok())
-      status = Status::error(
-          "the CUDA driver is too old: libcuda.so.1 has no " +
-          std::string(name) + "; expects one of CUDA 12.0 or later");
-    entry = reinterpret_cast<std::decay_t<decltype(entry)>>(symbol);
-  };
+  EntryFinder find(library);
 #define CLEAVE_FIND(name, symbol, ...) find(api.name, #symbol);
   CLEAVE_DRIVER_CALLS(CLEAVE_FIND)
 #undef CLEAVE_FIND
-  CLEAVE_RETURN_IF_ERROR(status);
+  if (find.getMissing())
+    return Status::error("the CUDA driver is too old: libcuda.so.1 has no " +
+                         std::string(find.getMissing()) +
+                         "; expects one of CUDA 12.0 or later");
   int result = api.init(0);
   if (result == errorNoDevice)
     return Status();

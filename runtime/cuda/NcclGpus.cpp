@@ -1,11 +1,11 @@
 //===- NcclGpus.cpp -------------------------------------------------------===//
 #include "runtime/cuda/NcclGpus.h"
+#include "runtime/cuda/Library.h"
 #include "runtime/cuda/kernels/CollectiveLaunches.h"
 #include "runtime/device/Device.h"
 #include "runtime/program/Work.h"
 #include <algorithm>
 #include <array>
-#include <dlfcn.h>
 #include <mutex>
 
 using namespace cleave::runtime;
@@ -25,13 +25,11 @@ Status Nccl::check(int result, const char *call, const char *file,
                    int line) const {
   if (result == ncclSuccess || result == ncclInProgress)
     return Status();
-  std::string path = file;
   const char *last = api.getLastError(nullptr);
-  return Status::error(
-      "NCCL call " + std::string(call) +
-      " failed: " + api.getErrorString(result) + " (" + std::to_string(result) +
-      ") at " + path.substr(path.rfind('/') + 1) + ":" + std::to_string(line) +
-      (last && *last ? ": " + std::string(last) : ""));
+  return Status::error("NCCL call " + std::string(call) +
+                       " failed: " + api.getErrorString(result) + " (" +
+                       std::to_string(result) + ")" + getPlace(file, line) +
+                       (last && *last ? ": " + std::string(last) : ""));
 }
 
 Status Nccl::load() {
@@ -41,20 +39,15 @@ Status Nccl::load() {
                          "processes meet: install NCCL, or add its folder to "
                          "LD_LIBRARY_PATH (" +
                          std::string(dlerror()) + ")");
-  Status status;
-  auto find = [&](auto &entry, const char *name) {
-    void *symbol = dlsym(library, name);
-    if (!symbol && status.ok())
-      status = Status::error("libnccl.so.2 is too old: it has no " +
-                             std::string(name));
-    entry = reinterpret_cast<std::decay_t<decltype(entry)>>(symbol);
-  };
+  EntryFinder find(library);
   find(api.getErrorString, "ncclGetErrorString");
   find(api.getLastError, "ncclGetLastError");
 #define CLEAVE_FIND(name, symbol, ...) find(api.name, #symbol);
   CLEAVE_NCCL_CALLS(CLEAVE_FIND)
 #undef CLEAVE_FIND
-  CLEAVE_RETURN_IF_ERROR(status);
+  if (find.getMissing())
+    return Status::error("libnccl.so.2 is too old: it has no " +
+                         std::string(find.getMissing()));
   CLEAVE_NCCL(*this, getVersion(&version));
   constexpr int oldest = 21800;
   if (version < oldest)

@@ -1,13 +1,13 @@
 //===- CpuDevice.cpp ------------------------------------------------------===//
 #include "runtime/device/CpuDevice.h"
 #include "runtime/base/Catch.h"
+#include "runtime/base/Clock.h"
 #include "runtime/base/Quote.h"
 #include "runtime/cpu/Features.h"
 #include "runtime/program/Print.h"
 #include "runtime/program/Work.h"
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 
 using namespace cleave::runtime;
 namespace cpu = cleave::cpu;
@@ -156,12 +156,6 @@ Status CpuDevice::prepare(std::span<const BoundInstruction> bound,
   return {};
 }
 
-static uint64_t getNow() {
-  timespec now;
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
-}
-
 /// Where it ends, all streams have done what they were given.
 Status CpuDevice::run(const RunRange &,
                       const std::function<Status()> &enqueueAll) {
@@ -204,13 +198,13 @@ Status CpuDevice::enqueue(const BoundInstruction &common,
     threads[number]->push({&first, context, findWaits(bucket)});
   } else {
     for (const StreamPoint &point : findWaits(bucket)) {
-      uint64_t begin = observer ? getNow() : 0;
+      uint64_t begin = observer ? getMonotonicNs() : 0;
       CLEAVE_RETURN_IF_ERROR(waitFor(point));
       if (position)
         position->setInstruction(context.run, uint32_t(first.index));
       if (observer) {
         std::lock_guard<std::mutex> lock(observing);
-        observer->onWait(first.index, begin, getNow());
+        observer->onWait(first.index, begin, getMonotonicNs());
       }
     }
     delays.sleep();
@@ -226,12 +220,12 @@ Status CpuDevice::enqueue(const BoundInstruction &common,
 /// On the stream's thread.
 Status CpuDevice::execute(Stream &stream, const CpuInstruction &bound,
                           const RunContext &context) {
-  uint64_t begin = observer ? getNow() : 0;
+  uint64_t begin = observer ? getMonotonicNs() : 0;
   Status status = stream.execute(bound, context);
   if (observer) {
     std::lock_guard<std::mutex> lock(observing);
     observe(&stream == &ownStream ? 0 : bound.instruction->stream(), bound,
-            context, begin, getNow());
+            context, begin, getMonotonicNs());
   }
   if (status.getCode() == StatusCode::Failed)
     return Status::error("step " + std::to_string(context.step) + ", " +

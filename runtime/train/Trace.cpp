@@ -1,7 +1,7 @@
 //===- Trace.cpp ----------------------------------------------------------===//
 #include "runtime/train/Trace.h"
+#include "runtime/base/Clock.h"
 #include "runtime/checkpoint/Export.h"
-#include <ctime>
 #include <nlohmann/json.hpp>
 
 using namespace cleave::runtime;
@@ -46,9 +46,7 @@ Status Trace::start(Communicator &communicator) {
   const Group *world;
   CLEAVE_RETURN_IF_ERROR(communicator.getWorldGroup(world));
   CLEAVE_RETURN_IF_ERROR(communicator.barrier(*world));
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  originNs = uint64_t(now.tv_sec) * 1'000'000'000 + uint64_t(now.tv_nsec);
+  originNs = getMonotonicNs();
   return {};
 }
 

@@ -67,16 +67,7 @@ class CudaPlansTest(random_plans_test.RandomPlansTest):
         self.counts["pipelines" if self.row["pp"] > 1 else "others"] += 1
 
     def test_every_plan_has_the_bits_of_cpus(self):
-        seed = os.environ.get("CLEAVE_PLAN_SEED")
-        count = int(os.environ.get("CLEAVE_PLANS", "12"))
-        for seed in [int(seed)] if seed else range(count):
-            self.draw_case(seed)
-            with self.subTest(seed=seed, model=json.dumps(self.config),
-                              shape=" ".join(self.shape),
-                              flags=" ".join(get_flags(self.row))):
-                self.check_case()
-        if "CLEAVE_PLANS" in os.environ:
-            print(dict(self.counts))
+        self.check_cases(12)
 
 
 if __name__ == "__main__":

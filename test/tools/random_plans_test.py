@@ -349,9 +349,10 @@ class RandomPlansTest(ToolTest):
         self.check_trained("best", "best plans")
         self.estimate("--plan", "best.json")
 
-    def test_every_plan_trains_as_one_rank(self):
+    def check_cases(self, default):
+        """As many as the environment says."""
         seed = os.environ.get("CLEAVE_PLAN_SEED")
-        count = int(os.environ.get("CLEAVE_PLANS", "25"))
+        count = int(os.environ.get("CLEAVE_PLANS", default))
         for seed in [int(seed)] if seed else range(count):
             self.draw_case(seed)
             with self.subTest(seed=seed, model=json.dumps(self.config),
@@ -360,6 +361,9 @@ class RandomPlansTest(ToolTest):
                 self.check_case()
         if "CLEAVE_PLANS" in os.environ:
             print(dict(self.counts))
+
+    def test_every_plan_trains_as_one_rank(self):
+        self.check_cases(25)
 
 
 if __name__ == "__main__":

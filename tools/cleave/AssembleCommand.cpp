@@ -23,9 +23,7 @@ static int runAssemble(const AssembleFlags &flags) {
   CompileOptions options;
   options.remarks = flags.remarks;
   options.cpu = flags.cpu.empty() ? cluster->cpu : flags.cpu;
-  options.cudaChip = cluster->getCudaChip();
-  options.cudaPeaks = {cluster->getPeak(DType::F32),
-                       cluster->getPeak(DType::BF16)};
+  options.addGpusOf(*cluster);
   options.stages.plan.cluster = flags.cluster;
   options.stages.partition.cluster = flags.cluster;
   options.stages.overlap.cluster = flags.cluster;

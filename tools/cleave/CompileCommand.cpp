@@ -98,9 +98,7 @@ int tool::runCompile(CompileFlags flags) {
 
   options.plan = *plan;
   options.cpu = cluster->cpu;
-  options.cudaChip = cluster->getCudaChip();
-  options.cudaPeaks = {cluster->getPeak(DType::F32),
-                       cluster->getPeak(DType::BF16)};
+  options.addGpusOf(*cluster);
   options.stages.partition.cluster = flags.layout.cluster;
   options.stages.overlap.cluster = flags.layout.cluster;
   options.stages.overlap.mode = flags.layout.overlap;

@@ -214,9 +214,7 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
                : f32Bounds;
   options.logits = true;
   options.cpu = cluster->cpu;
-  options.cudaChip = cluster->getCudaChip();
-  options.cudaPeaks = {cluster->getPeak(DType::F32),
-                       cluster->getPeak(DType::BF16)};
+  options.addGpusOf(*cluster);
 
   auto executable = tool::TemporaryFile::create();
   if (!executable)
