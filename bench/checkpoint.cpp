@@ -67,10 +67,13 @@ Status measure(const std::string &folder, uint64_t mib) {
     CLEAVE_RETURN_IF_ERROR(
         Executor::create(program, communicator, {}, {}, executor));
     for (const program::State *state : program.getStates()) {
-      std::span<std::byte> bytes = executor->getBytes(*state);
-      auto *values = reinterpret_cast<float *>(bytes.data());
-      for (size_t i = 0; i < bytes.size() / 4; ++i)
-        values[i] = float(i % 1000003) * 0.37f;
+      CLEAVE_RETURN_IF_ERROR(
+          executor->write(*state->operand(), [](std::span<std::byte> bytes) {
+            auto *values = reinterpret_cast<float *>(bytes.data());
+            for (size_t i = 0; i < bytes.size() / 4; ++i)
+              values[i] = float(i % 1000003) * 0.37f;
+            return Status();
+          }));
     }
     std::unique_ptr<Saver> saver;
     CLEAVE_RETURN_IF_ERROR(
@@ -82,7 +85,7 @@ Status measure(const std::string &folder, uint64_t mib) {
       RunProgress progress;
       progress.step = round + 1;
       double begin = getSeconds();
-      saver->begin(progress);
+      CLEAVE_RETURN_IF_ERROR(saver->begin(progress));
       waits.push_back(getSeconds() - begin);
       // The thread of the save alone has the disk and a core until it is done.
       while (saver->isBusy()) {
@@ -95,14 +98,17 @@ Status measure(const std::string &folder, uint64_t mib) {
       begin = getSeconds();
       std::byte *to = target.data();
       for (const program::State *state : program.getStates()) {
-        std::span<std::byte> bytes = executor->getBytes(*state);
-        executor->getThreadPool().parallelFor(
-            0, int64_t(bytes.size()), 1 << 20,
-            [&](int64_t first, int64_t last, int) {
-              std::memcpy(to + first, bytes.data() + first,
-                          size_t(last - first));
-            });
-        to += bytes.size();
+        CLEAVE_RETURN_IF_ERROR(executor->read(
+            *state->operand(), [&](std::span<const std::byte> bytes) {
+              executor->getThreadPool().parallelFor(
+                  0, int64_t(bytes.size()), 1 << 20,
+                  [&](int64_t first, int64_t last, int) {
+                    std::memcpy(to + first, bytes.data() + first,
+                                size_t(last - first));
+                  });
+              to += bytes.size();
+              return Status();
+            }));
       }
       copies.push_back(getSeconds() - begin);
       CLEAVE_RETURN_IF_ERROR(writePlainly(folder, target, plain));
