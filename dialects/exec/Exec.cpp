@@ -327,16 +327,27 @@ LogicalResult ViewOp::verify() {
   if (bytes < 1 || places < 0)
     return emitOpError("expects at least one byte, and no places or some, got ")
            << bytes << " and " << places;
-  if (from < 0 || from % 64 != 0)
+  if (from < 0 || from % int64_t(runtime::limits::alignment) != 0)
     return emitOpError("expects to begin at a multiple of 64 bytes, got ")
            << from;
+  if (getStride() != 0 && (places == 0 || int64_t(getStride()) < bytes))
+    return emitOpError("expects a stride of at least the ")
+           << bytes << " bytes of a place, and places, got "
+           << int64_t(getStride());
   int64_t all = 0;
-  if (llvm::MulOverflow(bytes, std::max<int64_t>(places, 1), all) ||
-      llvm::AddOverflow(all, from, all) || all > int64_t(buffer.getBytes()))
+  if (llvm::MulOverflow(getDistance(), std::max<int64_t>(places, 1) - 1, all) ||
+      llvm::AddOverflow(all, bytes, all) || llvm::AddOverflow(all, from, all) ||
+      all > int64_t(buffer.getBytes()))
     return emitOpError("expects ")
            << places << " places of " << bytes << " bytes from " << from
            << " on in a buffer of " << buffer.getBytes();
   return success();
+}
+
+int64_t ViewOp::getDistance() {
+  if (getPlaces() == 0)
+    return 0;
+  return int64_t(getStride() != 0 ? getStride() : getBytes());
 }
 
 LogicalResult RunOp::verify() {
@@ -387,7 +398,8 @@ LogicalResult BufferOp::verify() {
   if (getBytes() < 1 || getBytes() > most)
     return emitOpError("expects 1 to ")
            << most << " bytes, got " << int64_t(getBytes());
-  if (getOffset() && (*getOffset() > most || *getOffset() % 64 != 0))
+  if (getOffset() &&
+      (*getOffset() > most || *getOffset() % runtime::limits::alignment != 0))
     return emitOpError("expects an offset that is a multiple of 64, and at "
                        "most ")
            << most << ", got " << int64_t(*getOffset());

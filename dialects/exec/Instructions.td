@@ -39,26 +39,34 @@ def Exec_ViewOp : Exec_Op<"view", [Pure]> {
   let summary = "a part of a buffer";
   let description = [{
     `bytes` of it from the byte `from` on. With `places` it is a micro-batch's: in
-    a run for micro-batch m, from `from + (m mod places) * bytes` on. As many
-    places as micro-batches give each its own; what is kept for k micro-batches at
-    a time takes turns in k places.
+    a run for micro-batch m, from `from + (m mod places) * stride` on; without a
+    stride they lie one behind the other. As many places as micro-batches give
+    each its own; what is kept for k micro-batches at a time takes turns in k
+    places, at multiples of 64 bytes.
 
     ```mlir
     %v = exec.view %b 1024 from 3072 : !exec.buffer
     %w = exec.view %b 1024 places 4 : !exec.buffer
+    %x = exec.view %c 1000 places 4 stride 1024 : !exec.buffer
     ```
 
     Constraints:
     1. It is a view of a buffer, which has its bytes in all places, at least one
        byte each; `from` is a multiple of 64.
+    2. With a stride it has places, which share no byte.
   }];
   let arguments = (ins Exec_Buffer:$buffer, I64Attr:$bytes,
                        DefaultValuedAttr<I64Attr, "0">:$places,
-                       DefaultValuedAttr<I64Attr, "0">:$from);
+                       DefaultValuedAttr<I64Attr, "0">:$from,
+                       DefaultValuedAttr<I64Attr, "0">:$stride);
   let results = (outs Exec_Buffer:$result);
   let assemblyFormat = [{
-    $buffer $bytes (`from` $from^)? (`places` $places^)? attr-dict
-    `:` type($result)
+    $buffer $bytes (`from` $from^)? (`places` $places^)? (`stride` $stride^)?
+    attr-dict `:` type($result)
+  }];
+  let extraClassDeclaration = [{
+    /// Bytes from the begin of one place to the next; 0 without places.
+    int64_t getDistance();
   }];
   let hasVerifier = 1;
 }

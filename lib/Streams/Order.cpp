@@ -85,7 +85,7 @@ private:
   }
   int64_t getBegin(const ByteAccess &access, const StreamRun &run) const {
     return access.places > 1
-               ? access.begin + run.microBatch % access.places * access.bytes
+               ? access.begin + run.microBatch % access.places * access.stride
                : access.begin;
   }
   void split(int64_t at);

@@ -99,6 +99,7 @@ fb::Operand ProgramWriter::getOperand(Value value) {
   return fb::Operand(
       buffer.getOffset().value_or(0) + (view ? view.getFrom() : 0),
       view ? view.getBytes() : buffer.getBytes(),
+      view ? uint64_t(view.getDistance()) : 0,
       view ? uint32_t(view.getPlaces()) : 0, buffers.lookup(buffer));
 }
 

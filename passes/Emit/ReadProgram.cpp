@@ -100,7 +100,8 @@ private:
   std::set<std::string> states; ///< declared so far
   /// Of the stage at hand: its buffers, and the views of the segment at hand.
   SmallVector<exec::BufferOp> buffers;
-  std::map<std::tuple<uint32_t, uint64_t, uint32_t, uint64_t>, Value> views;
+  std::map<std::tuple<uint32_t, uint64_t, uint32_t, uint64_t, uint64_t>, Value>
+      views;
 };
 } // namespace
 
@@ -315,11 +316,12 @@ Value ProgramReader::getValue(const fb::Operand &operand) {
   if (operand.bytes() == buffer.getBytes() && operand.places() == 0)
     return buffer;
   uint64_t from = operand.offset() - *buffer.getOffset();
-  Value &view =
-      views[{operand.buffer(), operand.bytes(), operand.places(), from}];
+  uint64_t stride = operand.stride() != operand.bytes() ? operand.stride() : 0;
+  Value &view = views[{operand.buffer(), operand.bytes(), operand.places(),
+                       from, stride}];
   if (!view)
     view = exec::ViewOp::create(b, b.getUnknownLoc(), buffer, operand.bytes(),
-                                operand.places(), from);
+                                operand.places(), from, stride);
   return view;
 }
 

@@ -75,8 +75,7 @@ SimulatedRanks::Range SimulatedRanks::getRange(Value buffer) const {
     return buffers.lookup(buffer);
   Range whole = buffers.lookup(view.getBuffer());
   int64_t place = microBatch % std::max<int64_t>(view.getPlaces(), 1);
-  return {whole.offset + int64_t(view.getFrom()) +
-              place * int64_t(view.getBytes()),
+  return {whole.offset + int64_t(view.getFrom()) + place * view.getDistance(),
           int64_t(view.getBytes())};
 }
 

@@ -10,6 +10,7 @@
 #include "passes/Kernels/Lowering.h"
 #include "passes/Kernels/MicroBatches.h"
 #include "passes/Kernels/Tensors.h"
+#include "runtime/program/Limits.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -174,10 +175,14 @@ void Lowering::placeInFlight(xf::AccumulateOp op) {
         continue;
       int64_t bytes = getBytes(value.getType());
       int64_t places = countInFlight(*op.getOrder(), own, others, count);
-      Value all = addBuffer(getCategory(value), bytes * places);
+      // As apart as operands have to lie, for vectors and tensor cores.
+      int64_t stride = llvm::alignTo(bytes, runtime::limits::alignment);
+      Value all = addBuffer(getCategory(value), stride * (places - 1) + bytes);
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPoint(segment);
-      buffers[value] = exec::ViewOp::create(b, op.getLoc(), all, bytes, places);
+      buffers[value] =
+          exec::ViewOp::create(b, op.getLoc(), all, bytes, places, /*from=*/0,
+                               stride != bytes && places > 1 ? stride : 0);
     }
 }
 

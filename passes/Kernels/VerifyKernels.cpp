@@ -157,7 +157,8 @@ LogicalResult ProgramVerifier::findBuffers() {
     if (isFirst)
       buffers[numbers[exec::getBuffer(view)]].count = int64_t(view.getPlaces());
     if (view.getPlaces() == other.getPlaces() &&
-        view.getBytes() == other.getBytes())
+        view.getBytes() == other.getBytes() &&
+        view.getDistance() == other.getDistance())
       return WalkResult::advance();
     InFlightDiagnostic error =
         view.emitOpError("cuts its buffer otherwise than another view");

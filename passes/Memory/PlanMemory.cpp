@@ -3,6 +3,7 @@
 #include "passes/Log.h"
 #include "passes/Memory/Passes.h"
 #include "passes/Overlap/Liveness.h"
+#include "runtime/program/Limits.h"
 #include <map>
 
 #define DEBUG_TYPE "cleave-plan-memory"
@@ -53,8 +54,8 @@ class PlanMemory : public cleave::impl::PlanMemoryPassBase<PlanMemory> {
     SmallVector<LiveBuffer> live = computeLiveness(program);
     std::vector<BufferLifetime> buffers;
     for (LiveBuffer &buffer : live)
-      buffers.push_back(
-          {int64_t(buffer.op.getBytes()), buffer.first, buffer.last, 64});
+      buffers.push_back({int64_t(buffer.op.getBytes()), buffer.first,
+                         buffer.last, int64_t(runtime::limits::alignment)});
     llvm::Expected<Packing> packing = packArena(buffers);
     if (!packing)
       return program.emitOpError(llvm::toString(packing.takeError()));

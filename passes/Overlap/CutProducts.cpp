@@ -26,6 +26,7 @@
 #include "passes/Overlap/OverlapModel.h"
 #include "passes/Overlap/Passes.h"
 #include "passes/Overlap/StreamModel.h"
+#include "runtime/program/Limits.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -173,10 +174,9 @@ std::optional<SmallVector<bool>> Window::computeCut(size_t i,
   if (!cut)
     return std::nullopt;
   for (auto [value, isCut] : llvm::zip(op->getOperands(), *cut)) {
-    auto view = value.getDefiningOp<exec::ViewOp>();
-    // Parts of a place that others follow lie apart by more than their bytes.
-    if (isCut && (exec::getBytes(value) % (parts * 64) != 0 ||
-                  (view && view.getPlaces() > 1)))
+    if (isCut &&
+        exec::getBytes(value) % (parts * int64_t(runtime::limits::alignment)) !=
+            0)
       return std::nullopt;
   }
   return cut;
@@ -369,7 +369,8 @@ std::optional<Cut> CutProducts::build(const Window &window, int64_t parts) {
     part = exec::ViewOp::create(b, value.getLoc(), exec::getBuffer(value),
                                 bytes, view ? view.getPlaces() : 0,
                                 (view ? int64_t(view.getFrom()) : 0) +
-                                    number * bytes);
+                                    number * bytes,
+                                view ? view.getDistance() : 0);
     return part;
   };
   // From one collective to the next.

@@ -94,7 +94,8 @@ int64_t OverlapModel::getKind(exec::InstructionOpInterface op) {
 
 namespace {
 /// Cuts buffers where operands begin and end, and numbers the stretches
-/// between. A micro-batch's place is any of its view's.
+/// between. Views of a buffer that have places have the same distances, so what
+/// meets in one micro-batch's places does in the first.
 class Stretches {
 public:
   explicit Stretches(ArrayRef<exec::InstructionOpInterface> instructions) {
@@ -130,8 +131,7 @@ private:
     if (!view)
       return {0, exec::getBytes(value)};
     int64_t begin = int64_t(view.getFrom());
-    return {begin, begin + int64_t(view.getBytes()) *
-                               std::max<int64_t>(view.getPlaces(), 1)};
+    return {begin, begin + int64_t(view.getBytes())};
   }
 
   llvm::MapVector<Operation *, Cuts> cuts;

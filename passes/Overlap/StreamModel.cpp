@@ -63,6 +63,7 @@ StreamModel cleave::getStreamModel(exec::ProgramOp program) {
     if (auto view = value.getDefiningOp<exec::ViewOp>()) {
       access.begin += int64_t(view.getFrom());
       access.places = int64_t(view.getPlaces());
+      access.stride = view.getDistance();
     }
     return access;
   };

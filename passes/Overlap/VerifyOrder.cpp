@@ -11,13 +11,6 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
-static bool mayMeet(const ByteAccess &a, const ByteAccess &b) {
-  auto getEnd = [](const ByteAccess &access) {
-    return access.begin + access.bytes * std::max<int64_t>(access.places, 1);
-  };
-  return (a.writes || b.writes) && a.begin < getEnd(b) && b.begin < getEnd(a);
-}
-
 /// Whether an instruction may begin together with an earlier one of its bucket.
 static LogicalResult verifyTogether(const StreamModel &model, size_t earlier,
                                     size_t later) {
@@ -34,7 +27,7 @@ static LogicalResult verifyTogether(const StreamModel &model, size_t earlier,
     return fail("expects it to be of the same kind, group and stream");
   for (const ByteAccess &a : model.program.ops[earlier].accesses)
     for (const ByteAccess &b : model.program.ops[later].accesses)
-      if (mayMeet(a, b))
+      if ((a.writes || b.writes) && a.mayMeet(b))
         return fail("and one writes what the other accesses");
   return success();
 }

@@ -47,11 +47,10 @@ private:
         getKernel(program.get(), *instruction.instruction).inputs();
     std::vector<Range> ranges;
     for (const cleave::program::Operand &operand : instruction.operands)
-      ranges.push_back(
-          {operand.offset(),
-           operand.offset() +
-               operand.bytes() * std::max<uint64_t>(operand.places(), 1),
-           ranges.size() >= inputs});
+      ranges.push_back({operand.offset(),
+                        getPlace(operand, std::max(operand.places(), 1u) - 1) +
+                            operand.bytes(),
+                        ranges.size() >= inputs});
     return ranges;
   }
 

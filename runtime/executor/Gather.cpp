@@ -153,7 +153,7 @@ Status cleave::runtime::gatherOutput(Executor &executor,
   value.stage = program.getFirstStage(output);
   const fb::Operand &operand = *output.operand();
   return gatherOf(executor, std::move(value),
-                  {getPlace(operand, microBatch), operand.bytes(), 0, 0},
+                  {getPlace(operand, microBatch), operand.bytes(), 0, 0, 0},
                   result);
 }
 

@@ -14,6 +14,9 @@ namespace cleave::runtime {
 namespace limits {
 inline constexpr uint64_t programBytes = uint64_t(1) << 30;
 inline constexpr uint64_t arenaBytes = uint64_t(1) << 46;
+/// Buffers and operands begin at multiples of so many bytes of the arena: at
+/// cache lines, and wherever vectors and tensor cores may begin.
+inline constexpr uint64_t alignment = 64;
 inline constexpr uint64_t worldSize = uint64_t(1) << 20;
 inline constexpr uint64_t axes = 16;
 inline constexpr uint64_t streams = 8; ///< a thread each, of a rank

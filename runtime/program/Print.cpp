@@ -252,6 +252,8 @@ Printer::describeInstruction(const fb::Instruction &instruction) const {
             std::to_string(operand.bytes());
     if (operand.places() > 0)
       line += "*" + std::to_string(operand.places());
+    if (operand.places() > 0 && operand.stride() != operand.bytes())
+      line += "/" + std::to_string(operand.stride());
     separator = ", ";
   }
   if (separator != " (")

@@ -27,7 +27,8 @@ std::string printProgram(const Program &program,
 /// `forward Gemm "q_proj" (0+256*256, 512+256, 768+256, 1024+64) m=8, n=8,
 ///  k=8, trans_a=0, trans_b=0, type_a=f32, type_b=f32, type_c=f32,
 ///  accumulate=never, has_bias=0`. An operand is offset+bytes, and *places
-///  where it has several.
+///  where it has several, and /stride where they lie further apart than they
+///  are long.
 std::string printInstruction(const Stage &stage, size_t index);
 
 /// An instruction as errors name it: `instruction 7 (Gemm "q_proj")`, behind

@@ -100,7 +100,7 @@ inline Message getMessage(const program::Instruction &instruction) {
 inline uint64_t getPlace(const program::Operand &operand, uint64_t microBatch) {
   return operand.places() > 1
              ? operand.offset() +
-                   microBatch % operand.places() * operand.bytes()
+                   microBatch % operand.places() * operand.stride()
              : operand.offset();
 }
 

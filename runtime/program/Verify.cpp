@@ -75,16 +75,27 @@ Status cleave::runtime::verifyPlaces(const Stage &stage,
   };
   if (operand.bytes() == 0)
     return bad(" without bytes");
-  if (operand.offset() % 64 != 0)
+  if (operand.offset() % limits::alignment != 0)
     return bad(", expects a multiple of 64");
   uint64_t microBatches = stage.getProgram().micro_batches();
   if (operand.places() > microBatches)
     return bad(" with " + std::to_string(operand.places()) +
                " places, expects 0 to the " + std::to_string(microBatches) +
                " micro-batches");
-  if (operand.places() > 1 && operand.bytes() % 4 != 0)
-    return bad(" with " + std::to_string(operand.bytes()) +
-               " bytes in each of several places, expects a multiple of 4");
+  if (operand.places() == 0 && operand.stride() != 0)
+    return bad(" with a stride of " + std::to_string(operand.stride()) +
+               " and no places, expects a stride of 0");
+  if (operand.places() > 0 && operand.stride() < operand.bytes())
+    return bad(" with a stride of " + std::to_string(operand.stride()) +
+               ", expects at least the " + std::to_string(operand.bytes()) +
+               " bytes of a place");
+  // Vectors and tensor cores begin where operands do. Only what is written and
+  // read as a whole too, as token ids, lies without a gap.
+  if (operand.places() > 1 && operand.stride() % limits::alignment != 0 &&
+      operand.stride() != operand.bytes())
+    return bad(" with a stride of " + std::to_string(operand.stride()) +
+               ", expects a multiple of 64, or the " +
+               std::to_string(operand.bytes()) + " bytes of a place");
   auto end = getOperandEnd(operand, stage->arena_bytes());
   if (!end)
     return bad(" with " + std::to_string(operand.bytes()) + " bytes in " +
@@ -110,7 +121,7 @@ std::optional<uint64_t>
 cleave::runtime::getOperandEnd(const fb::Operand &operand,
                                uint64_t arenaBytes) {
   uint64_t others = operand.places() > 1 ? operand.places() - 1 : 0;
-  auto shift = multiplyChecked({operand.bytes(), others});
+  auto shift = multiplyChecked({operand.stride(), others});
   auto end = addChecked(operand.offset(), operand.bytes());
   if (!shift || !end)
     return std::nullopt;
@@ -278,8 +289,8 @@ Status verifyBuffers(const Stage &stage) {
     const fb::Buffer &buffer =
         *stage->buffers()->Get(flatbuffers::uoffset_t(i));
     auto end = addChecked(buffer.offset(), buffer.bytes());
-    if (buffer.bytes() == 0 || buffer.offset() % 64 != 0 || !end ||
-        *end > stage->arena_bytes())
+    if (buffer.bytes() == 0 || buffer.offset() % limits::alignment != 0 ||
+        !end || *end > stage->arena_bytes())
       return bad("buffer " + std::to_string(i + 1),
                  std::to_string(buffer.bytes()) + " bytes at offset " +
                      std::to_string(buffer.offset()),

@@ -117,7 +117,7 @@ private:
 
 bool isSame(const fb::Operand &a, const fb::Operand &b) {
   return a.offset() == b.offset() && a.bytes() == b.bytes() &&
-         a.places() == b.places();
+         a.stride() == b.stride() && a.places() == b.places();
 }
 
 bool isConstant(const fb::State &state) {

@@ -89,17 +89,22 @@ private:
   int64_t shards = 1; ///< of the group
 };
 
+/// Whether they keep their distance from one micro-batch to the next.
+bool moveTogether(const fb::Operand &x, const fb::Operand &y) {
+  return x.stride() == y.stride() && x.places() == y.places();
+}
+
 bool areAlike(const fb::Operand &x, const fb::Operand &y) {
-  return x.bytes() == y.bytes() && x.places() == y.places();
+  return x.bytes() == y.bytes() && moveTogether(x, y);
 }
 
 /// Whether two verified operands have a byte in common in some micro-batch.
 bool mayShareBytes(const Stage &stage, const fb::Operand &x,
                    const fb::Operand &y) {
-  // Operands that move on together keep their distance; of others, no place of
-  // one may share a byte with any place of the other.
+  // Of those that do not move together, no place of one may share a byte with
+  // any place of the other.
   uint64_t xEnd = x.offset() + x.bytes(), yEnd = y.offset() + y.bytes();
-  if (!areAlike(x, y)) {
+  if (!moveTogether(x, y)) {
     xEnd = *getOperandEnd(x, stage->arena_bytes());
     yEnd = *getOperandEnd(y, stage->arena_bytes());
   }

@@ -13,6 +13,7 @@
 #define CLEAVE_STREAMS_ORDER_H
 
 #include "llvm/ADT/SmallVector.h"
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -23,10 +24,24 @@ namespace cleave {
 constexpr int64_t maxStreams = 8;
 
 /// Bytes [begin, begin + bytes) that an op accesses; for micro-batch m those in
-/// place m mod `places`, which lie one after another.
+/// place m mod `places`, each `stride` bytes behind the one before.
 struct ByteAccess {
-  int64_t begin = 0, bytes = 0, places = 0; ///< 0 places: whatever micro-batch
+  int64_t begin = 0, bytes = 0;
+  int64_t places = 0; ///< 0: whatever micro-batch
+  int64_t stride = 0;
   bool writes = false;
+
+  /// Whether both have a byte in common in some micro-batch. Those that move on
+  /// together keep their distance; of others, any place of one may meet any of
+  /// the other.
+  bool mayMeet(const ByteAccess &other) const {
+    bool together = places == other.places && stride == other.stride;
+    auto getEnd = [&](const ByteAccess &access) {
+      int64_t more = together ? 0 : std::max<int64_t>(access.places - 1, 0);
+      return access.begin + more * access.stride + access.bytes;
+    };
+    return begin < getEnd(other) && other.begin < getEnd(*this);
+  }
 };
 
 struct StreamOp {

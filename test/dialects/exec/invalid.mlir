@@ -307,6 +307,30 @@ exec.kernel @half mode = row, rows = 4, columns = 8,
 // -----
 
 %b = exec.buffer "activations" 4096 : !exec.buffer
+// expected-error @+1 {{expects 4 places of 1000 bytes from 0 on in a buffer of 4096}}
+%v = exec.view %b 1000 places 4 stride 1088 : !exec.buffer
+
+// -----
+
+%b = exec.buffer "activations" 4096 : !exec.buffer
+// expected-error @+1 {{expects a stride of at least the 1000 bytes of a place, and places, got 960}}
+%v = exec.view %b 1000 places 4 stride 960 : !exec.buffer
+
+// -----
+
+%b = exec.buffer "activations" 4096 : !exec.buffer
+// expected-error @+1 {{expects a stride of at least the 1000 bytes of a place, and places, got 1024}}
+%v = exec.view %b 1000 stride 1024 : !exec.buffer
+
+// -----
+
+%b = exec.buffer "activations" 4096 : !exec.buffer
+// expected-error @+1 {{expects a stride of at least the 64 bytes of a place, and places, got -64}}
+%v = exec.view %b 64 places 2 stride -64 : !exec.buffer
+
+// -----
+
+%b = exec.buffer "activations" 4096 : !exec.buffer
 // expected-error @+1 {{expects at least one byte, and no places or some, got 64 and -1}}
 %v = exec.view %b 64 places -1 : !exec.buffer
 

@@ -85,6 +85,8 @@ exec.program @step threads 2 {
     %part = exec.view %b 1024 from 3072 : !exec.buffer
     // CHECK: exec.view %[[B]] 1024 from 64 places 2 : !exec.buffer
     %place = exec.view %b 1024 from 64 places 2 : !exec.buffer
+    // CHECK: exec.view %[[B]] 1000 places 4 stride 1024 : !exec.buffer
+    %apart = exec.view %b 1000 places 4 stride 1024 : !exec.buffer
     // CHECK: exec.launch(%[[V]]) -> (%[[B]], %[[G]]) {kernel = @softmax, shard_axes = ["tp"]}
     exec.launch(%v) -> (%b, %g) {kernel = @softmax, shard_axes = ["tp"]}
     // CHECK: exec.gemm(%[[V]], %[[W]]) -> (%[[B]]) using(%[[V]]) {accumulate = #exec<accumulate after_first>, has_bias = false,

@@ -15,8 +15,8 @@ static StreamOp makeOp(int64_t stream, std::vector<ByteAccess> accesses) {
 /// each micro-batch; when all are made, each micro-batch reads a, and then b.
 static StreamProgram makeProgram(int64_t microBatches) {
   constexpr int64_t bytes = 64;
-  ByteAccess a{0, bytes, microBatches, false};
-  ByteAccess b{microBatches * bytes, bytes, microBatches, false};
+  ByteAccess a{0, bytes, microBatches, bytes, false};
+  ByteAccess b{microBatches * bytes, bytes, microBatches, bytes, false};
   ByteAccess makesA = a, makesB = b;
   makesA.writes = makesB.writes = true;
   StreamProgram program;
@@ -55,7 +55,7 @@ TEST(Order, TheLastMicroBatchMayNeedAWaitThatNoOtherNeeds) {
 TEST(Order, TurnsInFewPlacesAreGoneThroughAFewTimes) {
   for (int64_t microBatches : {3, 17, 1000}) {
     StreamProgram program;
-    ByteAccess writes{0, 64, 2, true}, reads{0, 64, 2, false};
+    ByteAccess writes{0, 64, 2, 64, true}, reads{0, 64, 2, 64, false};
     program.ops = {makeOp(0, {writes}), makeOp(1, {reads})};
     for (int64_t m = 0; m < microBatches; ++m)
       program.runs.push_back({0, 2, m});

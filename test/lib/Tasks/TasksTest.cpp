@@ -293,7 +293,7 @@ TEST(Tasks, programsAsTheyAreWritten) {
       instruction->work.Set(fb::CopyT());
     instruction->name = i == 2 ? "" : "instruction " + std::to_string(i);
     instruction->category = "forward";
-    instruction->operands = {{0, 64, 0, 0}, {64, 64, 0, 0}};
+    instruction->operands = {{0, 64, 0, 0, 0}, {64, 64, 0, 0, 0}};
     if (i == 1) {
       instruction->group = {1};
       instruction->stream = 2;
@@ -304,8 +304,10 @@ TEST(Tasks, programsAsTheyAreWritten) {
       program::LaunchT launch;
       launch.kernel = 0;
       instruction->work.Set(std::move(launch));
-      instruction->operands = {
-          {0, 64, 0, 0}, {0, 64, 0, 0}, {0, 64, 0, 0}, {64, 64, 0, 0}};
+      instruction->operands = {{0, 64, 0, 0, 0},
+                               {0, 64, 0, 0, 0},
+                               {0, 64, 0, 0, 0},
+                               {64, 64, 0, 0, 0}};
     }
     stage->instructions.push_back(std::move(instruction));
   }

@@ -56,6 +56,44 @@ exec.program @scatter threads 1 {
 
 // -----
 
+// What several micro-batches keep is cut in each place: parts of one are as far
+// apart from those of the next as the places are.
+// REMARK: remark: 2 instructions in 2 parts:
+module {
+dist.mesh @mesh [#dist.axis<"tp" = 2>]
+// CHECK-LABEL: exec.program @kept
+// STREAMS-LABEL: exec.program @kept
+exec.program @kept threads 1 {
+  %x = exec.buffer "x" 67108864 pinned : !exec.buffer
+  %w = exec.buffer "w" 33554432 pinned : !exec.buffer
+  %y = exec.buffer "y" 67108864 : !exec.buffer
+  %zs = exec.buffer "z" 67108864 pinned : !exec.buffer
+  %t = exec.buffer "t" 33554432 pinned : !exec.buffer
+  exec.segment @forward {
+    %z = exec.view %zs 33554432 places 2 : !exec.buffer
+    // CHECK-DAG: %[[Z0:.*]] = exec.view %[[Z:.*]] 16777216 places 2 stride 33554432 : !exec.buffer
+    // CHECK-DAG: %[[Z1:.*]] = exec.view %[[Z]] 16777216 from 16777216 places 2 stride 33554432 : !exec.buffer
+    // CHECK: exec.gemm
+    // CHECK-NEXT: exec.reduce_scatter({{.*}}) -> (%[[Z0]]) {{.*}} outer = 1 : i64
+    // CHECK-NEXT: exec.gemm
+    // CHECK-NEXT: exec.reduce_scatter({{.*}}) -> (%[[Z1]]) {{.*}} outer = 1 : i64
+    // STREAMS: exec.reduce_scatter{{.*}}exec.order = #exec.order<1
+    exec.gemm(%x, %w) -> (%y) {accumulate = #exec<accumulate never>, has_bias = false, k = 4096 : i64, m = 8192 : i64, n = 4096 : i64, trans_a = false, trans_b = false, type_a = bf16, type_b = bf16, type_c = bf16}
+    exec.reduce_scatter(%y) -> (%z) {axes = ["tp"], inner = 8388608 : i64, outer = 2 : i64, reduction = #exec<reduction sum>, type = bf16}
+  }
+  exec.segment @backward {
+    %z = exec.view %zs 33554432 places 2 : !exec.buffer
+    exec.copy(%z) -> (%t)
+  }
+  exec.run @forward 0 first
+  exec.run @forward 1
+  exec.run @backward 0
+  exec.run @backward 1
+}
+}
+
+// -----
+
 // Two products use the first sample while the next one is gathered; a third one
 // sums over all rows and waits for all of them.
 // REMARK: remark: 3 instructions in 2 parts

@@ -85,7 +85,7 @@ TEST(Restore, RefusesAnotherModel) {
         buffers.back()->offset = end;
         buffers.back()->bytes = 24 * 4;
         p.stages[0]->states[7]->operand = std::make_unique<fb::Operand>(
-            end, 24 * 4, 0, uint32_t(buffers.size()));
+            end, 24 * 4, 0, 0, uint32_t(buffers.size()));
         p.stages[0]->arena_bytes += 128;
       },
       "parameter \"narrow\" is BF16; the program expects F32");

@@ -50,7 +50,7 @@ TEST(Executor, SplitProductIsTheWholeProduct) {
     fb::Operand w = b.allocate(kLocal * n * 4), sum = b.allocate(m * n * 4),
                 reduced = b.allocate(m * n * 4), out = b.allocate(m * n * 4);
     b.state("x", {microBatches, rows, k}, {{}, {0}, {1}},
-            {x.offset(), m * kLocal * 4 * microBatches, 0, 0});
+            {x.offset(), m * kLocal * 4 * microBatches, 0, 0, 0});
     b.state("w", {k, n}, {{1}, {}}, w);
     b.start(ProgramBuilder::MicroBatch);
     b.gemm(m, n, kLocal, x, w, sum, fb::Accumulate::AfterFirst);

@@ -129,7 +129,7 @@ TEST(Streams, ABucketStartsOnce) {
   fb::Operand x = b.allocate(count * each * 4 * 2);
   b.state("x", {count * each * 2}, {{}}, x);
   auto part = [&](uint64_t i) {
-    return fb::Operand(x.offset() + i * each * 8, each * 8, 0, 0);
+    return fb::Operand(x.offset() + i * each * 8, each * 8, 0, 0, 0);
   };
   for (uint64_t i = 0; i < count; ++i) {
     fb::Operand sum = b.allocate(each * 4);

@@ -47,7 +47,7 @@ TEST(Dataflow, StaleBytesOfAnotherBufferAreNoValue) {
 
 TEST(Dataflow, APartlyOverwrittenBufferIsNotRead) {
   ProgramBuilder b = makeReuse();
-  b.stage->instructions[2]->operands = {{0, 4, 0, 0}, {64, 4, 0, 4}};
+  b.stage->instructions[2]->operands = {{0, 4, 0, 0, 0}, {64, 4, 0, 0, 4}};
   fb::Operand &read = b.stage->instructions[3]->operands[0];
   read = b.in(2, read);
   EXPECT_REFUSED(b, "at byte 64 of the arena, which buffer 4 has written");
@@ -83,14 +83,14 @@ TEST(Dataflow, EachTrainedStateIsUpdatedOnce) {
   EXPECT_REFUSED(dropped, "no instruction updates byte 128 of the arena, of "
                           "parameter \"z\"");
   ProgramBuilder part = makeUpdate();
-  part.stage->instructions.back()->operands = {{128, 32, 0, 0}};
+  part.stage->instructions.back()->operands = {{128, 32, 0, 0, 0}};
   EXPECT_REFUSED(part, "no instruction updates byte 160 of the arena");
   ProgramBuilder twice = makeUpdate();
-  twice.add(fb::FillT(), {{128, 32, 0, 0}});
+  twice.add(fb::FillT(), {{128, 32, 0, 0, 0}});
   EXPECT_REFUSED(twice, "instruction 2 (Fill \"test Fill\") updates parameter "
                         "\"z\" a second time");
   ProgramBuilder constant = makeUpdate();
-  constant.add(fb::FillT(), {{0, 64, 0, 0}});
+  constant.add(fb::FillT(), {{0, 64, 0, 0, 0}});
   EXPECT_REFUSED(constant, "writes constant \"x\", which no step changes");
 }
 
@@ -201,7 +201,8 @@ TEST(Dataflow, TokensOfAnotherMicroBatchAreNotRead) {
     fb::Operand tokens = b.allocate(192), y = b.allocate(64);
     b.stage->tokens = std::make_unique<fb::Operand>(tokens);
     b.start(ProgramBuilder::MicroBatch);
-    b.add(fb::CopyT(), {fb::Operand(tokens.offset() + from, 64, places, 0), y});
+    b.add(fb::CopyT(),
+          {fb::Operand(tokens.offset() + from, 64, 64, places, 0), y});
     return b;
   };
   EXPECT_ACCEPTED(make(3, 0));
@@ -217,7 +218,7 @@ ProgramBuilder makeWhole(ProgramBuilder::Part part) {
   b.start(ProgramBuilder::MicroBatch);
   b.add(fb::CopyT(), {y, x});
   b.start(part);
-  b.add(fb::CopyT(), {fb::Operand(x.offset(), 192, 0, 0), z});
+  b.add(fb::CopyT(), {fb::Operand(x.offset(), 192, 0, 0, 0), z});
   return b;
 }
 

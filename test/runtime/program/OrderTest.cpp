@@ -68,9 +68,10 @@ Case RandomPrograms::make() {
     uint64_t places = kind == 1 ? std::min<uint64_t>(2, microBatches) : 0;
     if (pick(0, 1) && !buffers.empty() &&
         buffers.back().places() < microBatches)
-      buffers.emplace_back(buffers.back().offset(), 64, 0, 0);
+      buffers.emplace_back(buffers.back().offset(), 64, 0, 0, 0);
     else
-      buffers.push_back(b.allocate(bytes, places));
+      buffers.push_back(
+          b.allocate(bytes, places, 64 * uint64_t(places ? pick(0, 1) : 0)));
   }
   int64_t streams = pick(1, 3), segments = pick(1, 3);
   uint32_t events = 0;
@@ -116,9 +117,9 @@ Case RandomPrograms::make() {
     op.waits.assign(instruction->waits.begin(), instruction->waits.end());
     for (size_t o = 0; o < 2; ++o) {
       const fb::Operand &operand = instruction->operands[o];
-      op.accesses.push_back({int64_t(operand.offset()),
-                             int64_t(operand.bytes()),
-                             int64_t(operand.places()), o > 0});
+      op.accesses.push_back(
+          {int64_t(operand.offset()), int64_t(operand.bytes()),
+           int64_t(operand.places()), int64_t(operand.stride()), o > 0});
     }
   }
   for (const fb::Run &run : runs)

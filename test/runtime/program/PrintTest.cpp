@@ -47,7 +47,7 @@ TEST_F(Print, InstructionsNameTheirFields) {
 TEST_F(Print, SaysEverythingAsked) {
   std::string text = printProgram(program);
   for (const char *words :
-       {"program of format version 7\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
+       {"program of format version 8\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
         "CPU           x86-64-v3, with Avx2\n",
         "8 sequences of 4 tokens, 2 micro-batches, split over {dp}\n",
         "\nmemory at the peak\n", "100.0%  everything\n",
@@ -66,6 +66,15 @@ TEST_F(Print, SaysEverythingAsked) {
   text = printProgram(program, options);
   EXPECT_NE(text.find("\nplan\n{}\n"), std::string::npos);
   EXPECT_EQ(text.find("\ninstructions\n"), std::string::npos);
+}
+
+TEST_F(Print, SaysHowFarApartPlacesAre) {
+  ProgramBuilder builder({}, 2);
+  builder.start(ProgramBuilder::MicroBatch);
+  builder.add(fb::FillT(), {builder.allocate(60, 2, 4)});
+  ASSERT_TRUE(builder.load(program).ok());
+  EXPECT_EQ(printInstruction(program.getStage(0), 0),
+            "forward Fill \"test Fill\" (0+60*2/64)");
 }
 
 TEST_F(Print, EscapesNames) {

@@ -53,13 +53,22 @@ public:
     part = Before;
   }
 
-  /// `bytes`, of no micro-batch or in each of some places; a multiple of 4
-  /// where there are more than one.
-  fb::Operand allocate(uint64_t bytes, uint64_t places = 0) {
-    fb::Operand operand(next, bytes, uint32_t(places), 0);
-    next += (bytes * std::max<uint64_t>(places, 1) + 63) / 64 * 64;
+  /// `bytes`, of no micro-batch or in each of some places, with so many bytes
+  /// between the end of one and the next.
+  fb::Operand allocate(uint64_t bytes, uint64_t places = 0, uint64_t gap = 0) {
+    fb::Operand operand(next, bytes, places > 0 ? bytes + gap : 0,
+                        uint32_t(places), 0);
+    uint64_t others = std::max<uint64_t>(places, 1) - 1;
+    next += (others * operand.stride() + bytes + 63) / 64 * 64;
     stage->arena_bytes = next;
     return operand;
+  }
+
+  /// A buffer of all micro-batches, a slice of it in a run for each.
+  static fb::Operand getSlices(const fb::Operand &whole,
+                               uint64_t microBatches) {
+    uint64_t slice = whole.bytes() / microBatches;
+    return {whole.offset(), slice, slice, uint32_t(microBatches), 0};
   }
 
   /// An instruction by the fields of its opcode, as in GemmT{{}, m, n, k}.
@@ -188,7 +197,8 @@ public:
   }
   /// The operand as another buffer's.
   static fb::Operand in(uint32_t buffer, const fb::Operand &operand) {
-    return {operand.offset(), operand.bytes(), operand.places(), buffer};
+    return {operand.offset(), operand.bytes(), operand.stride(),
+            operand.places(), buffer};
   }
 
   /// The FlatBuffer alone. Operands that say no buffer get theirs, and the

@@ -38,8 +38,9 @@ inline ProgramBuilder makeSample() {
   p.flops_per_step = 1000;
   const int64_t rows = 8, width = 8, table = 8; // rows: 2 samples of 4 tokens
   fb::Operand tokens = b.allocate(rows * 4, 2), targets = b.allocate(64);
-  s.tokens = std::make_unique<fb::Operand>(tokens.offset(), 2 * rows * 4, 0, 0);
-  s.targets = std::make_unique<fb::Operand>(targets.offset(), 64, 0, 0);
+  s.tokens =
+      std::make_unique<fb::Operand>(tokens.offset(), 2 * rows * 4, 0, 0, 0);
+  s.targets = std::make_unique<fb::Operand>(targets.offset(), 64, 0, 0, 0);
 
   fb::Operand weight = b.allocate(table * width * 4);
   fb::StateT &state = b.state("embedding.weight", {16, 8}, {{1}, {}}, weight);

@@ -109,9 +109,7 @@ inline void addStage(ProgramBuilder &b, uint64_t number, uint64_t stages,
         {dp > 1 ? std::vector<uint8_t>{1} : std::vector<uint8_t>{}, {}}, x);
     state.init = fb::InitKind::Normal;
     state.init_scale = 1;
-    uint64_t slice = rows * width * 4;
-    b.add(fb::CopyT(),
-          {{x.offset(), slice, uint32_t(microBatches), 0}, kept[0]});
+    b.add(fb::CopyT(), {b.getSlices(x, microBatches), kept[0]});
   } else {
     b.add(fb::RecvT{{}, int64_t(number) - 1, int64_t(number) - 1}, {kept[0]});
   }
@@ -158,7 +156,7 @@ inline void addStage(ProgramBuilder &b, uint64_t number, uint64_t stages,
   b.add(fb::FillT(), {norms});
   for (uint64_t i = 0; i < count; ++i) {
     b.add(fb::AllReduceT{{}, 16}, {grads[i], grads[i]}, {1});
-    fb::Operand part(norms.offset() + (first + i) * 64, 4, 0, 0);
+    fb::Operand part(norms.offset() + (first + i) * 64, 4, 0, 0, 0);
     uint32_t buffer = ProgramBuilder::getBuffer(norms.offset());
     b.launch("square", 1, {grads[i], b.in(buffer, part)});
   }

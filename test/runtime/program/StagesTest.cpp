@@ -259,7 +259,7 @@ TEST(Stages, ChannelsHaveTwoEnds) {
   expectRefused(to, "of another peer");
   ProgramBuilder bytes = makeChat({">1>1", "<0<0"});
   fb::Operand &sent = getSecond(bytes).operands[0];
-  sent = fb::Operand(sent.offset(), sent.bytes() / 2, 0, 0);
+  sent = fb::Operand(sent.offset(), sent.bytes() / 2, 0, 0, 0);
   expectRefused(bytes, "of another size");
   ProgramBuilder peer = makeChat({">1", "<0", ""});
   findSend(*peer.program.stages[0]).stage = 2;
@@ -268,7 +268,7 @@ TEST(Stages, ChannelsHaveTwoEnds) {
                 "but the other end of channel 1 is stage 1, instruction "
                 "0 (Recv \"test Recv\")");
   ProgramBuilder size = makeChat({">1", "<0"});
-  size.program.stages[1]->instructions[0]->operands[0] = {64, 32, 0, 0};
+  size.program.stages[1]->instructions[0]->operands[0] = {64, 32, 0, 0, 0};
   expectRefused(size, "stage 1, instruction 0 (Recv \"test Recv\") receives 32 "
                       "bytes, but stage 0, instruction 0 (Send \"test Send\") "
                       "sends 64");

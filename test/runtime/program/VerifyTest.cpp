@@ -44,10 +44,10 @@ struct Broken {
 };
 
 fb::Operand at(const fb::Operand &operand, uint64_t offset) {
-  return {offset, operand.bytes(), operand.places(), 0};
+  return {offset, operand.bytes(), operand.stride(), operand.places(), 0};
 }
 fb::Operand sized(const fb::Operand &operand, uint64_t bytes) {
-  return {operand.offset(), bytes, operand.places(), 0};
+  return {operand.offset(), bytes, operand.stride(), operand.places(), 0};
 }
 
 /// One that no table is of.
@@ -158,7 +158,7 @@ const Broken states[] = {
     BREAK("offset 36", *s.states[0]->operand = at(*s.states[0]->operand, 36)),
     BREAK("has 2 places, expects 0",
           *s.states[0]->operand =
-              fb::Operand(s.states[0]->operand->offset(), 256, 2, 0)),
+              fb::Operand(s.states[0]->operand->offset(), 256, 256, 2, 0)),
     BREAK("overlap in the arena",
           *s.states[1]->operand =
               at(*s.states[1]->operand, s.states[0]->operand->offset() + 64)),
@@ -199,21 +199,29 @@ const Broken instructions[] = {
     BREAK("without bytes",
           i(SampleFill).operands[0] = sized(i(SampleFill).operands[0], 0)),
     BREAK("expects a multiple of 64",
-          i(SampleFill).operands[0] = {4, 64, 0, 0}),
-    BREAK("with 258 bytes in each of several places, expects a multiple of 4",
-          i(SampleGemm).operands[0] = {0, 258, 2, 0}),
+          i(SampleFill).operands[0] = {4, 64, 0, 0, 0}),
+    BREAK("a stride of 255, expects at least the 256 bytes of a place",
+          i(SampleGemm).operands[0] = {0, 256, 255, 2, 0}),
+    BREAK("a stride of 256 and no places, expects a stride of 0",
+          i(SampleGemm).operands[0] = {0, 256, 256, 0, 0}),
+    BREAK("a stride of 260, expects a multiple of 64, or the 258 bytes",
+          i(SampleGemm).operands[0] = {0, 258, 260, 2, 0}),
     BREAK("3 places, expects 0 to the 2 micro-batches",
-          i(SampleGemm).operands[0] = {0, 256, 3, 0}),
+          i(SampleGemm).operands[0] = {0, 256, 256, 3, 0}),
     BREAK("outside the arena",
-          i(SampleFill).operands[0] = {s.arena_bytes, 64, 0, 0}),
+          i(SampleFill).operands[0] = {s.arena_bytes, 64, 0, 0, 0}),
     BREAK("outside the arena",
-          i(SampleFill).operands[0] = {0, s.arena_bytes + 1, 0, 0}),
+          i(SampleFill).operands[0] = {0, s.arena_bytes + 1, 0, 0, 0}),
     BREAK("outside the arena",
-          i(SampleFill).operands[0] = {~uint64_t(63), 128, 0, 0}),
+          i(SampleFill).operands[0] = {~uint64_t(63), 128, 0, 0, 0}),
     BREAK("2 places, outside the arena",
-          i(SampleGemm).operands[0] = {0, s.arena_bytes, 2, 0}),
+          i(SampleGemm).operands[0] = {0, s.arena_bytes, s.arena_bytes, 2, 0}),
+    BREAK("2 places, outside the arena",
+          i(SampleGemm).operands[0] = {0, 256, s.arena_bytes - 192, 2, 0}),
+    BREAK("2 places, outside the arena",
+          i(SampleGemm).operands[0] = {0, 256, ~uint64_t(63), 2, 0}),
     BREAK("outside the arena",
-          i(SampleGemm).operands[0] = {0, ~uint64_t(3), 2, 0}),
+          i(SampleGemm).operands[0] = {0, ~uint64_t(3), ~uint64_t(3), 2, 0}),
     BREAK("axis 2 in its group", i(SampleAllReduce).group = {2}),
     BREAK("axis 0 in its group", i(SampleAllReduce).group = {0, 0}),
     BREAK("kernel 1", i(SampleLaunch).work.AsLaunch()->kernel = 1),
@@ -271,10 +279,10 @@ const Broken instructions[] = {
                  i(SampleGemm).operands[1].offset() - 64)),
     // Far apart in the first micro-batch only.
     BREAK("operands 0 and 2 that overlap",
-          i(SampleGemm).operands[2] =
-              fb::Operand(i(SampleGemm).operands[0].offset() + 256, 256, 0, 0),
+          i(SampleGemm).operands[2] = fb::Operand(
+              i(SampleGemm).operands[0].offset() + 256, 256, 0, 0, 0),
           i(SampleGemm).operands[0] =
-              fb::Operand(i(SampleGemm).operands[0].offset(), 256, 2, 0)),
+              fb::Operand(i(SampleGemm).operands[0].offset(), 256, 256, 2, 0)),
 
     BREAK(
         "has 7 operands, expects 6",

@@ -134,9 +134,8 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   fb::Operand targets = b.allocate(rows * 4 * microBatches);
   s.tokens = std::make_unique<fb::Operand>(tokens);
   s.targets = std::make_unique<fb::Operand>(targets);
-  auto places = uint32_t(microBatches);
-  fb::Operand microTokens(tokens.offset(), rows * 4, places, 0);
-  fb::Operand microTargets(targets.offset(), rows * 4, places, 0);
+  fb::Operand microTokens = b.getSlices(tokens, microBatches);
+  fb::Operand microTargets = b.getSlices(targets, microBatches);
 
   addThird(b, "first", 0, 0, 1);
   fb::Operand table = addThird(b, "table", 1, 1, tp);

@@ -53,7 +53,7 @@ inline void addTableStage(ProgramBuilder &b, uint64_t dp, uint64_t tp) {
   const int64_t r = int64_t(rows), w = int64_t(width), t = int64_t(tableRows);
   fb::Operand tokens = b.allocate(rows * 4 * microBatches);
   b.stage->tokens = std::make_unique<fb::Operand>(tokens);
-  fb::Operand microTokens(tokens.offset(), rows * 4, uint32_t(microBatches), 0);
+  fb::Operand microTokens = b.getSlices(tokens, microBatches);
   addThird(b, "first", 0, 0, 1);
   fb::Operand table = addThird(b, "table", 1, overTp, tp);
   b.stage->states.back()->role = "parameter";
@@ -106,8 +106,7 @@ inline void addLossStage(ProgramBuilder &b, uint64_t dp) {
   const uint64_t rows = batch * seqLen / microBatches / dp;
   fb::Operand targets = b.allocate(rows * 4 * microBatches);
   b.stage->targets = std::make_unique<fb::Operand>(targets);
-  fb::Operand microTargets(targets.offset(), rows * 4, uint32_t(microBatches),
-                           0);
+  fb::Operand microTargets = b.getSlices(targets, microBatches);
   addThird(b, "last", 2, overDp, dp);
   addThird(b, "first", 0, 0, 1);
   fb::Operand tokenRows = addSize(b, "token_rows", rows);
