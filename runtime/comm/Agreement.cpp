@@ -1,6 +1,7 @@
 //===- Agreement.cpp ------------------------------------------------------===//
 #include "runtime/comm/Agreement.h"
 #include "runtime/base/Quote.h"
+#include "runtime/base/RankNames.h"
 #include <algorithm>
 #include <cstring>
 
@@ -55,31 +56,6 @@ std::vector<AgreementItem> decode(std::string_view text) {
   for (AgreementItem item; take(item.what) && take(item.value);)
     items.push_back(item);
   return items;
-}
-
-/// "rank 3", "ranks 1, 2 and 5", "ranks 1 to 7".
-std::string nameRanks(const std::vector<int> &ranks) {
-  std::vector<std::string> runs;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1)
-      ++last;
-    if (last < i + 2)
-      last = i;
-    runs.push_back(std::to_string(ranks[i]));
-    if (last > i)
-      runs.back() += " to " + std::to_string(ranks[last]);
-    i = last + 1;
-  }
-  constexpr size_t most = 6;
-  if (runs.size() > most) {
-    runs.resize(most - 1);
-    runs.push_back("others");
-  }
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < runs.size(); ++i)
-    text += (i == 0 ? "" : i + 1 < runs.size() ? ", " : " and ") + runs[i];
-  return text;
 }
 
 /// What differs between the items of rank 0 and those of `ranks`.

@@ -5,10 +5,7 @@
 #include "runtime/comm/Barrier.h"
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 
 using namespace cleave::runtime;
 
@@ -46,18 +43,6 @@ struct cleave::runtime::LocalGroupState {
 
   std::vector<Slot> slots;
   Barrier arrival, departure;
-};
-
-/// The messages that one rank has not received yet.
-struct cleave::runtime::LocalMailbox {
-  struct Channel {
-    std::deque<std::vector<char>> messages; ///< oldest first
-    std::vector<std::vector<char>> spare;   ///< received: their memory is kept
-  };
-
-  std::mutex mutex;
-  std::condition_variable arrival;
-  std::map<std::pair<int, int>, Channel> channels; ///< by sender and number
 };
 
 namespace {
@@ -319,43 +304,25 @@ Status LocalCommunicator::doBroadcast(const Group &world, void *data,
 
 Status LocalCommunicator::send(int to, int channel, const void *data,
                                uint64_t bytes) {
-  LocalMailbox &mailbox = *local.mailboxes[size_t(to)];
-  std::vector<char> message;
-  {
-    std::lock_guard<std::mutex> lock(mailbox.mutex);
-    auto &spare = mailbox.channels[{getRank(), channel}].spare;
-    if (!spare.empty()) {
-      message = std::move(spare.back());
-      spare.pop_back();
-    }
-  }
+  Mailbox &mailbox = *local.mailboxes[size_t(to)];
+  Mailbox::Message message = mailbox.getSpare(getRank(), channel);
   const char *begin = static_cast<const char *>(data);
   message.assign(begin, begin + bytes);
-  std::lock_guard<std::mutex> lock(mailbox.mutex);
-  mailbox.channels[{getRank(), channel}].messages.push_back(std::move(message));
-  mailbox.arrival.notify_all();
+  mailbox.put(getRank(), channel, std::move(message));
   return {};
 }
 
 Status LocalCommunicator::doReceive(int from, int channel, void *data,
                                     uint64_t bytes) {
-  LocalMailbox &mailbox = *local.mailboxes[size_t(getRank())];
-  std::unique_lock<std::mutex> lock(mailbox.mutex);
-  LocalMailbox::Channel &messages = mailbox.channels[{from, channel}];
-  // Who waits looks now and then, so that the watchdog sees that it is awake.
-  while (messages.messages.empty()) {
-    if (local.aborted.load())
-      return Status::aborted("another rank failed");
-    mailbox.arrival.wait_for(lock, std::chrono::milliseconds(20));
-  }
-  std::vector<char> message = std::move(messages.messages.front());
-  messages.messages.pop_front();
-  lock.unlock();
+  Mailbox &mailbox = *local.mailboxes[size_t(getRank())];
+  Mailbox::Message message;
+  if (!mailbox.take(from, channel, message,
+                    [&] { return local.aborted.load(); }))
+    return Status::aborted("another rank failed");
   if (message.size() != bytes)
     return describeWrongSize(from, channel, message.size(), bytes);
   std::memcpy(data, message.data(), bytes);
-  lock.lock();
-  messages.spare.push_back(std::move(message));
+  mailbox.recycle(from, channel, std::move(message));
   return {};
 }
 
@@ -363,7 +330,7 @@ LocalWorld::LocalWorld(Mesh mesh, int busyThreads)
     : mesh(std::move(mesh)),
       spins(busyThreads <= getAvailableCpus() ? spinsWithOwnCore : 0) {
   for (int rank = 0; rank < this->mesh.getWorldSize(); ++rank)
-    mailboxes.push_back(std::make_unique<LocalMailbox>());
+    mailboxes.push_back(std::make_unique<Mailbox>());
 }
 
 LocalWorld::~LocalWorld() = default;
@@ -390,11 +357,8 @@ void LocalWorld::abort(int rank, const Status &why) {
   aborted.store(true);
   for (auto &[key, group] : groups)
     group->arrival.wake();
-  for (auto &mailbox : mailboxes) {
-    // Not between a receiver's look at `aborted` and its sleep.
-    std::lock_guard<std::mutex> box(mailbox->mutex);
-    mailbox->arrival.notify_all();
-  }
+  for (auto &mailbox : mailboxes)
+    mailbox->wake();
 }
 
 Status LocalWorld::getCause(int &rank) const {

@@ -3,6 +3,7 @@
 #define CLEAVE_RUNTIME_COMM_LOCAL_H
 
 #include "runtime/comm/Communicator.h"
+#include "runtime/comm/Mailbox.h"
 #include <atomic>
 #include <map>
 #include <memory>
@@ -11,7 +12,6 @@
 namespace cleave::runtime {
 
 struct LocalGroupState;
-struct LocalMailbox;
 
 /// What the ranks of one process share. A collective is a meeting: each rank
 /// says where its buffers are, then reads its peers' directly; of a reduction
@@ -51,7 +51,7 @@ private:
   int failedRank = -1;
   Status cause;
   std::map<GroupKey, std::unique_ptr<LocalGroupState>> groups;
-  std::vector<std::unique_ptr<LocalMailbox>> mailboxes; ///< by rank
+  std::vector<std::unique_ptr<Mailbox>> mailboxes; ///< by rank
 };
 
 } // namespace cleave::runtime

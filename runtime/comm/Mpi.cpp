@@ -22,7 +22,7 @@ Status MpiApi::open() {
   }
   if (!library)
     return Status::error("the mpi backend cannot open Open MPI's library: " +
-                         reasons);
+                         reasons + "; --transport tcp needs none");
   std::string missing;
   auto find = [&](const char *symbol) {
     void *address = ::dlsym(library, symbol);
@@ -65,7 +65,8 @@ static void yieldWhenOversubscribed(int threadsPerRank) {
 
 MpiWorld::MpiWorld() : api(std::make_unique<MpiApi>()) {}
 
-Status MpiWorld::start(int threadsPerRank, std::unique_ptr<MpiWorld> &world) {
+Status MpiWorld::start(int threadsPerRank,
+                       std::unique_ptr<ProcessWorld> &world) {
   std::unique_ptr<MpiWorld> result(new MpiWorld);
   MpiApi &api = *result->api;
   Status opened = api.open();

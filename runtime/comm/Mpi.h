@@ -8,7 +8,7 @@
 #ifndef CLEAVE_RUNTIME_COMM_MPI_H
 #define CLEAVE_RUNTIME_COMM_MPI_H
 
-#include "runtime/comm/Communicator.h"
+#include "runtime/comm/ProcessWorld.h"
 #include <memory>
 
 namespace cleave::runtime {
@@ -16,22 +16,17 @@ namespace cleave::runtime {
 struct MpiApi;
 
 /// MPI_COMM_WORLD, from MPI_Init to MPI_Finalize.
-class MpiWorld {
+class MpiWorld : public ProcessWorld {
 public:
-  static Status start(int threadsPerRank, std::unique_ptr<MpiWorld> &world);
-  ~MpiWorld();
+  static Status start(int threadsPerRank, std::unique_ptr<ProcessWorld> &world);
+  ~MpiWorld() override;
 
-  int getRank() const { return rank; }
-  int getSize() const { return size; }
-
-  /// This process's rank. The mesh has getSize() ranks. Outlived by this.
-  std::unique_ptr<Communicator> makeCommunicator(const Mesh &mesh);
+  std::unique_ptr<Communicator> makeCommunicator(const Mesh &mesh) override;
 
 private:
   MpiWorld();
 
   std::unique_ptr<MpiApi> api;
-  int rank = 0, size = 1;
 };
 
 } // namespace cleave::runtime

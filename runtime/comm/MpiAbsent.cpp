@@ -5,9 +5,11 @@ using namespace cleave::runtime;
 
 struct cleave::runtime::MpiApi {};
 
-Status MpiWorld::start(int threadsPerRank, std::unique_ptr<MpiWorld> &world) {
+Status MpiWorld::start(int threadsPerRank,
+                       std::unique_ptr<ProcessWorld> &world) {
   return Status::error("this runtime was built without the mpi backend: "
-                       "Open MPI's mpi.h was not found");
+                       "Open MPI's mpi.h was not found; --transport tcp needs "
+                       "no MPI");
 }
 
 MpiWorld::MpiWorld() = default;

@@ -3,45 +3,12 @@
 #include "runtime/base/Log.h"
 #include <algorithm>
 #include <climits>
-#include <cstring>
 #include <unistd.h>
 
 using namespace cleave::runtime;
 
-namespace {
-
-/// Scratch of one segment over all ranks of the group.
-constexpr uint64_t segmentBytes = uint64_t(16) << 20;
 /// What one call of MPI sends of a message; counts are ints.
-constexpr uint64_t messageBytes = uint64_t(1) << 30;
-/// Up to here one round of messages beats two.
-constexpr uint64_t smallBytes = uint64_t(16) << 10;
-
-/// Bytes [begin, end) of a part, between a buffer and contiguous scratch.
-enum class Direction { Pack, Unpack };
-template <Direction direction, typename Buffer, typename Scratch>
-void movePart(Buffer *buffer, Parts shape, uint64_t part, uint64_t parts,
-              uint64_t begin, uint64_t end, Scratch *scratch) {
-  while (begin < end) {
-    uint64_t block = begin / shape.blockBytes;
-    uint64_t inside = begin - block * shape.blockBytes;
-    uint64_t count = std::min(shape.blockBytes - inside, end - begin);
-    uint64_t at = (block * parts + part) * shape.blockBytes + inside;
-    if constexpr (direction == Direction::Pack)
-      std::memcpy(scratch, buffer + at, count);
-    else
-      std::memcpy(buffer + at, scratch, count);
-    scratch += count;
-    begin += count;
-  }
-}
-
-/// Bytes of a part that one segment carries: whole cache lines.
-uint64_t getPartSegment(uint64_t parts) {
-  return std::max<uint64_t>(segmentBytes / parts / 64 * 64, 64);
-}
-
-} // namespace
+static constexpr uint64_t messageBytes = uint64_t(1) << 30;
 
 struct MpiCommunicator::MpiGroup : Group {
   using Group::Group;
@@ -49,7 +16,7 @@ struct MpiCommunicator::MpiGroup : Group {
 };
 
 MpiCommunicator::MpiCommunicator(const MpiApi &api, const Mesh &mesh, int rank)
-    : Communicator(mesh, rank), api(api) {}
+    : SegmentedCommunicator(mesh, rank, INT_MAX), api(api) {}
 
 MpiCommunicator::~MpiCommunicator() {
   // All that a step sends is received in it: this does not wait for long.
@@ -101,130 +68,33 @@ void MpiCommunicator::abort(const Status &cause) {
   api.MPI_Abort(api.world, 1);
 }
 
-Status MpiCommunicator::allReduceSmall(const Group &group, const void *in,
-                                       void *out, uint64_t elements,
-                                       ElementType type, Reduction reduction) {
-  uint64_t bytes = elements * getElementBytes(type);
-  char *all = resize(receiveScratch, bytes * group.getSize());
-  CLEAVE_MPI(api, MPI_Allgather, in, int(bytes), api.byte, all, int(bytes),
-             api.byte, static_cast<const MpiGroup &>(group).comm);
-  std::vector<const void *> inputs;
-  for (int i = 0; i < group.getSize(); ++i)
-    inputs.push_back(all + i * bytes);
-  reduceInOrder(inputs, {&out, 1}, elements, type, reduction);
-  return {};
-}
-
-Status MpiCommunicator::allReduceSegment(const Group &group, const char *in,
-                                         char *out, uint64_t elements,
-                                         ElementType type,
-                                         Reduction reduction) {
+Status MpiCommunicator::gather(const Group &group, const char *mine, char *out,
+                               const Pieces &pieces) {
   MPI_Comm comm = static_cast<const MpiGroup &>(group).comm;
-  int n = group.getSize();
-  uint64_t element = getElementBytes(type);
-  std::vector<int> counts(n), offsets(n);
-  for (int i = 0; i < n; ++i) {
-    Range chunk = getReduceChunk(elements, i, n);
-    counts[i] = int((chunk.end - chunk.begin) * element);
-    offsets[i] = int(chunk.begin * element);
-  }
-  int mine = counts[group.getIndex()];
-  std::vector<int> received(n, mine), places(n);
-  for (int i = 0; i < n; ++i)
-    places[i] = i * mine;
-  char *all = resize(receiveScratch, uint64_t(n) * mine);
-  CLEAVE_MPI(api, MPI_Alltoallv, in, counts.data(), offsets.data(), api.byte,
-             all, received.data(), places.data(), api.byte, comm);
-  std::vector<const void *> inputs;
-  for (int i = 0; i < n; ++i)
-    inputs.push_back(all + places[i]);
-  void *result = out + offsets[group.getIndex()];
-  reduceInOrder(inputs, {&result, 1}, mine / element, type, reduction);
-  CLEAVE_MPI(api, MPI_Allgatherv, MPI_IN_PLACE, 0, api.byte, out, counts.data(),
-             offsets.data(), api.byte, comm);
+  int bytes = pieces.counts[group.getIndex()];
+  const void *from = mine;
+  if (mine == out + pieces.offsets[group.getIndex()])
+    from = MPI_IN_PLACE;
+  if (pieces.areEven)
+    CLEAVE_MPI(api, MPI_Allgather, from, bytes, api.byte, out, bytes, api.byte,
+               comm);
+  else
+    CLEAVE_MPI(api, MPI_Allgatherv, from, bytes, api.byte, out,
+               pieces.counts.data(), pieces.offsets.data(), api.byte, comm);
   return {};
 }
 
-Status MpiCommunicator::doAllReduce(const Group &group, const void *in,
-                                    void *out, uint64_t elements,
-                                    ElementType type, Reduction reduction) {
-  uint64_t element = getElementBytes(type);
-  if (elements * element <= smallBytes)
-    return allReduceSmall(group, in, out, elements, type, reduction);
-  uint64_t step = segmentBytes / element;
-  for (uint64_t begin = 0; begin < elements; begin += step)
-    CLEAVE_RETURN_IF_ERROR(
-        allReduceSegment(group, static_cast<const char *>(in) + begin * element,
-                         static_cast<char *>(out) + begin * element,
-                         std::min(step, elements - begin), type, reduction));
-  return {};
-}
-
-Status MpiCommunicator::doAllGather(const Group &group, const void *in,
-                                    void *out, Parts output) {
+Status MpiCommunicator::exchange(const Group &group, const char *in,
+                                 const Pieces &sent, char *out,
+                                 const Pieces &received) {
   MPI_Comm comm = static_cast<const MpiGroup &>(group).comm;
-  uint64_t n = group.getSize(), bytes = output.getBytes();
-  if (output.blocks == 1 && bytes <= INT_MAX / n) {
-    CLEAVE_MPI(api, MPI_Allgather, in, int(bytes), api.byte, out, int(bytes),
+  if (sent.areEven && received.areEven)
+    CLEAVE_MPI(api, MPI_Alltoall, in, sent.counts[0], api.byte, out,
+               received.counts[0], api.byte, comm);
+  else
+    CLEAVE_MPI(api, MPI_Alltoallv, in, sent.counts.data(), sent.offsets.data(),
+               api.byte, out, received.counts.data(), received.offsets.data(),
                api.byte, comm);
-    return {};
-  }
-  uint64_t step = getPartSegment(n);
-  char *all = resize(receiveScratch, n * std::min(step, bytes));
-  for (uint64_t begin = 0; begin < bytes; begin += step) {
-    uint64_t count = std::min(step, bytes - begin);
-    CLEAVE_MPI(api, MPI_Allgather, static_cast<const char *>(in) + begin,
-               int(count), api.byte, all, int(count), api.byte, comm);
-    for (uint64_t part = 0; part < n; ++part)
-      movePart<Direction::Unpack>(static_cast<char *>(out), output, part, n,
-                                  begin, begin + count, all + part * count);
-  }
-  return {};
-}
-
-Status MpiCommunicator::doReduceScatter(const Group &group, const void *in,
-                                        void *out, Parts input,
-                                        ElementType type, Reduction reduction) {
-  MPI_Comm comm = static_cast<const MpiGroup &>(group).comm;
-  uint64_t n = group.getSize(), bytes = input.getBytes();
-  uint64_t step = getPartSegment(n);
-  char *send = resize(sendScratch, n * std::min(step, bytes));
-  char *all = resize(receiveScratch, n * std::min(step, bytes));
-  std::vector<const void *> inputs(n);
-  for (uint64_t begin = 0; begin < bytes; begin += step) {
-    uint64_t count = std::min(step, bytes - begin);
-    for (uint64_t part = 0; part < n; ++part)
-      movePart<Direction::Pack>(static_cast<const char *>(in), input, part, n,
-                                begin, begin + count, send + part * count);
-    CLEAVE_MPI(api, MPI_Alltoall, send, int(count), api.byte, all, int(count),
-               api.byte, comm);
-    for (uint64_t part = 0; part < n; ++part)
-      inputs[part] = all + part * count;
-    void *result = static_cast<char *>(out) + begin;
-    reduceInOrder(inputs, {&result, 1}, count / getElementBytes(type), type,
-                  reduction);
-  }
-  return {};
-}
-
-Status MpiCommunicator::doAllToAll(const Group &group, const void *in,
-                                   void *out, Parts input, Parts output) {
-  MPI_Comm comm = static_cast<const MpiGroup &>(group).comm;
-  uint64_t n = group.getSize(), bytes = input.getBytes();
-  uint64_t step = getPartSegment(n);
-  char *send = resize(sendScratch, n * std::min(step, bytes));
-  char *all = resize(receiveScratch, n * std::min(step, bytes));
-  for (uint64_t begin = 0; begin < bytes; begin += step) {
-    uint64_t count = std::min(step, bytes - begin);
-    for (uint64_t part = 0; part < n; ++part)
-      movePart<Direction::Pack>(static_cast<const char *>(in), input, part, n,
-                                begin, begin + count, send + part * count);
-    CLEAVE_MPI(api, MPI_Alltoall, send, int(count), api.byte, all, int(count),
-               api.byte, comm);
-    for (uint64_t part = 0; part < n; ++part)
-      movePart<Direction::Unpack>(static_cast<char *>(out), output, part, n,
-                                  begin, begin + count, all + part * count);
-  }
   return {};
 }
 

@@ -3,18 +3,22 @@
 #define CLEAVE_RUNTIME_COMM_WORLD_H
 
 #include "runtime/comm/Agreement.h"
-#include "runtime/comm/Communicator.h"
+#include "runtime/comm/ProcessWorld.h"
 #include <functional>
 
 namespace cleave::runtime {
 
 enum class Backend {
   Local, ///< every rank is a thread of this process
-  Mpi,   ///< this process is one rank
+  Mpi,   ///< this process is one rank, of mpirun or srun
+  Tcp,   ///< this process is one rank, of torchrun or what sets its variables
 };
 
-/// Mpi where a launcher (mpirun, srun) started this process as one of its
-/// ranks, else Local.
+/// As --transport has it.
+const char *getName(Backend backend);
+
+/// Mpi where mpirun or srun started this process as one of several ranks, Tcp
+/// where torchrun did, else Local.
 Backend detectBackend();
 
 /// This process's number among the launcher's, as its variables say; 0 where
@@ -31,6 +35,10 @@ void logErrorAlone(const std::string &message);
 /// started several processes. Each would train alone, and those that wait for
 /// it as a rank would wait in vain. Waits for its turn to speak.
 Status checkNotLaunched();
+
+/// Meets the launcher's other processes. Not of Local.
+Status startProcesses(Backend backend, int threadsPerRank,
+                      std::unique_ptr<ProcessWorld> &world);
 
 struct WorldOptions {
   Backend backend = Backend::Local;

@@ -18,9 +18,7 @@ std::string format(double value) {
   std::snprintf(text, sizeof(text), "%.17g", value); // tells any two apart
   return text;
 }
-std::string format(Backend value) {
-  return value == Backend::Mpi ? "mpi" : "local";
-}
+std::string format(Backend value) { return getName(value); }
 std::string format(DeviceKind value) {
   return value == DeviceKind::Auto  ? "auto"
          : value == DeviceKind::Cpu ? "cpu"

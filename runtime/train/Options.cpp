@@ -147,9 +147,11 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
       ->option_text("{auto,cpu,cuda}");
   std::string transport = "auto";
   app.add_option("--transport", transport,
-                 "local: ranks are threads; mpi: they are the launcher's "
-                 "processes; default auto: mpi under mpirun or srun")
-      ->check(CLI::IsMember({"auto", "local", "mpi"}))
+                 "local: ranks are threads; mpi: they are processes of mpirun "
+                 "or srun; tcp: of torchrun, or of whatever sets RANK, "
+                 "WORLD_SIZE, MASTER_ADDR and MASTER_PORT; default auto: by "
+                 "the launcher's variables, MPI's first")
+      ->check(CLI::IsMember({"auto", "local", "mpi", "tcp"}))
       ->type_name("NAME");
   app.add_option(
          "--threads", result.threads,

@@ -200,9 +200,8 @@ void Run::printHeader() const {
   int ranks = communicator.getWorldSize();
   say(std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
       (mesh.empty() ? "" : " (" + mesh + ")") + ", " +
-      (options.backend == Backend::Mpi ? "mpi" : "local") + ", " +
-      executor->getDevice().getName() + "; batch " +
-      std::to_string(program->global_batch()) + " x " +
+      getName(options.backend) + ", " + executor->getDevice().getName() +
+      "; batch " + std::to_string(program->global_batch()) + " x " +
       std::to_string(program->seq_len()) + " tokens; arena " +
       formatBytes(program.getArenaBytes()) + " a rank");
   if (!resumed.path.empty())

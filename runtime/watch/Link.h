@@ -1,15 +1,16 @@
 //===- Link.h - What watchdogs of different processes tell each other -----===//
 //
-// Beside MPI, whose calls belong to the rank's own thread: rank 0 listens on a
-// TCP port, every other process keeps one connection to it. Frames have one
-// size. A connection counts once its first frame has shown the run's token,
-// which only the run's own processes know.
+// Beside the communicator, whose calls belong to the rank's own thread: rank 0
+// listens on a TCP port, every other process keeps one connection to it. Frames
+// have one size. A connection counts once its first frame has shown the run's
+// token, which only the run's own processes know.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_WATCH_LINK_H
 #define CLEAVE_RUNTIME_WATCH_LINK_H
 
 #include "runtime/base/Position.h"
+#include "runtime/base/Socket.h"
 #include "runtime/base/Status.h"
 #include <array>
 #include <chrono>
@@ -45,12 +46,11 @@ struct LinkEvent {
 class Link {
 public:
   Link() = default;
-  ~Link();
   Link(const Link &) = delete;
   Link &operator=(const Link &) = delete;
 
   /// Rank 0: takes connections, of this host only or of all. `address` is what
-  /// the others need, as text of digits, dots and blanks.
+  /// the others need, as text: a port, and hosts behind blanks.
   Status listen(bool onlyThisHost, int worldSize, const LinkToken &token,
                 std::string &address);
   /// Other ranks: finds rank 0.
@@ -69,9 +69,9 @@ public:
 
 private:
   struct Peer {
-    explicit Peer(int fd) : fd(fd) {}
+    explicit Peer(Socket socket) : socket(std::move(socket)) {}
 
-    int fd;
+    Socket socket;
     int rank = -1; ///< not known before its Hello
     bool hasLeft = false;
     std::string received, unsent;
@@ -86,7 +86,8 @@ private:
   void close(Peer &peer, std::vector<LinkEvent> &events);
   Status tryConnect(const std::string &host, int port);
 
-  int listener = -1, ownRank = 0, worldSize = 0;
+  Socket listener;
+  int ownRank = 0, worldSize = 0;
   LinkToken token = {};
   std::vector<Peer> peers;
 };

@@ -46,7 +46,7 @@ struct RecipeValue {
 };
 } // namespace
 
-static const std::vector<std::string> transports{"auto", "local", "mpi"};
+static const std::vector<std::string> transports{"auto", "local", "mpi", "tcp"};
 
 static std::vector<RecipeKey> makeKeys() {
   using tool::NumberRule;

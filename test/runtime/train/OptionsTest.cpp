@@ -80,6 +80,8 @@ TEST(Options, HasDefaults) {
   EXPECT_EQ(parse("--tokens t --resume dir").options.resumeFrom, "dir");
   EXPECT_EQ(parse("--data a --steps 1 --transport mpi").options.backend,
             Backend::Mpi);
+  EXPECT_EQ(parse("--data a --steps 1 --transport tcp").options.backend,
+            Backend::Tcp);
 }
 
 TEST(Options, TheWatchdogIsOffOrHasASecond) {

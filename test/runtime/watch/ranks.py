@@ -4,6 +4,7 @@ import ctypes
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -12,6 +13,15 @@ RANKS = os.environ["CLEAVE_WATCH_RANKS"]
 MPIRUN = os.environ.get("CLEAVE_MPIRUN", "")
 LAUNCH = [MPIRUN, "--allow-run-as-root", "--oversubscribe", "--bind-to",
           "none"]
+# As many ranks as $1 says, by torchrun's variables; the code is of one that
+# failed.
+LAUNCH_TCP = ["sh", "-c", """
+    count=$1; shift
+    for rank in $(seq 0 $((count - 1))); do
+        RANK=$rank WORLD_SIZE=$count "$@" & ranks="$ranks $!"
+    done
+    for rank in $ranks; do wait $rank || code=$?; done
+    exit ${code:-0}"""]
 HUNG = 4  # exit code: the watchdog found a rank that hangs or has died
 PTRACE_SEIZE, PTRACE_INTERRUPT = 0x4206, 0x4207
 WAIT_ALL = 0x40000000  # __WALL
@@ -46,11 +56,18 @@ class Run:
         self.world = self.settings["dp"] * self.settings["tp"]
         if backend == "mpi":
             command = [*LAUNCH, "-np", str(self.world), *command]
+        variables = dict(os.environ)
+        if backend == "tcp":
+            command = [*LAUNCH_TCP, "sh", str(self.world), *command]
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            variables.update(MASTER_ADDR="localhost", MASTER_PORT=str(port))
         # Every process of this run carries the mark, whoever its parent is.
         self.mark = f"CLEAVE_TEST_RUN={os.getpid()}.{time.monotonic_ns()}"
         name, _, value = self.mark.partition("=")
         self.process = subprocess.Popen(
-            [*prefix, *command], env={**os.environ, name: value},
+            [*prefix, *command], env={**variables, name: value},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
         self.err, self.said = "", None  # `said`: when the first message came

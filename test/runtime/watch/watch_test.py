@@ -130,6 +130,26 @@ class MpiTest(WatchTest):
         self.expect_healthy(run)
 
 
+class TcpTest(WatchTest):
+    """Without a launcher that ends the others when one has ended."""
+
+    def test_a_healthy_run_ends_well(self):
+        self.expect_healthy(Run("tcp", steps=100, watchdog=LIMIT))
+
+    def test_a_process_that_is_killed(self):
+        self.find("tcp", "kill", "compute", 3)
+        self.find("tcp", "kill", "collective", 0)
+
+    def test_a_kernel_that_hangs(self):
+        self.assertEqual(self.find("tcp", "hang", "compute", 2), HUNG)
+
+    def test_a_failure_is_told_once(self):
+        run = Run("tcp", what="leave", rank=2, watchdog=LIMIT)
+        self.assertNotEqual(run.wait(60), 0)
+        self.assertEqual(run.errors(), ["rank 2: it has left"])
+        self.assertEqual(run.wait_gone(), [])
+
+
 class TrainTest(unittest.TestCase):
     """The executable's own main: the option, the message, the exit code."""
 
