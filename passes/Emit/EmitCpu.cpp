@@ -31,7 +31,8 @@ class CpuEmitter : KernelEmitter {
 public:
   CpuEmitter(KernelInfo &info, OpBuilder &b, LLVM::LLVMFuncOp func,
              int64_t lanes)
-      : KernelEmitter(info, b, func.getLoc(), lanes), func(func) {}
+      : KernelEmitter(info, b, func.getLoc(), lanes, /*hasBf16=*/false),
+        func(func) {}
 
   void emit();
 
@@ -180,7 +181,7 @@ void CpuEmitter::emitRow(Value row) {
 
     auto body = [&](Value index, Value mask, ValueRange partial) {
       IRMapping lanes = map;
-      loadLanes(phase, lanes, bases, index, mask);
+      loadLanes(phase.loads, lanes, bases, index, mask);
       evaluateLanes(phase, lanes, index);
       SmallVector<Value> next;
       for (auto [reduce, sum] : llvm::zip(phase.reduces, partial)) {
@@ -218,7 +219,7 @@ void CpuEmitter::emitFlat() {
   evaluateScalars(phase, uniforms);
   emitDynamicLoop(begin, end, [&](Value index, Value mask) {
     IRMapping lanes = uniforms;
-    loadLanes(phase, lanes, inputs, index, mask);
+    loadLanes(phase.loads, lanes, inputs, index, mask);
     evaluateLanes(phase, lanes, index);
     for (auto [i, value] : llvm::enumerate(info.getYield().getValues()))
       storeLane(i, lanes.lookup(value), outputs[i], index, mask);
@@ -247,7 +248,7 @@ void CpuEmitter::addRows(Value firstRow, int64_t count, Value begin,
     SmallVector<SmallVector<Value>> values(outputs.size());
     for (int64_t i = 0; i < count; ++i) {
       IRMapping lanes = maps[i];
-      loadLanes(phase, lanes, bases[i], index, mask);
+      loadLanes(phase.loads, lanes, bases[i], index, mask);
       evaluateLanes(phase, lanes, index);
       for (auto [o, value] : llvm::enumerate(info.getYield().getValues()))
         values[o].push_back(e.splat(lanes.lookup(value), width));

@@ -15,6 +15,7 @@
 
 using namespace mlir;
 using namespace cleave;
+using namespace cleave::emit;
 
 namespace {
 /// f32 and i32 arithmetic at one point of a body, spelled short.
@@ -96,6 +97,7 @@ struct Expander {
   }
 
   std::pair<Value, Value> splitPowerOfTwo(Value x, bool down = false);
+  Value powerOfTwoOnCuda(Value x);
   Value expOnCuda(Value x);
   Value exp(Value x, bool smallRange);
   Value log(Value x);
@@ -122,23 +124,40 @@ std::pair<Value, Value> Expander::splitPowerOfTwo(Value x, bool down) {
   return {subInt(bits(shifted), constantInt(magicBits)), r};
 }
 
+/// 2^x by the hardware; a result that is not a normal number is 0.
+Value Expander::powerOfTwoOnCuda(Value x) {
+  return LLVM::CallIntrinsicOp::create(b, loc, b.getF32Type(),
+                                       b.getStringAttr(powerOfTwoIntrinsic), x)
+      .getResult(0);
+}
+
+/// Whether `x` is a value of the row minus the largest of such: where this is
+/// the exponent of a softmax, what matters is how large the error of the result
+/// is beside 1.
+static bool isBelowRowMax(Value x) {
+  auto difference = x.getDefiningOp<arith::SubFOp>();
+  auto reduce = difference
+                    ? difference.getRhs().getDefiningOp<exec::RowReduceOp>()
+                    : exec::RowReduceOp();
+  return reduce && reduce.getKind() == exec::Reduction::Max;
+}
+
 /// exp(x) = 2^(high + low) = 2^high (1 + low ln 2), of which the hardware has
-/// the first factor; a result that is not a normal number is 0. In bounds, so
-/// that `low` is finite; a NaN stays.
+/// the first factor. In bounds, so that `low` is finite; a NaN stays. Below a
+/// row's maximum the first factor is enough: the result is off by at most
+/// |x| exp(x) 2^-24 for `high` and 2^-22 exp(x) for the hardware.
 Value Expander::expOnCuda(Value x) {
   constexpr float log2e = float(std::numbers::log2e);
   constexpr double log2eRest = std::numbers::log2e - double(log2e);
+  if (isBelowRowMax(x))
+    return powerOfTwoOnCuda(mul(x, constant(log2e)));
   x = arith::MaximumFOp::create(b, loc, x, constant(-104));
   x = arith::MinimumFOp::create(b, loc, x, constant(89));
   Value high = mul(x, constant(log2e));
   Value low = fma(x, constant(log2e), neg(high));
   low = fma(x, constant(log2eRest), low);
-  Value power =
-      LLVM::CallIntrinsicOp::create(
-          b, loc, b.getF32Type(),
-          b.getStringAttr("llvm.nvvm.ex2.approx.ftz.f32"), ValueRange{high})
-          .getResult(0);
-  return mul(power, fma(low, constant(std::numbers::ln2), constant(1)));
+  return mul(powerOfTwoOnCuda(high),
+             fma(low, constant(std::numbers::ln2), constant(1)));
 }
 
 /// exp(x) = 2^n exp(r). With `smallRange` the caller promises that the result
@@ -264,6 +283,9 @@ static FailureOr<Value> expand(Operation &op, bool forCuda) {
     auto narrow = widen.getIn().getDefiningOp<arith::TruncFOp>();
     if (!narrow || !narrow.getType().isBF16() || !widen.getType().isF32())
       return failure();
+    // The hardware rounds.
+    if (forCuda)
+      return Value();
     Value kept = e.bitAnd(e.roundToBf16Bits(narrow.getIn()), 0xffff0000);
     return e.fromBits(kept);
   }
@@ -294,12 +316,13 @@ LogicalResult emit::expandMath(exec::KernelOp kernel, bool forCuda) {
     op.getResult(0).replaceAllUsesWith(*expanded);
     op.erase();
   }
-  // What is left narrow has no use.
+  // What is narrow is widened at once, or was.
   for (auto op : llvm::make_early_inc_range(
            kernel.getBody().front().getOps<arith::TruncFOp>())) {
-    if (!op->use_empty())
+    if (!llvm::all_of(op->getUsers(), llvm::IsaPred<arith::ExtFOp>))
       return op.emitOpError("has a use other than arith.extf back to f32");
-    op.erase();
+    if (op->use_empty())
+      op.erase();
   }
   return success();
 }

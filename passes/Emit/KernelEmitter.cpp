@@ -52,6 +52,19 @@ void KernelEmitter::emitIf(Value condition, llvm::function_ref<void()> body) {
   });
 }
 
+SmallVector<Value>
+KernelEmitter::emitIf(Value condition,
+                      llvm::function_ref<SmallVector<Value>()> ifTrue,
+                      llvm::function_ref<SmallVector<Value>()> ifFalse) {
+  auto choice = scf::IfOp::create(
+      b, e.loc, condition,
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, e.loc, ifTrue()); },
+      [&](OpBuilder &, Location) {
+        scf::YieldOp::create(b, e.loc, ifFalse());
+      });
+  return SmallVector<Value>(choice->result_begin(), choice->result_end());
+}
+
 //===----------------------------------------------------------------------===//
 // Scalars
 //===----------------------------------------------------------------------===//
@@ -121,10 +134,10 @@ Value KernelEmitter::getPointers(const Access &access, Value base,
                              ArrayRef<LLVM::GEPArg>{rows});
 }
 
-void KernelEmitter::loadLanes(Phase &phase, IRMapping &map,
+void KernelEmitter::loadLanes(ArrayRef<unsigned> numbers, IRMapping &map,
                               ArrayRef<Value> rowBases, Value index,
                               Value mask) {
-  for (unsigned i : phase.loads) {
+  for (unsigned i : numbers) {
     const Access &access = info.inputs[i];
     Value arg = info.getBody().getArgument(i);
     if (map.contains(arg))

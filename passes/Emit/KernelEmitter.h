@@ -11,10 +11,10 @@ namespace cleave::emit {
 /// and one vector of lanes of a phase. A target adds the walk over the space.
 class KernelEmitter {
 protected:
-  /// `lanes` 0: one element at a time, scalars.
+  /// `lanes` 0: one element at a time, scalars. `hasBf16` as in LaneEmitter.
   KernelEmitter(KernelInfo &info, mlir::OpBuilder &b, mlir::Location loc,
-                int64_t lanes)
-      : info(info), b(b), e(b, loc), width(lanes) {}
+                int64_t lanes, bool hasBf16)
+      : info(info), b(b), e(b, loc, hasBf16), width(lanes) {}
 
   /// Sets what the kernel's own parameters decide.
   void setParameters(llvm::function_ref<mlir::Value()> loadShardIndex,
@@ -30,6 +30,11 @@ protected:
   void emitFor(mlir::Value begin, mlir::Value end, int64_t step,
                llvm::function_ref<void(mlir::Value)> body);
   void emitIf(mlir::Value condition, llvm::function_ref<void()> body);
+  /// The values of one of two branches.
+  llvm::SmallVector<mlir::Value>
+  emitIf(mlir::Value condition,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>()> ifTrue,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>()> ifFalse);
 
   /// Reads the lane-invariant inputs that depend on the row, or those that
   /// don't.
@@ -41,10 +46,10 @@ protected:
                                              mlir::ValueRange bases,
                                              mlir::Value row);
 
-  /// Reads and evaluates what `map` does not know yet of the lanes from `index`
-  /// on: columns, or rows in flat mode. Lanes that `mask` leaves out are
-  /// evaluated on zeros.
-  void loadLanes(Phase &phase, mlir::IRMapping &map,
+  /// Reads inputs `numbers`, and evaluates a phase, as far as `map` does not
+  /// know them yet, in the lanes from `index` on: columns, or rows in flat
+  /// mode. Lanes that `mask` leaves out are evaluated on zeros.
+  void loadLanes(llvm::ArrayRef<unsigned> numbers, mlir::IRMapping &map,
                  llvm::ArrayRef<mlir::Value> rowBases, mlir::Value index,
                  mlir::Value mask);
   void evaluateLanes(Phase &phase, mlir::IRMapping &map, mlir::Value index);

@@ -4,6 +4,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Dominance.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Transforms/CSE.h"
 #include "passes/Emit/ExpandMath.h"
@@ -126,15 +127,19 @@ static void formMultiplyAdds(Block &body) {
 }
 
 /// Divisions per lane become the hardware's of at most 2 units in the last
-/// place: the exact one branches to a subroutine.
-static void useFullRangeDivision(Block &body, const KernelInfo &info) {
+/// place: the exact one branches to a subroutine. A reciprocal is one
+/// instruction where what is not a normal number may be 0.
+static void useHardwareDivision(Block &body, const KernelInfo &info) {
   for (auto op : llvm::make_early_inc_range(body.getOps<arith::DivFOp>())) {
     if (!info.isVarying(op.getResult()))
       continue;
+    bool isReciprocal = matchPattern(op.getLhs(), m_OneFloat());
     OpBuilder b(op);
     op->replaceAllUsesWith(LLVM::CallIntrinsicOp::create(
-        b, op.getLoc(), op.getType(), b.getStringAttr("llvm.nvvm.div.full"),
-        op->getOperands()));
+        b, op.getLoc(), op.getType(),
+        b.getStringAttr(isReciprocal ? "llvm.nvvm.rcp.approx.ftz.f"
+                                     : "llvm.nvvm.div.full"),
+        op->getOperands().drop_front(isReciprocal)));
     op.erase();
   }
 }
@@ -162,7 +167,7 @@ FailureOr<KernelInfo> KernelInfo::prepare(exec::KernelOp kernel, bool forCuda,
 
   info.findVarying();
   if (forCuda) {
-    useFullRangeDivision(info.getBody(), info);
+    useHardwareDivision(info.getBody(), info);
     info.findVarying();
   }
   for (auto [value, access] :
@@ -173,6 +178,9 @@ FailureOr<KernelInfo> KernelInfo::prepare(exec::KernelOp kernel, bool forCuda,
                                 "depend on the column");
   }
   info.findPhases();
+  if (forCuda)
+    info.findFollowers();
+  info.findColumnTests();
   return info;
 }
 
@@ -337,4 +345,93 @@ void KernelInfo::fillPhase(unsigned index, ArrayRef<Value> roots) {
     if (op.getNumResults() == 1 && needed.contains(op.getResult(0)) &&
         !restored.contains(op.getResult(0)))
       phase.lanes.push_back(&op);
+}
+
+//===----------------------------------------------------------------------===//
+// Folds that follow a maximum, comparisons of columns
+//===----------------------------------------------------------------------===//
+
+/// The r for which `value` is proportional to 2^(-r max), where that is so for
+/// any number in place of the maximum.
+///
+///     2^(c (u - max))            c
+///     a * b                      that of a plus that of b
+///     select p, a, b             that of a and b; one of them may be 0
+///     what is known before max   0
+std::optional<double> KernelInfo::getRate(Value value, exec::RowReduceOp max) {
+  auto isEarlier = [&](Value v) {
+    return level.lookup(v) < level.lookup(max.getResult());
+  };
+  if (isEarlier(value))
+    return 0;
+  Operation *op = value.getDefiningOp();
+  if (auto select = dyn_cast_or_null<arith::SelectOp>(op)) {
+    if (!isEarlier(select.getCondition()))
+      return std::nullopt;
+    Value a = select.getTrueValue(), b = select.getFalseValue();
+    if (matchPattern(b, m_AnyZeroFloat()))
+      return getRate(a, max);
+    std::optional<double> rate = getRate(b, max);
+    bool isSame = matchPattern(a, m_AnyZeroFloat()) || getRate(a, max) == rate;
+    return isSame ? rate : std::nullopt;
+  }
+  if (auto product = dyn_cast_or_null<arith::MulFOp>(op)) {
+    std::optional<double> a = getRate(product.getLhs(), max);
+    std::optional<double> b = getRate(product.getRhs(), max);
+    return a && b ? std::optional(*a + *b) : std::nullopt;
+  }
+  auto power = dyn_cast_or_null<LLVM::CallIntrinsicOp>(op);
+  if (!power || power.getIntrin() != powerOfTwoIntrinsic)
+    return std::nullopt;
+  auto exponent = power.getArgs()[0].getDefiningOp<arith::MulFOp>();
+  auto difference = exponent ? exponent.getLhs().getDefiningOp<arith::SubFOp>()
+                             : arith::SubFOp();
+  FloatAttr factor;
+  if (!difference || difference.getRhs() != max.getResult() ||
+      !isEarlier(difference.getLhs()) ||
+      !matchPattern(exponent.getRhs(), m_Constant(&factor)))
+    return std::nullopt;
+  return factor.getValueAsDouble();
+}
+
+void KernelInfo::findFollowers() {
+  for (size_t i = 1; i < phases.size(); ++i) {
+    Phase &phase = phases[i];
+    if (phase.stores || phase.reduces.empty())
+      continue;
+    for (exec::RowReduceOp max : phases[i - 1].reduces) {
+      if (max.getKind() != exec::Reduction::Max)
+        continue;
+      SmallVector<double> rates;
+      for (exec::RowReduceOp sum : phase.reduces)
+        if (std::optional<double> rate = getRate(sum.getValue(), max);
+            rate && sum.getKind() == exec::Reduction::Sum)
+          rates.push_back(*rate);
+      if (rates.size() != phase.reduces.size())
+        continue;
+      phase.followed = max;
+      phase.rates = rates;
+      break;
+    }
+  }
+}
+
+void KernelInfo::findColumnTests() {
+  for (auto op : getBody().getOps<arith::CmpIOp>()) {
+    arith::CmpIPredicate predicate = op.getPredicate();
+    if (!isVarying(op.getResult()) || isVarying(op.getRhs()) ||
+        (predicate != arith::CmpIPredicate::slt &&
+         predicate != arith::CmpIPredicate::eq))
+      continue;
+    Value column = op.getLhs(), shift;
+    if (auto sum = column.getDefiningOp<arith::AddIOp>()) {
+      bool isLeft = isVarying(sum.getLhs());
+      column = isLeft ? sum.getLhs() : sum.getRhs();
+      shift = isLeft ? sum.getRhs() : sum.getLhs();
+    }
+    if (column.getDefiningOp<exec::ColumnOp>() && !(shift && isVarying(shift)))
+      columnTests.push_back({op.getResult(),
+                             predicate == arith::CmpIPredicate::slt, shift,
+                             op.getRhs()});
+  }
 }

@@ -12,6 +12,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SmallVector.h"
+#include <optional>
 
 namespace cleave::emit {
 
@@ -25,6 +26,8 @@ struct Access {
   bool column;
 
   bool isUniform() const { return rowStride == 0 && !column; }
+  /// Whether each row has elements of its own, one a column.
+  bool isOfRow() const { return rowStride != 0 && column; }
   /// Element i of the operand for element i of the space.
   bool isContiguousAlongRows() const {
     return !column && rowDiv == 1 && rowMod == 0 && rowStride == 1;
@@ -47,8 +50,26 @@ struct Phase {
   /// Reductions over the row of a lane-varying value.
   llvm::SmallVector<exec::RowReduceOp> reduces;
   bool stores = false;
+  /// CUDA: a maximum of the phase before this one that its folds, all sums, can
+  /// follow while it is not yet known: beside m in its place, the i-th sum is
+  /// 2^(rates[i] (maximum - m)) times as large. So one pass over the row finds
+  /// them all (Milakov and Gimelshein, "Online normalizer calculation for
+  /// softmax", 2018). Null: these sums need the maximum.
+  exec::RowReduceOp followed;
+  llvm::SmallVector<double> rates;
 
   bool hasLoop() const { return stores || !reduces.empty(); }
+};
+
+/// A comparison that differs between lanes by their column alone: column +
+/// shift < bound, or column + shift == bound, of which the latter two are the
+/// same in all lanes. So it is the same in all of a vector, but where the bound
+/// falls into it.
+struct ColumnTest {
+  mlir::Value result;
+  bool isLess;       // else it is for equality
+  mlir::Value shift; // null: 0
+  mlir::Value bound;
 };
 
 /// A prepared kernel. In row and column mode the lanes are the columns; in
@@ -69,6 +90,7 @@ public:
   int64_t rangeScale = 1;
   llvm::SmallVector<Access> inputs, outputs;
   llvm::SmallVector<Phase, 0> phases;
+  llvm::SmallVector<ColumnTest> columnTests;
 
   bool isVarying(mlir::Value value) const { return varying.contains(value); }
   mlir::Block &getBody() { return kernel.getBody().front(); }
@@ -86,6 +108,9 @@ private:
   void findVarying();
   void findPhases();
   void fillPhase(unsigned index, llvm::ArrayRef<mlir::Value> roots);
+  void findFollowers();
+  std::optional<double> getRate(mlir::Value value, exec::RowReduceOp max);
+  void findColumnTests();
 
   bool trySave(Phase &phase, mlir::Value value);
 

@@ -2,6 +2,7 @@
 #include "passes/Emit/LaneEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include <limits>
 
 using namespace mlir;
@@ -59,14 +60,16 @@ Value LaneEmitter::combine(exec::Reduction kind, Value x, Value y) {
 
 Value LaneEmitter::fold(exec::RowReduceOp reduce, Value sum, IRMapping &map,
                         int64_t lanes) {
+  bool isSum = reduce.getKind() == exec::Reduction::Sum;
   auto product = reduce.getValue().getDefiningOp<arith::MulFOp>();
-  if (reduce.getKind() == exec::Reduction::Sum && product &&
-      product->hasOneUse())
+  if (isSum && product && product->hasOneUse())
     return math::FmaOp::create(b, loc,
                                splat(map.lookup(product.getLhs()), lanes),
                                splat(map.lookup(product.getRhs()), lanes), sum);
-  return combine(reduce.getKind(), sum,
-                 splat(map.lookup(reduce.getValue()), lanes));
+  Value value = map.lookup(reduce.getValue());
+  if (isSum && matchPattern(value, m_AnyZeroFloat()))
+    return sum;
+  return combine(reduce.getKind(), sum, splat(value, lanes));
 }
 
 Value LaneEmitter::combineLanes(exec::Reduction kind, Value x) {
@@ -162,9 +165,28 @@ Value LaneEmitter::integers(Value like, unsigned bits, int64_t value) {
   return arith::ConstantOp::create(b, loc, attr);
 }
 
+/// bf16 lanes in pairs, as registers of 32 bits have them: the first of a pair
+/// is shifted up, of the second the lower half is cleared.
+Value LaneEmitter::widenPairs(Value value, int64_t lanes) {
+  Value pairs = LLVM::BitcastOp::create(
+      b, loc, VectorType::get({lanes / 2}, b.getI32Type()), value);
+  auto halves = VectorType::get({lanes / 2}, b.getF32Type());
+  Value first = arith::ShLIOp::create(b, loc, pairs, integers(pairs, 32, 16));
+  Value second =
+      arith::AndIOp::create(b, loc, pairs, integers(pairs, 32, 0xffff0000));
+  SmallVector<int32_t> order;
+  for (int32_t i = 0; i < lanes / 2; ++i)
+    order.append({i, i + int32_t(lanes / 2)});
+  return LLVM::ShuffleVectorOp::create(
+      b, loc, arith::BitcastOp::create(b, loc, halves, first),
+      arith::BitcastOp::create(b, loc, halves, second), order);
+}
+
 Value LaneEmitter::widen(Value value, Type stored) {
   if (!stored.isBF16())
     return value;
+  if (auto type = dyn_cast<VectorType>(value.getType()); type && hasBf16)
+    return widenPairs(value, type.getNumElements());
   Type wide = withShapeOf(value.getType(), b.getI32Type());
   Value raw = arith::ExtUIOp::create(b, loc, wide, value);
   raw = arith::ShLIOp::create(b, loc, raw, integers(raw, 32, 16));
@@ -176,6 +198,12 @@ Value LaneEmitter::widen(Value value, Type stored) {
 Value LaneEmitter::narrow(Value value, Type stored) {
   if (!stored.isBF16())
     return value;
+  Type moved = withShapeOf(value.getType(), b.getI16Type());
+  if (hasBf16) {
+    Type narrow = withShapeOf(value.getType(), b.getBF16Type());
+    return arith::BitcastOp::create(
+        b, loc, moved, arith::TruncFOp::create(b, loc, narrow, value));
+  }
   Type wide = withShapeOf(value.getType(), b.getI32Type());
   Value raw = arith::BitcastOp::create(b, loc, wide, value);
   auto constantBits = [&](int64_t bits) { return integers(raw, 32, bits); };
@@ -188,8 +216,7 @@ Value LaneEmitter::narrow(Value value, Type stored) {
       arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, value, value);
   Value kept = select(isNan, quiet, rounded);
   kept = arith::ShRUIOp::create(b, loc, kept, constantBits(16));
-  return arith::TruncIOp::create(
-      b, loc, withShapeOf(value.getType(), b.getI16Type()), kept);
+  return arith::TruncIOp::create(b, loc, moved, kept);
 }
 
 static int64_t getElementBytes(Type stored) {
@@ -274,6 +301,14 @@ void LaneEmitter::scatter(Value value, Value pointers, Type stored,
 void LaneEmitter::evaluate(Operation *op, IRMapping &map, int64_t lanes) {
   if (lanes && isa<LLVM::CallIntrinsicOp>(op))
     return evaluatePerLane(op, map, lanes);
+  if (auto select = dyn_cast<arith::SelectOp>(op)) {
+    Value condition = map.lookup(select.getCondition());
+    bool isTrue = matchPattern(condition, m_One());
+    if (isTrue || matchPattern(condition, m_Zero()))
+      return map.map(
+          select.getResult(),
+          map.lookup(isTrue ? select.getTrueValue() : select.getFalseValue()));
+  }
   IRMapping operands;
   for (Value operand : op->getOperands())
     operands.map(operand, splat(map.lookup(operand), lanes));

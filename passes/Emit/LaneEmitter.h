@@ -17,7 +17,9 @@ namespace cleave::emit {
 /// operands. `lanes` 0 means scalars.
 class LaneEmitter {
 public:
-  LaneEmitter(mlir::OpBuilder &b, mlir::Location loc) : b(b), loc(loc) {}
+  /// `hasBf16`: the target has an instruction that rounds to bf16.
+  LaneEmitter(mlir::OpBuilder &b, mlir::Location loc, bool hasBf16)
+      : b(b), loc(loc), hasBf16(hasBf16) {}
 
   mlir::Value constant(int64_t value);     // i64
   mlir::Value constantInt(int64_t value);  // i32
@@ -31,7 +33,8 @@ public:
   mlir::Value addFloat(mlir::Value x, mlir::Value y);
   /// A fold step.
   mlir::Value combine(exec::Reduction kind, mlir::Value x, mlir::Value y);
-  /// The partial fold `sum` of `reduce` with one more value, which `map` knows.
+  /// The partial fold `sum` of `reduce` with one more value, which `map` knows;
+  /// `sum` itself where that is the constant 0 to be added.
   mlir::Value fold(exec::RowReduceOp reduce, mlir::Value sum,
                    mlir::IRMapping &map, int64_t lanes);
   /// Folds the lanes of a vector, in an order that depends on their number.
@@ -67,16 +70,19 @@ public:
   void scatter(mlir::Value value, mlir::Value pointers, mlir::Type stored,
                mlir::Value mask);
 
-  /// Evaluates `op`, whose operands `map` knows, in so many lanes.
+  /// Evaluates `op`, whose operands `map` knows, in so many lanes. A select
+  /// whose condition is a constant is one of its operands.
   void evaluate(mlir::Operation *op, mlir::IRMapping &map, int64_t lanes);
 
   mlir::OpBuilder &b;
   mlir::Location loc;
+  bool hasBf16;
 
 private:
   void evaluatePerLane(mlir::Operation *op, mlir::IRMapping &map,
                        int64_t lanes);
   mlir::Value widen(mlir::Value value, mlir::Type stored);
+  mlir::Value widenPairs(mlir::Value value, int64_t lanes);
   mlir::Value narrow(mlir::Value value, mlir::Type stored);
   mlir::Value integers(mlir::Value like, unsigned bits, int64_t value);
 };

@@ -6,6 +6,13 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::xf;
 
+/// x sigmoid(z) and its derivative, where z has the derivative `slope` at x.
+static std::pair<Value, Value> gate(Scalars s, Value x, Value z, Value slope) {
+  Value sigmoid = s.div(s.constant(1), s.add(s.exp(s.mul(z, -1.0)), 1.0));
+  Value rest = s.mul(s.sub(s.constant(1), sigmoid), slope);
+  return {s.mul(x, sigmoid), s.mul(sigmoid, s.add(s.mul(x, rest), 1.0))};
+}
+
 /// The function and its derivative at x.
 static std::pair<Value, Value> activate(Scalars s, ActivationKind kind,
                                         Value x) {
@@ -20,25 +27,19 @@ static std::pair<Value, Value> activate(Scalars s, ActivationKind kind,
   }
   case ActivationKind::GeluTanh:
   case ActivationKind::GeluFast: {
+    // (1 + tanh u) / 2 = sigmoid(2u), u = c (x + 0.044715 x^3)
     double c = kind == ActivationKind::GeluFast
                    ? 0.7978845608
                    : std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
     Value xx = s.mul(x, x);
-    Value u = s.mul(s.mul(x, c), s.add(s.mul(xx, 0.044715), 1.0));
-    Value t = s.tanh(u);
-    Value half = s.mul(s.add(t, 1.0), 0.5);
-    Value du = s.mul(s.add(s.mul(xx, 3 * 0.044715), 1.0), c);
-    Value dt = s.sub(s.constant(1), s.mul(t, t));
-    return {s.mul(x, half), s.add(half, s.mul(s.mul(s.mul(x, 0.5), dt), du))};
+    Value z = s.mul(s.mul(x, 2 * c), s.add(s.mul(xx, 0.044715), 1.0));
+    Value slope = s.mul(s.add(s.mul(xx, 3 * 0.044715), 1.0), 2 * c);
+    return gate(s, x, z, slope);
   }
   case ActivationKind::QuickGelu:
-  case ActivationKind::Silu: {
-    double c = kind == ActivationKind::QuickGelu ? 1.702 : 1;
-    Value cx = c == 1 ? x : s.mul(x, c);
-    Value sigmoid = s.div(s.constant(1), s.add(s.exp(s.mul(cx, -1.0)), 1.0));
-    Value slope = s.add(s.mul(cx, s.sub(s.constant(1), sigmoid)), 1.0);
-    return {s.mul(x, sigmoid), s.mul(sigmoid, slope)};
-  }
+    return gate(s, x, s.mul(x, 1.702), s.constant(1.702));
+  case ActivationKind::Silu:
+    return gate(s, x, x, s.constant(1));
   case ActivationKind::Relu:
     return {s.max(x, s.constant(0)),
             s.select(s.isPositive(x), s.constant(1), s.constant(0))};

@@ -9,6 +9,7 @@
 #include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+#include <bit>
 #include <cmath>
 #include <dlfcn.h>
 #include <functional>
@@ -91,7 +92,15 @@ int32_t simulateThread() { return int32_t(block.current); }
 int32_t simulateBlock() { return block.number; }
 void simulateBarrier(int32_t) { block.yield(Block::State::Waits); }
 float simulateDivide(float x, float y) { return x / y; }
+float simulateReciprocal(float x) { return 1 / x; }
 float simulateExp2(float x) { return std::exp2(x); }
+/// Code for x86-64-v3 calls this to round to bf16, and takes the result from
+/// the lowest 16 bits of xmm0.
+float __truncsfbf2(float x) {
+  uint32_t bits = std::bit_cast<uint32_t>(x);
+  bits = std::isnan(x) ? 0x7fff0000 : bits + 0x7fff + (bits >> 16 & 1);
+  return std::bit_cast<float>(bits >> 16);
+}
 float simulateShuffle(int32_t mask, float value, int32_t offset,
                       int32_t clamp) {
   if (mask != -1 || clamp != 31)
@@ -162,6 +171,7 @@ CudaSimulator::CudaSimulator(mlir::ModuleOp kernels) {
       {"llvm.nvvm.shfl.sync.bfly.f32", "simulateShuffle"},
       {"llvm.nvvm.barrier.cta.sync.aligned.all", "simulateBarrier"},
       {"llvm.nvvm.div.full", "simulateDivide"},
+      {"llvm.nvvm.rcp.approx.ftz.f", "simulateReciprocal"},
       {"llvm.nvvm.ex2.approx.ftz.f32", "simulateExp2"}};
   for (auto [intrinsic, function] : names)
     if (llvm::Function *callee = (*module)->getFunction(intrinsic)) {

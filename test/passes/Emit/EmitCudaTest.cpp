@@ -64,6 +64,7 @@ TEST(EmitCuda, Rows) {
 TEST(EmitCuda, LongRows) {
   std::vector<Sample> samples = makeRowSamples(2, 50257, "f32");
   llvm::append_range(samples, makeRowSamples(2, 65536, "bf16"));
+  llvm::append_range(samples, makeRowSamples(2, 50304, "bf16"));
   llvm::append_range(samples, makeRowSamples(2, 8192, "f32"));
   checkAll(std::move(samples));
 }
@@ -95,7 +96,7 @@ std::vector<Sample> makeModelSamples() {
   std::vector<Sample> samples;
   for (const char *storage : {"f32", "bf16"}) {
     for (int64_t columns : {128, 4096, 50257, 128256})
-      llvm::append_range(samples, makeRowSamples(512, columns, storage));
+      llvm::append_range(samples, makeRowSamples(2048, columns, storage));
     llvm::append_range(samples, makeFlatSamples(1 << 20, storage, "never"));
     llvm::append_range(samples, makeFlatSamples(4099, storage, "after_first"));
     llvm::append_range(samples,

@@ -248,6 +248,43 @@ static void addSoftmaxes(Writer &w, const std::string &s) {
   %sum = exec.row_reduce sum %x : f32
   exec.yield %sum : f32
 )");
+  // Sums that follow a maximum, and one that does not.
+  w.add("cross_entropy", {w.full(s), w.perRow("i32"), w.scalar("f32")},
+        {w.perRow("f32"), w.perRow("f32"), w.perRow("f32")},
+        {Fill::Normal, Fill::Index, Fill::Normal}, inside + R"(
+  %lowest = arith.constant -3.40282347e+38 : f32
+  %x = arith.select %in, %a, %lowest : f32
+  %max = exec.row_reduce max %x : f32
+  %shifted = arith.subf %a, %max : f32
+  %exp = math.exp %shifted : f32
+  %zero = arith.constant 0.0 : f32
+  %kept = arith.select %in, %exp, %zero : f32
+  %sum = exec.row_reduce sum %kept : f32
+  %weighted = arith.mulf %kept, %a : f32
+  %scaled = arith.mulf %weighted, %c : f32
+  %moment = exec.row_reduce sum %scaled : f32
+  %hit = arith.cmpi eq, %column, %b : i32
+  %target = arith.select %hit, %a, %zero : f32
+  %picked = exec.row_reduce sum %target : f32
+  %log = math.log %sum : f32
+  %lse = arith.addf %max, %log : f32
+  %loss = arith.subf %lse, %picked : f32
+  %mean = arith.divf %moment, %sum : f32
+  exec.yield %loss, %lse, %mean : f32, f32, f32
+)");
+  // Half of the row is left out: a thread may see nothing else at first.
+  w.add("late_sum", {w.full(s)}, {w.perRow("f32")}, {Fill::Normal},
+        "%column = exec.column : i32\n%half = arith.constant " +
+            std::to_string(w.columns / 2) + R"( : i32
+  %out = arith.cmpi slt, %column, %half : i32
+  %lowest = arith.constant 0xFF800000 : f32
+  %x = arith.select %out, %lowest, %a : f32
+  %max = exec.row_reduce max %x : f32
+  %shifted = arith.subf %x, %max : f32
+  %exp = math.exp %shifted : f32
+  %sum = exec.row_reduce sum %exp : f32
+  exec.yield %sum : f32
+)");
   w.add("cross_entropy_grad",
         {w.full(s), w.perRow("f32"), w.perRow("i32"), w.scalar("f32", 3)},
         {w.full(s)}, {Fill::Normal, Fill::Positive, Fill::Index, Fill::Normal},
