@@ -23,8 +23,7 @@ most_changed=8 # so that a commit of many files is not waited for
 
 # sources FOLDER...; what a build need not have is left out.
 sources() {
-  find "$@" -name '*.cpp' ! -path 'runtime/cuda/*' \
-    ! -path 'runtime/cpu/variants/*' | LC_ALL=C sort
+  find "$@" -name '*.cpp' ! -path 'runtime/cpu/variants/*' | LC_ALL=C sort
 }
 light() { sources lib runtime; }
 heavy() { sources dialects passes tools; }

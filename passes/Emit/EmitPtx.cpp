@@ -105,6 +105,14 @@ std::optional<std::string> emit::findPtxas() {
   return tryPath("/usr/local/cuda", "bin/ptxas");
 }
 
+char OldPtxasError::ID;
+
+/// By what it says of a version of PTX, or of an -arch, that it does not know.
+static bool isTooOld(StringRef said) {
+  return said.contains("Unsupported .version") ||
+         said.contains("is not defined for option 'gpu-name'");
+}
+
 llvm::Expected<Cubin> emit::assemblePtx(StringRef ptx, StringRef chip,
                                         StringRef ptxas) {
   // Files are removed however this ends.
@@ -128,6 +136,9 @@ llvm::Expected<Cubin> emit::assemblePtx(StringRef ptx, StringRef chip,
       {std::nullopt, report, report});
   auto text = llvm::MemoryBuffer::getFile(paths[2]);
   std::string said = text ? (*text)->getBuffer().str() : "";
+  if (status != 0 && isTooOld(said))
+    return llvm::make_error<OldPtxasError>(
+        (ptxas + " is too old: " + said).str());
   if (status != 0)
     return llvm::createStringError("ptxas refuses the kernels: " + said);
   auto cubin = llvm::MemoryBuffer::getFile(paths[1]);
@@ -154,8 +165,16 @@ FailureOr<CudaCode> emit::emitCudaCode(ModuleOp kernels,
     return code;
   llvm::Expected<Cubin> cubin =
       assemblePtx(code.ptx.text, options.chip, *ptxas);
-  if (!cubin)
-    return kernels.emitError(llvm::toString(cubin.takeError()));
-  code.cubin = std::move(*cubin);
+  if (cubin) {
+    code.cubin = std::move(*cubin);
+    return code;
+  }
+  llvm::Error error = cubin.takeError();
+  if (!error.isA<OldPtxasError>())
+    return kernels.emitError(llvm::toString(std::move(error)));
+  llvm::consumeError(std::move(error));
+  code.note = *ptxas + " is too old for " + options.chip +
+              ", so the executable has no machine code but PTX, which the "
+              "driver compiles when it starts; CLEAVE_PTXAS names another";
   return code;
 }

@@ -50,21 +50,38 @@ struct Cubin {
   std::string report;
 };
 
-/// Assembles PTX for the chip.
+/// ptxas is older than the chip, or than the PTX.
+class OldPtxasError : public llvm::ErrorInfo<OldPtxasError> {
+public:
+  static char ID;
+  explicit OldPtxasError(std::string message) : message(std::move(message)) {}
+  void log(llvm::raw_ostream &os) const override { os << message; }
+  std::error_code convertToErrorCode() const override {
+    return llvm::inconvertibleErrorCode();
+  }
+
+private:
+  std::string message;
+};
+
+/// Assembles PTX for the chip. Where ptxas refuses it since it is too old, the
+/// error is an OldPtxasError.
 llvm::Expected<Cubin> assemblePtx(llvm::StringRef ptx, llvm::StringRef chip,
                                   llvm::StringRef ptxas);
 
-/// What an executable has for GPUs: PTX, and where there is a ptxas a cubin,
-/// which needs no compiler when it is loaded.
+/// What an executable has for GPUs: PTX, and where there is a ptxas that is new
+/// enough a cubin, which needs no compiler when it is loaded.
 struct CudaCode {
   std::string chip;
   std::array<double, 2> peakFlops = {}; ///< of a GPU, in f32 and bf16
   PtxModule ptx;
   Cubin cubin;
+  std::string note; ///< for the user, a sentence; or empty
 };
 
 /// Compiles every `exec.kernel` of `kernels` (left as it is). Emits an error
-/// and fails where a kernel is not supported or ptxas refuses one.
+/// and fails where a kernel is not supported, or where a ptxas refuses one that
+/// is not too old for it.
 mlir::FailureOr<CudaCode> emitCudaCode(mlir::ModuleOp kernels,
                                        const PtxOptions &options);
 

@@ -343,6 +343,8 @@ static llvm::Expected<Compiled> emitCompiled(Compilation &compilation,
   Compiled compiled;
   compiled.object = std::move(*object);
   compiled.program = std::move(*program);
+  if (!cuda.note.empty())
+    compiled.notes.push_back(cuda.note);
   auto source = *module.getOps<exec::ProgramOp>().begin();
   compiled.arenaBytes = source.getArenaBytes().value_or(0);
   compiled.lowerBound = source.getLowerBound().value_or(0);

@@ -34,6 +34,7 @@ struct Compiled {
   int64_t arenaBytes = 0, lowerBound = 0;
   std::vector<std::pair<std::string, int64_t>> memory; ///< at the peak
   int64_t kernels = 0, instructions = 0;
+  std::vector<std::string> notes; ///< for the user, a sentence each
 };
 
 /// What `checkCompilation` did.

@@ -49,6 +49,9 @@ public:
   virtual bool canBeCaptured() const = 0;
   /// As abort(), where the GPU cannot be used any more: calls nothing of it.
   virtual void abandon() = 0;
+  /// Frees memory that this rank's collectives have worked on, once no other
+  /// rank reads it any more.
+  virtual void keep(DeviceMemory memory) = 0;
 };
 
 } // namespace cleave::runtime::cuda

@@ -1,6 +1,9 @@
 //===- CublasLt.cpp -------------------------------------------------------===//
 #include "runtime/cuda/CublasLt.h"
 #include "runtime/cuda/Library.h"
+#include <charconv>
+#include <cinttypes>
+#include <cstdio>
 #include <mutex>
 
 using namespace cleave::runtime;
@@ -15,24 +18,50 @@ namespace fb = cleave::program;
 // Library
 //===----------------------------------------------------------------------===//
 
+/// A status by its name, with what it means and what to do.
+static const char *describeStatus(int result) {
+  switch (result) {
+  case statusNotInitialized:
+    return "CUBLAS_STATUS_NOT_INITIALIZED, the library cannot start; the "
+           "driver may be older than it: `nvidia-smi` shows up to which CUDA "
+           "the driver goes";
+  case statusAllocFailed:
+    return "CUBLAS_STATUS_ALLOC_FAILED, memory is used up; a smaller "
+           "micro-batch takes less";
+  case statusInvalidValue:
+    return "CUBLAS_STATUS_INVALID_VALUE, it does not take such a product; "
+           "another version of the library may";
+  case statusArchMismatch:
+    return "CUBLAS_STATUS_ARCH_MISMATCH, it has nothing for this GPU; a newer "
+           "version of the library may";
+  case statusExecutionFailed:
+    return "CUBLAS_STATUS_EXECUTION_FAILED, a kernel could not be launched, or "
+           "one before it failed; the kernel's Xid messages say more";
+  case statusNotSupported:
+    return "CUBLAS_STATUS_NOT_SUPPORTED, it has no kernel for such a product; "
+           "another version of the library may";
+  default:
+    return "an error within the library; another version may not have it";
+  }
+}
+
+static constexpr EntryName entryNames[] = {
+#define CLEAVE_NAME(name, symbol, ...) {#name, #symbol},
+    CLEAVE_CUBLASLT_CALLS(CLEAVE_NAME)
+#undef CLEAVE_NAME
+};
+
 Status CublasLt::check(int result, const char *call, const char *file,
                        int line) const {
   if (result == success)
     return Status();
-  const char *name = result == 1    ? " (not initialized: the driver may be "
-                                      "older than the library)"
-                     : result == 3  ? " (allocation failed)"
-                     : result == 7  ? " (invalid value)"
-                     : result == 13 ? " (execution failed)"
-                     : result == 15 ? " (not supported)"
-                                    : "";
-  return Status::error("cuBLASLt call " + std::string(call) +
-                       " failed: status " + std::to_string(result) + name +
-                       getPlace(file, line));
+  return Status::error(describeFailure(call, entryNames, file, line) +
+                       "status " + std::to_string(result) + " of cuBLASLt " +
+                       std::to_string(version) + ": " + describeStatus(result));
 }
 
 Status CublasLt::load(int driverVersion) {
-  std::vector<const char *> names = {"libcublasLt.so.13", "libcublasLt.so.12"};
+  std::array names = fileNames;
   if (driverVersion < 13000)
     std::swap(names[0], names[1]);
   void *library = nullptr;
@@ -40,11 +69,12 @@ Status CublasLt::load(int driverVersion) {
     if ((library = dlopen(name, RTLD_NOW | RTLD_LOCAL)))
       break;
   if (!library)
-    return Status::error(
-        "cannot open libcublasLt.so.13 or .12, which computes matrix products "
-        "on GPUs: install cuBLAS of CUDA 12 or 13, or add its folder to "
-        "LD_LIBRARY_PATH (" +
-        std::string(dlerror()) + ")");
+    return Status::error("cannot open " + std::string(fileNames[0]) + " or " +
+                         fileNames[1] +
+                         ", which computes matrix products on GPUs: install "
+                         "cuBLAS of CUDA 12 or 13, or add its folder to "
+                         "LD_LIBRARY_PATH (" +
+                         dlerror() + ")");
   EntryFinder find(library);
   find(api.getVersion, "cublasLtGetVersion");
 #define CLEAVE_FIND(name, symbol, ...) find(api.name, #symbol);
@@ -86,6 +116,32 @@ std::string cuda::toString(const MatmulShape &shape) {
                        : matrix(shape.k, shape.n, false)) +
          ", " + fb::EnumNameDType(shape.typeAB) + " -> " +
          fb::EnumNameDType(shape.typeC) + (shape.hasBias ? ", bias" : "");
+}
+
+std::string cuda::toString(const MatmulAlgo &algorithm) {
+  std::string text;
+  for (uint64_t word : algorithm.data) {
+    char digits[17];
+    std::snprintf(digits, sizeof(digits), "%016" PRIx64, word);
+    text += digits;
+  }
+  return text;
+}
+
+bool cuda::parse(std::string_view text, MatmulAlgo &algorithm) {
+  MatmulAlgo read{};
+  if (text.size() != matmulAlgoDigits)
+    return false;
+  for (uint64_t &word : read.data) {
+    constexpr size_t digits = 2 * sizeof(word);
+    const char *begin = text.data(), *end = begin + digits;
+    auto [stopped, error] = std::from_chars(begin, end, word, 16);
+    if (error != std::errc() || stopped != end)
+      return false;
+    text.remove_prefix(digits);
+  }
+  algorithm = read;
+  return true;
 }
 
 Status Matmul::create(const CublasLt &library, void *handle,
@@ -147,10 +203,10 @@ Status Matmul::findAlgorithms(size_t workspaceBytes, int most,
                   preferenceSet(preference, preferenceMaxWorkspace,
                                 &workspaceBytes, sizeof(workspaceBytes)));
   // Without it an algorithm may count on 256 bytes.
-  constexpr uint32_t alignment = 16;
   for (int attribute : preferenceMinAlignment)
-    CLEAVE_CUBLASLT(library, preferenceSet(preference, attribute, &alignment,
-                                           sizeof(alignment)));
+    CLEAVE_CUBLASLT(library,
+                    preferenceSet(preference, attribute, &matmulAlignment,
+                                  sizeof(matmulAlignment)));
   std::vector<MatmulHeuristic> results{size_t(most)};
   int count = 0;
   int status = library.api.getHeuristic(handle, description, layoutB, layoutA,
@@ -168,19 +224,29 @@ Status Matmul::findAlgorithms(size_t workspaceBytes, int most,
   return Status();
 }
 
+Status Matmul::checkAlgorithm(const MatmulAlgo &algorithm,
+                              size_t workspaceBytes) const {
+  MatmulHeuristic result{};
+  CLEAVE_CUBLASLT(library, checkAlgo(handle, description, layoutB, layoutA,
+                                     layoutC, layoutC, &algorithm, &result));
+  if (result.workspaceBytes > workspaceBytes)
+    return Status::error("it takes " + std::to_string(result.workspaceBytes) +
+                         " bytes of workspace, expects at most " +
+                         std::to_string(workspaceBytes));
+  return Status();
+}
+
 Status Matmul::run(const MatmulOperands &operands, Address workspace,
                    size_t workspaceBytes, void *stream) {
   if (shape.hasBias)
     CLEAVE_CUBLASLT(library, descSet(description, descBiasPointer,
                                      &operands.bias, sizeof(operands.bias)));
-  auto point = [](Address address) {
-    return reinterpret_cast<void *>(address);
-  };
   const float one = 1, beta = operands.accumulate ? 1 : 0;
   CLEAVE_CUBLASLT(library,
-                  matmul(handle, description, &one, point(operands.b), layoutB,
-                         point(operands.a), layoutA, &beta, point(operands.c),
-                         layoutC, point(operands.c), layoutC, &algorithm,
-                         point(workspace), workspaceBytes, stream));
+                  matmul(handle, description, &one, toPointer(operands.b),
+                         layoutB, toPointer(operands.a), layoutA, &beta,
+                         toPointer(operands.c), layoutC, toPointer(operands.c),
+                         layoutC, &algorithm, toPointer(workspace),
+                         workspaceBytes, stream));
   return Status();
 }

@@ -12,9 +12,11 @@
 #include "runtime/cuda/CublasLtApi.h"
 #include "runtime/cuda/Driver.h"
 #include "runtime/program/program_generated.h"
+#include <array>
 #include <compare>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cleave::runtime::cuda {
@@ -22,6 +24,10 @@ namespace cleave::runtime::cuda {
 /// The library of the process.
 class CublasLt {
 public:
+  /// Of CUDA 13 and of CUDA 12.
+  static constexpr std::array<const char *, 2> fileNames = {
+      "libcublasLt.so.13", "libcublasLt.so.12"};
+
   /// Opens it at the first call, the newest that a driver of this version
   /// takes. Fails where it is missing or of another major version than 12 or
   /// 13, and says so.
@@ -50,6 +56,9 @@ struct MatmulShape {
   auto operator<=>(const MatmulShape &) const = default;
 };
 
+/// What operands are aligned to, in bytes, as far as algorithms count on it.
+constexpr uint32_t matmulAlignment = 16;
+
 /// "[m,k] x [k,n], bf16 -> f32"
 std::string toString(const MatmulShape &shape);
 
@@ -57,6 +66,11 @@ struct MatmulOperands {
   Address a, b, bias, c;
   bool accumulate;
 };
+
+/// As text of so many digits, and back; false: `text` is of no algorithm.
+constexpr size_t matmulAlgoDigits = 2 * sizeof(MatmulAlgo);
+std::string toString(const MatmulAlgo &algorithm);
+bool parse(std::string_view text, MatmulAlgo &algorithm);
 
 /// A product of one shape, with the algorithm that computes it. Its descriptors
 /// serve one call at a time.
@@ -72,7 +86,14 @@ public:
   /// by with `workspaceBytes`. Fails where it has none.
   Status findAlgorithms(size_t workspaceBytes, int most,
                         std::vector<MatmulAlgo> &found);
+  /// Fails where the library does not compute the product so, with at most
+  /// `workspaceBytes`: an algorithm that another process was given for the same
+  /// product and alignment.
+  Status checkAlgorithm(const MatmulAlgo &algorithm,
+                        size_t workspaceBytes) const;
+  const MatmulShape &getShape() const { return shape; }
   void setAlgorithm(const MatmulAlgo &chosen) { algorithm = chosen; }
+  const MatmulAlgo &getAlgorithm() const { return algorithm; }
 
   /// Enqueues it. cublasLtMatmul
   Status run(const MatmulOperands &operands, Address workspace,

@@ -14,6 +14,10 @@
 
 namespace cleave::runtime::cuda {
 
+// cublasStatus_t; success is 0, as the driver's.
+constexpr int statusNotInitialized = 1, statusAllocFailed = 3,
+              statusInvalidValue = 7, statusArchMismatch = 8,
+              statusExecutionFailed = 13, statusNotSupported = 15;
 // cudaDataType, cublasComputeType_t, cublasOperation_t
 constexpr int dataF32 = 0, dataBF16 = 14, computeF32 = 68, operationN = 0,
               operationT = 1;
@@ -56,6 +60,8 @@ struct MatmulHeuristic {
     const void *, size_t)                                                      \
   X(getHeuristic, cublasLtMatmulAlgoGetHeuristic, void *, void *, void *,      \
     void *, void *, void *, void *, int, MatmulHeuristic *, int *)             \
+  X(checkAlgo, cublasLtMatmulAlgoCheck, void *, void *, void *, void *,        \
+    void *, void *, const MatmulAlgo *, MatmulHeuristic *)                     \
   X(matmul, cublasLtMatmul, void *, void *, const void *, const void *,        \
     void *, const void *, void *, const void *, const void *, void *, void *,  \
     void *, const MatmulAlgo *, void *, size_t, void *)

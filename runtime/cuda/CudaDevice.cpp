@@ -39,6 +39,8 @@ CudaDevice::CudaDevice(const Program &program, Communicator &communicator)
 CudaDevice::~CudaDevice() {
   if (driver)
     driver->api.contextSynchronize();
+  if (sharesGpu && !streams.empty() && streams[0].communicator)
+    streams[0].communicator->keep(std::move(arena));
   matmuls.clear();
   if (matmulHandle)
     cublasLt->api.destroy(matmulHandle);
@@ -203,11 +205,11 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
                                        stream.handle.get()));
   }
 
-  // Their operands hold nothing yet, so trials may overwrite them.
+  // Operands hold nothing yet, so trials may overwrite them.
   CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress(), 0x3c, arena.getSize(),
                                    streams[0].handle.get()));
-  CLEAVE_RETURN_IF_ERROR(communicator.agree(chooseAlgorithms()));
-  CLEAVE_RETURN_IF_ERROR(agreeOnAlgorithms());
+  CLEAVE_RETURN_IF_ERROR(chooseAlgorithms());
+  CLEAVE_RETURN_IF_ERROR(warmUp());
   return synchronize();
 }
 
@@ -229,105 +231,6 @@ Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
     if (!stream.sides.empty() && !stream.forked.get())
       CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.forked));
   }
-  return Status();
-}
-
-/// For each product its algorithm, in the order of the program.
-Status CudaDevice::chooseAlgorithms() {
-  Trials trials;
-  // Of their own, since not every stream has one.
-  CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(*context, matmulWorkspace,
-                                                "the workspace of products",
-                                                trials.workspace));
-  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, trials.begin));
-  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, trials.end));
-  RunContext first;
-  for (const CudaInstruction &each : instructions) {
-    if (!each.matmul ||
-        std::ranges::find(chosen, each.matmul, &Choice::matmul) != chosen.end())
-      continue;
-    bool hasBias = each.instruction->work_as_Gemm()->has_bias();
-    if (Status status =
-            chooseAlgorithm(*each.matmul,
-                            {get(each, 0, first), get(each, 1, first),
-                             hasBias ? get(each, 2, first) : 0,
-                             get(each, 2 + hasBias, first), false},
-                            trials);
-        !status.ok())
-      return Status::error(describeInstruction(stage, each.index) + ": " +
-                           status.message());
-  }
-  return Status();
-}
-
-/// All ranks of a stage take what its first one chose: where several compute
-/// the same product, copies of one parameter must not drift apart.
-Status CudaDevice::agreeOnAlgorithms() {
-  int ranks = communicator.getWorldSize();
-  if (ranks == 1)
-    return Status();
-  std::vector<double> counts, all;
-  double count = double(chosen.size());
-  CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles({&count, 1}, counts));
-  std::vector<double> mine(size_t(std::ranges::max(counts)));
-  for (size_t i = 0; i < chosen.size(); ++i)
-    mine[i] = double(chosen[i].index);
-  CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles(mine, all));
-  int leader = 0;
-  size_t own = program.getStageNumber(communicator.getRank());
-  while (program.getStageNumber(leader) != own)
-    ++leader;
-  Status status;
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    Choice &choice = chosen[i];
-    auto index = size_t(all[size_t(leader) * mine.size() + i]);
-    if (index < choice.found.size())
-      choice.matmul->setAlgorithm(choice.found[index]);
-    else if (status.ok())
-      status = Status::error(
-          "cuBLASLt has other algorithms here than on rank " +
-          std::to_string(leader) + ": expects one version on all machines");
-  }
-  return communicator.agree(status);
-}
-
-/// Of those that the library thinks fastest the one that is.
-Status CudaDevice::chooseAlgorithm(Matmul &matmul,
-                                   const MatmulOperands &operands,
-                                   const Trials &trials) {
-  constexpr int candidates = 8, repeats = 3;
-  Choice &choice = chosen.emplace_back(Choice{&matmul, {}, 0});
-  std::vector<MatmulAlgo> &found = choice.found;
-  CLEAVE_RETURN_IF_ERROR(
-      matmul.findAlgorithms(matmulWorkspace, candidates, found));
-  matmul.setAlgorithm(found.front());
-  if (found.size() == 1)
-    return Status();
-  Stream &stream = streams[0];
-  float best = -1;
-  for (size_t i = 0; i < found.size(); ++i) {
-    matmul.setAlgorithm(found[i]);
-    auto runOnce = [&] {
-      return matmul.run(operands, trials.workspace.getAddress(),
-                        matmulWorkspace, stream.handle.get());
-    };
-    // One that the library offers and then refuses is none.
-    if (!runOnce().ok())
-      continue;
-    CLEAVE_CUDA(*driver, eventRecord(trials.begin.get(), stream.handle.get()));
-    for (int i = 0; i < repeats; ++i)
-      CLEAVE_RETURN_IF_ERROR(runOnce());
-    CLEAVE_CUDA(*driver, eventRecord(trials.end.get(), stream.handle.get()));
-    CLEAVE_CUDA(*driver, eventSynchronize(trials.end.get()));
-    float milliseconds = 0;
-    CLEAVE_CUDA(*driver, eventElapsedTime(&milliseconds, trials.begin.get(),
-                                          trials.end.get()));
-    if (best < 0 || milliseconds < best) {
-      best = milliseconds;
-      choice.index = i;
-    }
-  }
-  matmul.setAlgorithm(found[choice.index]);
   return Status();
 }
 

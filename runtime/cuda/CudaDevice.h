@@ -99,12 +99,6 @@ private:
     size_t stream;
     Handle begin, end;
   };
-  /// Which of a product's algorithms this rank found the fastest.
-  struct Choice {
-    Matmul *matmul;
-    std::vector<MatmulAlgo> found;
-    size_t index;
-  };
   /// What products are timed with.
   struct Trials {
     DeviceMemory workspace;
@@ -123,14 +117,23 @@ private:
   Status prepare(std::span<const BoundInstruction> instructions,
                  const CleaveCudaCode &code);
   Status prepare(CudaInstruction &each, const CleaveCudaCode &code);
+  Status findOwnKernels(CudaInstruction &each);
   Status prepareLaunch(CudaInstruction &each, const CleaveCudaCode &code);
   Status prepareMatmul(CudaInstruction &each);
   Status prepareAttention(CudaInstruction &each);
   Status prepareLanes(std::span<const BoundInstruction> bound);
+  /// The first instruction of each product, in the order of the program.
+  using Products = std::vector<const CudaInstruction *>;
+  Products getProducts() const;
+  int getFirstRank(size_t stageNumber) const;
   Status chooseAlgorithms();
-  Status agreeOnAlgorithms();
-  Status chooseAlgorithm(Matmul &matmul, const MatmulOperands &operands,
-                         const Trials &trials);
+  Status findAlgorithms(const Products &products);
+  Status shareAlgorithms(const Products &products);
+  Status takeAlgorithms(const Products &products, std::string_view text,
+                        int first);
+  Status prepareTrials(Trials &trials) const;
+  Status findFastest(const CudaInstruction &product, const Trials &trials);
+  Status warmUp();
 
   Status enqueueAlone(const CudaInstruction &each, const RunContext &context,
                       Stream &stream);
@@ -161,7 +164,7 @@ private:
   template <typename T>
   T *point(const CudaInstruction &each, size_t operand,
            const RunContext &context) const {
-    return reinterpret_cast<T *>(get(each, operand, context));
+    return toPointer<T>(get(each, operand, context));
   }
   Address getScratch(const Stream &stream, uint64_t offset = 0) const;
 
@@ -192,7 +195,6 @@ private:
   void *matmulHandle = nullptr;
   std::map<MatmulShape, std::unique_ptr<Matmul>> matmuls;
   CudnnAttentions attentions;
-  std::vector<Choice> chosen; ///< by their first instruction
   std::vector<CudaInstruction> instructions;
   std::vector<Lane> lanes; ///< of each
   std::vector<Stream> streams;

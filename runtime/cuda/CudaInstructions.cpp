@@ -1,7 +1,7 @@
 //===- CudaInstructions.cpp - What each opcode does on a GPU --------------===//
 #include "runtime/base/Quote.h"
 #include "runtime/cuda/CudaDevice.h"
-#include "runtime/cuda/kernels/CollectiveLaunches.h"
+#include "runtime/cuda/InstructionKernels.h"
 #include "runtime/program/Print.h"
 #include "runtime/program/Work.h"
 
@@ -9,45 +9,6 @@ using namespace cleave::runtime;
 using namespace cleave::runtime::cuda;
 using namespace cleave::cuda;
 namespace fb = cleave::program;
-
-//===----------------------------------------------------------------------===//
-// Sizes
-//===----------------------------------------------------------------------===//
-
-// What an instruction's table says, in the structure that its kernels take; its
-// pointers are null as yet.
-
-static cleave::cpu::ElementType convert(fb::DType type) {
-  return cleave::cpu::ElementType(type);
-}
-
-/// Of Attention or AttentionGrad.
-template <typename Table>
-static AttentionSizes getSizes(const Table &table) {
-  return {table.batch(),        table.seq(),           table.heads(),
-          table.kv_heads(),     table.head_dim(),      table.window(),
-          float(table.scale()), float(table.softcap())};
-}
-
-/// Of Embedding or EmbeddingGrad.
-template <typename Params, typename Table>
-static Params getRowParams(const Table &table, int64_t shardIndex) {
-  Params params{};
-  params.rows = table.rows();
-  params.width = table.width();
-  params.tableRows = table.table_rows();
-  params.first = shardIndex * table.table_rows();
-  return params;
-}
-
-static CopyRowsParams getParams(const fb::Slice &table, uint64_t shards) {
-  CopyRowsParams params{};
-  params.outer = table.outer();
-  params.bytes = table.inner() * int64_t(getBytes(table.type()));
-  params.inStride = params.bytes * int64_t(shards);
-  params.outStride = params.bytes;
-  return params;
-}
 
 //===----------------------------------------------------------------------===//
 // Preparation
@@ -63,9 +24,6 @@ static Status refuseAttention(const AttentionSizes &sizes) {
 
 Status CudaDevice::prepare(CudaInstruction &each, const CleaveCudaCode &code) {
   const fb::Instruction &instruction = *each.instruction;
-  auto find = [&](const std::vector<KernelLaunch> &launches) {
-    return ownKernels.find(launches, each.kernels);
-  };
   if (isCollective(each.opcode))
     return communicator.getGroup(toSpan(instruction.group()), each.group);
   switch (each.opcode) {
@@ -76,29 +34,20 @@ Status CudaDevice::prepare(CudaInstruction &each, const CleaveCudaCode &code) {
   case fb::Opcode::Attention:
   case fb::Opcode::AttentionGrad:
     return prepareAttention(each);
-  case fb::Opcode::Embedding: {
-    const fb::Embedding &table = *instruction.work_as_Embedding();
-    return find(getEmbeddingLaunches(
-        getRowParams<EmbeddingParams>(table, each.shardIndex),
-        convert(table.type_table()), convert(table.type_out())));
-  }
   case fb::Opcode::EmbeddingGrad: {
     const fb::EmbeddingGrad &table = *instruction.work_as_EmbeddingGrad();
     each.scratchBytes =
         getEmbeddingGradScratch(table.rows(), table.table_rows());
-    return find(getEmbeddingGradLaunches(
-        getRowParams<EmbeddingGradParams>(table, each.shardIndex),
-        convert(table.type_dout()), convert(table.type_dtable())));
-  }
-  case fb::Opcode::Slice: {
-    const fb::Slice &table = *instruction.work_as_Slice();
-    if (table.outer() == 1)
-      return Status();
-    return find(getCopyRowsLaunches(getParams(table, each.shardCount)));
+    return findOwnKernels(each);
   }
   default:
-    return Status();
+    return findOwnKernels(each);
   }
+}
+
+/// What getOwnLaunches() names.
+Status CudaDevice::findOwnKernels(CudaInstruction &each) {
+  return ownKernels.find(getOwnLaunches(*each.instruction), each.kernels);
 }
 
 Status CudaDevice::prepareLaunch(CudaInstruction &each,
@@ -136,11 +85,9 @@ Status CudaDevice::prepareMatmul(CudaInstruction &each) {
   each.matmul = matmul.get();
   each.scratchBytes = matmulWorkspace;
   // The bias in C's type, behind the library's.
-  if (gemm.has_bias() && gemm.type_c() == fb::DType::BF16) {
+  if (gemm.has_bias() && gemm.type_c() == fb::DType::BF16)
     each.scratchBytes = matmulWorkspace + uint64_t(gemm.n()) * 2;
-    return ownKernels.find(getConvertLaunches(gemm.n()), each.kernels);
-  }
-  return Status();
+  return findOwnKernels(each);
 }
 
 Status CudaDevice::prepareAttention(CudaInstruction &each) {
@@ -148,24 +95,23 @@ Status CudaDevice::prepareAttention(CudaInstruction &each) {
   const auto *forward = each.instruction->work_as_Attention();
   const auto *grad = each.instruction->work_as_AttentionGrad();
   AttentionSizes sizes = isGrad ? getSizes(*grad) : getSizes(*forward);
-  ElementType type = convert(isGrad ? grad->type() : forward->type());
+  bool isBF16 = (isGrad ? grad->type() : forward->type()) == fb::DType::BF16;
   size_t free = 0, total = 0;
   CLEAVE_CUDA(*driver, memGetInfo(&free, &total));
   if (sharesGpu)
     free /= size_t(communicator.getWorldSize());
   uint64_t mostScratch = free > scratchReserve ? free - scratchReserve : 0;
-  CLEAVE_RETURN_IF_ERROR(attentions.find(sizes, type == ElementType::BF16,
-                                         isGrad, mostScratch, each.attention));
+  CLEAVE_RETURN_IF_ERROR(
+      attentions.find(sizes, isBF16, isGrad, mostScratch, each.attention));
   if (each.attention) {
     each.scratchBytes = each.attention->getScratchBytes();
     return Status();
   }
   if (!hasAttention(sizes))
     return refuseAttention(sizes);
-  if (!isGrad)
-    return ownKernels.find(getAttentionLaunches(sizes, type), each.kernels);
-  each.scratchBytes = getAttentionGradScratch(sizes);
-  return ownKernels.find(getAttentionGradLaunches(sizes, type), each.kernels);
+  if (isGrad)
+    each.scratchBytes = getAttentionGradScratch(sizes);
+  return findOwnKernels(each);
 }
 
 //===----------------------------------------------------------------------===//
@@ -246,7 +192,7 @@ Status CudaDevice::enqueueAlone(const CudaInstruction &each,
     params.ids = point<int32_t>(each, 0, context);
     params.dout = point<void>(each, 1, context);
     params.dtable = point<void>(each, 2, context);
-    params.scratch = reinterpret_cast<void *>(getScratch(stream));
+    params.scratch = toPointer(getScratch(stream));
     params.accumulate = accumulates(table.accumulate(), context.isFirst);
     return launch(each, params, stream);
   }
@@ -272,7 +218,7 @@ Status CudaDevice::enqueueAlone(const CudaInstruction &each,
                                                    stream.handle.get()));
       return Status();
     }
-    params.in = reinterpret_cast<void *>(in);
+    params.in = toPointer(in);
     params.out = point<void>(each, 1, context);
     return launch(each, params, stream);
   }
@@ -356,9 +302,9 @@ Status CudaDevice::enqueueMatmul(const CudaInstruction &each,
   if (!each.kernels.empty()) {
     ConvertParams params{};
     params.elements = gemm.n();
-    params.in = reinterpret_cast<const float *>(operands.bias);
+    params.in = toPointer<const float>(operands.bias);
     operands.bias = getScratch(stream, matmulWorkspace);
-    params.out = reinterpret_cast<void *>(operands.bias);
+    params.out = toPointer(operands.bias);
     CLEAVE_RETURN_IF_ERROR(launch(each, params, stream));
   }
   return each.matmul->run(operands, getScratch(stream), matmulWorkspace,
@@ -394,7 +340,7 @@ Status CudaDevice::enqueueAttentionGrad(const CudaInstruction &each,
   params.dq = point<void>(each, 6, context);
   params.dk = point<void>(each, 7, context);
   params.dv = point<void>(each, 8, context);
-  params.scratch = reinterpret_cast<void *>(getScratch(stream));
+  params.scratch = toPointer(getScratch(stream));
   if (!each.attention)
     return launch(each, params, stream);
   CLEAVE_RETURN_IF_ERROR(attentions.setStream(stream.handle.get()));

@@ -1,6 +1,7 @@
 //===- Cudnn.cpp ----------------------------------------------------------===//
 #include "runtime/cuda/Cudnn.h"
 #include "runtime/cuda/Library.h"
+#include <algorithm>
 #include <mutex>
 
 using namespace cleave::runtime;
@@ -11,17 +12,22 @@ using namespace cleave::runtime::cuda::cudnn;
 // Library
 //===----------------------------------------------------------------------===//
 
+static constexpr EntryName entryNames[] = {
+#define CLEAVE_NAME(name, symbol, ...) {#name, #symbol},
+    CLEAVE_CUDNN_CALLS(CLEAVE_NAME)
+#undef CLEAVE_NAME
+};
+
 Status Cudnn::check(int result, const char *call, const char *file,
                     int line) const {
   if (result == success)
     return Status();
   char details[1024] = {};
   api.getLastErrorString(details, sizeof details - 1);
-  std::string name = call;
-  return Status::error("cuDNN call " + name.substr(0, name.find('(')) +
-                       " failed: " + api.getErrorString(result) + " (" +
-                       std::to_string(result) + ")" + getPlace(file, line) +
-                       (details[0] ? ": " : "") + details);
+  return Status::error(describeFailure(call, entryNames, file, line) +
+                       api.getErrorString(result) + " (" +
+                       std::to_string(result) + ")" + (details[0] ? ": " : "") +
+                       details);
 }
 
 std::string Cudnn::getVersionText(size_t version) {
@@ -31,15 +37,13 @@ std::string Cudnn::getVersionText(size_t version) {
 }
 
 Status Cudnn::checkVersion(size_t version) {
-  // Before 9.6 the sum of dq had to be cleared by the caller; the others have
-  // errors in attention that their makers warn of.
-  if (version < 90600)
+  if (version < oldest)
     return Status::error("cuDNN " + getVersionText(version) +
-                         " is too old, expects 9.6 or later");
-  for (size_t wrong : {91000, 91001, 91400})
-    if (version == wrong)
-      return Status::error("the attention of cuDNN " + getVersionText(version) +
-                           " is known to be wrong");
+                         " is too old, expects " + getVersionText(oldest) +
+                         " or later");
+  if (std::ranges::find(wrongVersions, version) != wrongVersions.end())
+    return Status::error("the attention of cuDNN " + getVersionText(version) +
+                         " is known to be wrong");
   return Status();
 }
 
@@ -47,7 +51,7 @@ Status Cudnn::checkVersion(size_t version) {
 /// runtime that they have within asks for all entry points by this one. A
 /// driver without it has only what this program calls.
 static bool hasWholeDriver() {
-  void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  void *driver = dlopen(Driver::fileName, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (!driver)
     return false;
   bool has = dlsym(driver, "cuGetProcAddress_v2");
@@ -58,7 +62,7 @@ static bool hasWholeDriver() {
 Status Cudnn::load() {
   if (!hasWholeDriver())
     return Status::error("the CUDA driver has no cuGetProcAddress_v2");
-  void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+  void *library = dlopen(fileName, RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return Status::error(dlerror());
   EntryFinder find(library);
@@ -69,8 +73,8 @@ Status Cudnn::load() {
   CLEAVE_CUDNN_CALLS(CLEAVE_FIND)
 #undef CLEAVE_FIND
   if (find.getMissing())
-    return Status::error("libcudnn.so.9 has no " +
-                         std::string(find.getMissing()));
+    return Status::error(std::string(fileName) + " has no " +
+                         find.getMissing());
   version = api.getVersion();
   return checkVersion(version);
 }
@@ -295,9 +299,9 @@ Status CudnnGraph::findConfigs(const CudnnTarget &target,
         CudnnDescriptor::create(library, descEngineConfig, config));
     handles.push_back(config.get());
   }
-  CLEAVE_CUDNN(library,
-               descriptorGet(heuristic.get(), attrHeuristicResults,
-                             typeDescriptor, count, &count, handles.data()));
+  CLEAVE_CUDNN(library, descriptorGet(heuristic.get(), attrHeuristicResults,
+                                      typeDescriptor, count, &count,
+                                      static_cast<void *>(handles.data())));
   configs.resize(size_t(count));
   return Status();
 }
@@ -331,8 +335,8 @@ Status CudnnGraph::build(const CudnnTarget &target, CudnnPlan &plan) {
   if (target.handle)
     CLEAVE_RETURN_IF_ERROR(
         graph.set(attrGraphHandle, typeHandle, target.handle));
-  CLEAVE_RETURN_IF_ERROR(graph.set(attrGraphOperations, typeDescriptor,
-                                   int64_t(handles.size()), handles.data()));
+  CLEAVE_RETURN_IF_ERROR(
+      graph.set(attrGraphOperations, typeDescriptor, handles));
   CLEAVE_RETURN_IF_ERROR(graph.finalize());
   std::vector<CudnnDescriptor> configs;
   CLEAVE_RETURN_IF_ERROR(findConfigs(target, graph, configs));
@@ -351,12 +355,10 @@ Status CudnnPlan::run(const CudnnTarget &target,
   CudnnDescriptor pack;
   CLEAVE_RETURN_IF_ERROR(
       CudnnDescriptor::create(library, descVariantPack, pack));
-  CLEAVE_RETURN_IF_ERROR(pack.set(attrVariantPointers, typePointer,
-                                  int64_t(pointers.size()), pointers.data()));
+  CLEAVE_RETURN_IF_ERROR(pack.set(attrVariantPointers, typePointer, pointers));
+  CLEAVE_RETURN_IF_ERROR(pack.set(attrVariantIds, typeInt64, ids));
   CLEAVE_RETURN_IF_ERROR(
-      pack.set(attrVariantIds, typeInt64, int64_t(ids.size()), ids.data()));
-  CLEAVE_RETURN_IF_ERROR(pack.set(attrVariantWorkspace, typePointer,
-                                  reinterpret_cast<void *>(workspace)));
+      pack.set(attrVariantWorkspace, typePointer, toPointer(workspace)));
   CLEAVE_RETURN_IF_ERROR(pack.finalize());
   CLEAVE_CUDNN(library, execute(target.handle, plan.get(), pack.get()));
   return Status();

@@ -22,6 +22,12 @@ namespace cleave::runtime::cuda {
 /// The library of the process.
 class Cudnn {
 public:
+  static constexpr const char *fileName = "libcudnn.so.9";
+  /// Before it the sum of dq had to be cleared by the caller.
+  static constexpr size_t oldest = 90600;
+  /// Have errors in attention that their makers warn of.
+  static constexpr std::array<size_t, 3> wrongVersions = {91000, 91001, 91400};
+
   /// Opens it at the first call. Where there is none that can be used,
   /// `library` becomes null and `absence` says why.
   static void open(const Cudnn *&library, std::string &absence);
@@ -74,7 +80,13 @@ public:
   template <typename T>
   Status set(cudnn::Attribute attribute, cudnn::ValueType type,
              const T &value) {
-    return set(attribute, type, 1, &value);
+    return set(attribute, type, 1, static_cast<const void *>(&value));
+  }
+  template <typename T>
+  Status set(cudnn::Attribute attribute, cudnn::ValueType type,
+             const std::vector<T> &values) {
+    return set(attribute, type, int64_t(values.size()),
+               static_cast<const void *>(values.data()));
   }
   /// Nothing is set any more.
   Status finalize();

@@ -3,8 +3,7 @@
 // libcudnn.so.9 is opened when a program runs. As in DriverApi.h: our name, the
 // library's symbol, and its parameters as cudnn_graph.h declares them.
 // cudnnStatus_t and all enumerations are int; the handle, descriptors and
-// streams are pointers. A test holds the list and the numbers to the headers
-// where these are installed.
+// streams are pointers.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_CUDA_CUDNNAPI_H

@@ -261,7 +261,11 @@ Status CudnnAttention::runPlan(std::vector<int64_t> ids,
     ids.push_back(idWindow);
     pointers.push_back(&window);
   }
-  return plan.run(target, ids, pointers, workspace);
+  Status status = plan.run(target, ids, pointers, workspace);
+  if (status.ok())
+    return status;
+  return Status::error(status.message() + "; with CLEAVE_ATTENTION=own the "
+                                          "kernels of Cleave compute it");
 }
 
 Status CudnnAttention::run(const AttentionParams &params,

@@ -24,6 +24,9 @@ static const char *getAdvice(int result) {
   case errorLaunchFailed:
     return "; a kernel failed on the GPU, which cannot be used any more by "
            "this process";
+  case errorOutOfMemory:
+    return "; `nvidia-smi` shows who else uses the GPU's memory, and a smaller "
+           "micro-batch takes less";
   case errorUnsupportedPtx:
     return "; the executable's code does not run on this GPU with this driver; "
            "a newer driver may take it";
@@ -31,25 +34,39 @@ static const char *getAdvice(int result) {
   case errorInvalidPtx:
     return "; the executable's code does not run on this GPU with this driver";
   default:
-    return "";
+    return "; `nvidia-smi` shows the state of the GPU, and the kernel's Xid "
+           "messages its errors";
   }
 }
+
+static constexpr EntryName entryNames[] = {
+#define CLEAVE_NAME(name, symbol, ...) {#name, #symbol},
+    CLEAVE_DRIVER_CALLS(CLEAVE_NAME)
+#undef CLEAVE_NAME
+};
 
 Status Driver::check(int result, const char *call, const char *file,
                      int line) const {
   if (result == success)
     return Status();
-  const char *name = nullptr;
+  const char *name = nullptr, *meaning = nullptr;
   if (api.getErrorName(result, &name) != success || !name)
     name = "unknown error";
-  return Status::error("CUDA call " + std::string(call) + " failed: " + name +
+  if (api.getErrorString(result, &meaning) != success || !meaning)
+    meaning = "";
+  return Status::error(describeFailure(call, entryNames, file, line) + name +
                        " (" + std::to_string(result) + ")" +
-                       getPlace(file, line) + getAdvice(result));
+                       (*meaning ? ", " : "") + meaning + getAdvice(result));
+}
+
+std::string Driver::getVersionText(int version) {
+  return std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10);
 }
 
 Status Driver::load() {
   // Never closed: contexts live as long as the process.
-  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void *library = dlopen(fileName, RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return Status();
   EntryFinder find(library);
@@ -57,20 +74,24 @@ Status Driver::load() {
   CLEAVE_DRIVER_CALLS(CLEAVE_FIND)
 #undef CLEAVE_FIND
   if (find.getMissing())
-    return Status::error("the CUDA driver is too old: libcuda.so.1 has no " +
-                         std::string(find.getMissing()) +
-                         "; expects one of CUDA 12.0 or later");
+    return Status::error(
+        "the CUDA driver is too old: " + std::string(fileName) + " has no " +
+        find.getMissing() + "; expects one of CUDA " + getVersionText(oldest) +
+        " or later");
+  // Streams are mapped to so many queues of the GPU; two in one queue wait for
+  // each other, and where one of them waits for another rank, both do. By
+  // default there are 8, and ranks have more streams than that: of the program,
+  // their lanes, and one a channel. 32 is the most.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   int result = api.init(0);
   if (result == errorNoDevice)
     return Status();
   CLEAVE_RETURN_IF_ERROR(check(result, "init(0)", __FILE__, __LINE__));
   CLEAVE_CUDA(*this, driverGetVersion(&version));
-  constexpr int oldest = 12000;
   if (version < oldest)
     return Status::error("the CUDA driver is too old: it is of CUDA " +
-                         std::to_string(version / 1000) + "." +
-                         std::to_string(version % 1000 / 10) +
-                         ", expects 12.0 or later");
+                         getVersionText(version) + ", expects " +
+                         getVersionText(oldest) + " or later");
   CLEAVE_CUDA(*this, deviceGetCount(&deviceCount));
   return Status();
 }
@@ -84,8 +105,8 @@ Status Driver::open(const Driver *&driver, std::string &absence) {
   driver = opened.deviceCount > 0 ? &opened : nullptr;
   if (!driver)
     absence = opened.api.init ? "this machine has no CUDA device"
-                              : "this machine has no CUDA driver "
-                                "(libcuda.so.1)";
+                              : "this machine has no CUDA driver (" +
+                                    std::string(fileName) + ")";
   return Status();
 }
 
@@ -126,11 +147,9 @@ Status Context::bind() const {
 }
 
 Status Context::loadModule(const void *image, Handle &module) const {
-  // CUjit_option: the log of errors, and its size in bytes.
-  constexpr int errorLog = 5, errorLogBytes = 6;
   char log[4096] = {};
-  int options[] = {errorLog, errorLogBytes};
-  void *values[] = {log, reinterpret_cast<void *>(uintptr_t(sizeof log - 1))};
+  int options[] = {jitErrorLog, jitErrorLogBytes};
+  void *values[] = {log, toPointer(sizeof log - 1)};
   void *loaded = nullptr;
   int result = driver.api.moduleLoadDataEx(&loaded, image, 2, options, values);
   Status status = driver.check(result, "moduleLoadDataEx", __FILE__, __LINE__);

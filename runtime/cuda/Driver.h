@@ -19,6 +19,9 @@ namespace cleave::runtime::cuda {
 /// The driver of the process.
 class Driver {
 public:
+  static constexpr const char *fileName = "libcuda.so.1";
+  static constexpr int oldest = 12000; ///< as getVersion()
+
   /// Opens and initializes it at the first call. Where there is no driver or no
   /// device, `driver` becomes null, `absence` says which, and that is no error.
   static Status open(const Driver *&driver, std::string &absence);
@@ -26,6 +29,8 @@ public:
   int getDeviceCount() const { return deviceCount; }
   /// 1000 * the major number of CUDA + 10 * the minor one.
   int getVersion() const { return version; }
+  /// "12.0" of 12000
+  static std::string getVersionText(int version);
 
   /// What a call's result means: success, or an error that names the call and,
   /// where that is known, what to do.
@@ -43,6 +48,14 @@ private:
 #define CLEAVE_CUDA(driver, call)                                              \
   CLEAVE_RETURN_IF_ERROR(                                                      \
       (driver).check((driver).api.call, #call, __FILE__, __LINE__))
+
+/// The address as CUDA's libraries and the parameters of kernels have it. The
+/// host never follows it.
+template <typename T = void>
+T *toPointer(Address address) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): no object of the host's
+  return reinterpret_cast<T *>(address);
+}
 
 /// A handle of the driver's that is given back when its owner ends.
 class Handle {

@@ -4,8 +4,8 @@
 // headers. Each line is one entry point: our name, the driver's symbol, and its
 // parameters as cuda.h of CUDA 12 and 13 declares them. CUresult and CUdevice
 // are int; contexts, modules, functions, streams, events and graphs are
-// pointers to what only the driver knows; CUdeviceptr is 64 bits. A test holds
-// the list to cuda.h where that is installed.
+// pointers to what only the driver knows; CUdeviceptr is 64 bits. It is held to
+// cuda.h where that is installed (test/runtime/cuda/prototypes).
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_CUDA_DRIVERAPI_H
@@ -31,9 +31,13 @@ constexpr int success = 0, errorInvalidValue = 1, errorOutOfMemory = 2,
 constexpr int attributeMajor = 75, attributeMinor = 76;
 // CUfunction_attribute: bytes of dynamic shared memory that a launch may have.
 constexpr int attributeMaxDynamicShared = 8;
-// CUstream_flags, CUevent_flags, CUstreamCaptureMode
+// CUjit_option: the log of errors, and its size in bytes.
+constexpr int jitErrorLog = 5, jitErrorLogBytes = 6;
+// CUstream_flags, CUevent_flags
 constexpr unsigned streamNonBlocking = 1, eventDefault = 0,
-                   eventDisableTiming = 2, captureThreadLocal = 1;
+                   eventDisableTiming = 2;
+// CUstreamCaptureMode
+constexpr int captureThreadLocal = 1;
 
 #define CLEAVE_DRIVER_CALLS(X)                                                 \
   X(init, cuInit, unsigned)                                                    \
@@ -79,7 +83,7 @@ constexpr unsigned streamNonBlocking = 1, eventDefault = 0,
   X(eventSynchronize, cuEventSynchronize, void *)                              \
   X(eventQuery, cuEventQuery, void *)                                          \
   X(eventElapsedTime, cuEventElapsedTime, float *, void *, void *)             \
-  X(streamBeginCapture, cuStreamBeginCapture_v2, void *, unsigned)             \
+  X(streamBeginCapture, cuStreamBeginCapture_v2, void *, int)                  \
   X(streamEndCapture, cuStreamEndCapture, void *, void **)                     \
   X(graphInstantiate, cuGraphInstantiateWithFlags, void **, void *,            \
     unsigned long long)                                                        \

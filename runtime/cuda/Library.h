@@ -3,7 +3,9 @@
 #define CLEAVE_RUNTIME_CUDA_LIBRARY_H
 
 #include <dlfcn.h>
+#include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace cleave::runtime::cuda {
@@ -28,9 +30,25 @@ private:
   const char *missing = nullptr;
 };
 
-/// " at File.cpp:12", for messages of calls that failed.
-inline std::string getPlace(const std::string &file, int line) {
-  return " at " + file.substr(file.rfind('/') + 1) + ":" + std::to_string(line);
+/// An entry point, as the tables of the *Api.h name it and as the library does.
+struct EntryName {
+  std::string_view ours, symbol;
+};
+
+/// How a message about a call that failed begins: "cuMemAlloc failed at
+/// Driver.cpp:12: " for our "memAlloc(&address, bytes)". The driver's symbols
+/// end in a version that its documentation leaves out.
+inline std::string describeFailure(std::string_view call,
+                                   std::span<const EntryName> names,
+                                   const std::string &file, int line) {
+  call = call.substr(0, call.find('('));
+  for (const EntryName &name : names)
+    if (name.ours == call)
+      call = name.symbol;
+  if (call.ends_with("_v2"))
+    call.remove_suffix(3);
+  return std::string(call) + " failed at " + file.substr(file.rfind('/') + 1) +
+         ":" + std::to_string(line) + ": ";
 }
 
 } // namespace cleave::runtime::cuda

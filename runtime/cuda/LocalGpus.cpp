@@ -10,10 +10,30 @@ Status LocalGpus::create(Communicator &host, const Context &context,
                          const OwnKernels &kernels,
                          std::unique_ptr<GpuCommunicator> &communicator) {
   std::unique_ptr<LocalGpus> result(new LocalGpus(host, context, kernels));
-  CLEAVE_RETURN_IF_ERROR(context.createEvent(false, result->ready));
-  CLEAVE_RETURN_IF_ERROR(context.createEvent(false, result->done));
+  CLEAVE_RETURN_IF_ERROR(context.createEvent(false, result->own.ready));
+  CLEAVE_RETURN_IF_ERROR(context.createEvent(false, result->own.done));
   communicator = std::move(result);
   return Status();
+}
+
+std::shared_ptr<LocalGpus::Estate> LocalGpus::getEstate() {
+  static std::mutex mutex;
+  static std::weak_ptr<Estate> current;
+  std::lock_guard lock(mutex);
+  std::shared_ptr<Estate> estate = current.lock();
+  if (!estate)
+    current = estate = std::make_shared<Estate>();
+  return estate;
+}
+
+void LocalGpus::keep(DeviceMemory memory) {
+  std::lock_guard lock(estate->mutex);
+  estate->memories.push_back(std::move(memory));
+}
+
+LocalGpus::~LocalGpus() {
+  std::lock_guard lock(estate->mutex);
+  estate->belongings.push_back(std::move(own));
 }
 
 /// 1. Each rank records that its stream has come here, and all exchange their
@@ -31,10 +51,10 @@ Status LocalGpus::run(const Group &group,
                       void *stream) {
   const Driver &driver = context.getDriver();
   size_t ranks = size_t(group.getSize()), count = collectives.size();
-  CLEAVE_CUDA(driver, eventRecord(ready.get(), stream));
+  CLEAVE_CUDA(driver, eventRecord(own.ready.get(), stream));
   std::vector<Offer> mine, all(ranks * count);
   for (const GpuCollective &each : collectives)
-    mine.push_back({each.in, each.out, ready.get(), done.get()});
+    mine.push_back({each.in, each.out, own.ready.get(), own.done.get()});
   CLEAVE_RETURN_IF_ERROR(
       host.allGather(group, mine.data(), all.data(), 1, count * sizeof(Offer)));
   if (group.getIndex() == 0) {
@@ -46,7 +66,7 @@ Status LocalGpus::run(const Group &group,
         offers.push_back(all[rank * count + i]);
       CLEAVE_RETURN_IF_ERROR(doAll(collectives[i], offers, stream));
     }
-    CLEAVE_CUDA(driver, eventRecord(done.get(), stream));
+    CLEAVE_CUDA(driver, eventRecord(own.done.get(), stream));
   }
   CLEAVE_RETURN_IF_ERROR(host.barrier(group));
   if (group.getIndex() > 0)
@@ -84,8 +104,8 @@ Status LocalGpus::reduce(const GpuCollective &collective,
     params.elements = int64_t(work.inner);
     params.outputs = params.inputs;
     for (size_t rank = 0; rank < offers.size(); ++rank) {
-      params.in[rank] = reinterpret_cast<void *>(offers[rank].in);
-      params.out[rank] = reinterpret_cast<void *>(offers[rank].out);
+      params.in[rank] = toPointer(offers[rank].in);
+      params.out[rank] = toPointer(offers[rank].out);
     }
     return launch();
   }
@@ -96,10 +116,9 @@ Status LocalGpus::reduce(const GpuCollective &collective,
   for (uint64_t block = 0; block < work.outer; ++block)
     for (size_t part = 0; part < offers.size(); ++part) {
       for (size_t rank = 0; rank < offers.size(); ++rank)
-        params.in[rank] = reinterpret_cast<void *>(
-            offers[rank].in + (block * offers.size() + part) * bytes);
-      params.out[0] =
-          reinterpret_cast<void *>(offers[part].out + block * bytes);
+        params.in[rank] =
+            toPointer(offers[rank].in + (block * offers.size() + part) * bytes);
+      params.out[0] = toPointer(offers[part].out + block * bytes);
       CLEAVE_RETURN_IF_ERROR(launch());
     }
   return Status();
@@ -144,8 +163,8 @@ Status LocalGpus::copyPart(Parts from, uint64_t fromPart, Address in, Parts to,
   params.bytes = int64_t(bytes);
   params.inGroups = group(from);
   params.outGroups = group(to);
-  params.in = reinterpret_cast<void *>(in + fromPart * from.blockBytes);
-  params.out = reinterpret_cast<void *>(out + toPart * to.blockBytes);
+  params.in = toPointer(in + fromPart * from.blockBytes);
+  params.out = toPointer(out + toPart * to.blockBytes);
   return kernels.launch(getCopyPartsLaunches(params), params, stream);
 }
 
@@ -153,7 +172,7 @@ Status LocalGpus::send(int to, int channel, Address data, uint64_t bytes,
                        void *stream) {
   const Driver &driver = context.getDriver();
   Parcel *parcel = nullptr;
-  for (std::unique_ptr<Parcel> &each : parcels)
+  for (std::unique_ptr<Parcel> &each : own.parcels)
     if (each->isFree && each->memory.getSize() == bytes)
       parcel = each.get();
   if (!parcel) {
@@ -162,7 +181,7 @@ Status LocalGpus::send(int to, int channel, Address data, uint64_t bytes,
         DeviceMemory::allocate(context, bytes, "a message", made->memory));
     CLEAVE_RETURN_IF_ERROR(context.createEvent(false, made->sent));
     CLEAVE_RETURN_IF_ERROR(context.createEvent(false, made->taken));
-    parcel = parcels.emplace_back(std::move(made)).get();
+    parcel = own.parcels.emplace_back(std::move(made)).get();
   }
   parcel->isFree = false;
   // Of an event that was never recorded nobody waits.
@@ -170,14 +189,16 @@ Status LocalGpus::send(int to, int channel, Address data, uint64_t bytes,
   CLEAVE_CUDA(driver, copyDeviceToDeviceAsync(parcel->memory.getAddress(), data,
                                               bytes, stream));
   CLEAVE_CUDA(driver, eventRecord(parcel->sent.get(), stream));
-  return host.send(to, channel, &parcel, sizeof(parcel));
+  Ticket ticket{parcel};
+  return host.send(to, channel, &ticket, sizeof(ticket));
 }
 
 Status LocalGpus::receive(int from, int channel, Address data, uint64_t bytes,
                           void *stream) {
   const Driver &driver = context.getDriver();
-  Parcel *parcel = nullptr;
-  CLEAVE_RETURN_IF_ERROR(host.receive(from, channel, &parcel, sizeof(parcel)));
+  Ticket ticket;
+  CLEAVE_RETURN_IF_ERROR(host.receive(from, channel, &ticket, sizeof(ticket)));
+  Parcel *parcel = ticket.parcel;
   if (parcel->memory.getSize() != bytes)
     return Status::error("rank " + std::to_string(from) + " sent " +
                          std::to_string(parcel->memory.getSize()) +

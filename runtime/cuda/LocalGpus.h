@@ -14,6 +14,7 @@
 #include "runtime/cuda/Kernel.h"
 #include <atomic>
 #include <deque>
+#include <mutex>
 
 namespace cleave::runtime::cuda {
 
@@ -37,6 +38,9 @@ public:
   void abort() override {}
   bool canBeCaptured() const override { return false; }
   void abandon() override {}
+  void keep(DeviceMemory memory) override;
+
+  ~LocalGpus() override;
 
 private:
   /// What a rank tells the others of a collective.
@@ -51,10 +55,29 @@ private:
     Handle sent, taken; ///< events
     std::atomic<bool> isFree{true};
   };
+  /// What is sent of it.
+  struct Ticket {
+    Parcel *parcel = nullptr;
+  };
+  /// What other ranks may hold pointers to.
+  struct Belongings {
+    Handle ready, done; ///< events
+    std::deque<std::unique_ptr<Parcel>> parcels;
+  };
+  /// Of all ranks of the process: what those have left that have ended. One
+  /// that fails ends at its own time, while another may be about to wait for
+  /// its event, to take its message or to read its memory, so all of that is
+  /// there until the last one ends.
+  struct Estate {
+    std::mutex mutex;
+    std::vector<Belongings> belongings;
+    std::vector<DeviceMemory> memories;
+  };
+  static std::shared_ptr<Estate> getEstate();
 
   LocalGpus(Communicator &host, const Context &context,
             const OwnKernels &kernels)
-      : host(host), context(context), kernels(kernels) {}
+      : host(host), context(context), kernels(kernels), estate(getEstate()) {}
   Status doAll(const GpuCollective &work, std::span<const Offer> offers,
                void *stream);
   Status reduce(const GpuCollective &work, std::span<const Offer> offers,
@@ -67,8 +90,8 @@ private:
   Communicator &host;
   const Context &context;
   const OwnKernels &kernels;
-  Handle ready, done;
-  std::deque<std::unique_ptr<Parcel>> parcels;
+  std::shared_ptr<Estate> estate;
+  Belongings own;
 };
 
 } // namespace cleave::runtime::cuda

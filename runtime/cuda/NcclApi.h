@@ -18,7 +18,8 @@ struct NcclId {
 };
 
 // ncclResult_t, ncclDataType_t, ncclRedOp_t
-constexpr int ncclSuccess = 0, ncclInProgress = 7;
+constexpr int ncclSuccess = 0, ncclUnhandledCudaError = 1, ncclSystemError = 2,
+              ncclRemoteError = 6, ncclInProgress = 7;
 constexpr int ncclInt8 = 0, ncclInt32 = 2, ncclFloat32 = 7, ncclBfloat16 = 9;
 constexpr int ncclSum = 0, ncclMax = 2;
 

@@ -21,24 +21,53 @@ namespace fb = cleave::program;
 // Library
 //===----------------------------------------------------------------------===//
 
+/// What a person can do about a result.
+static const char *getAdvice(int result) {
+  switch (result) {
+  case ncclUnhandledCudaError:
+    return "; `nvidia-smi` shows the state of the GPUs, and NCCL_DEBUG=WARN "
+           "which call of CUDA it was";
+  case ncclSystemError:
+    return "; a connection could not be made or was lost, or the system lacks "
+           "memory: NCCL_DEBUG=WARN says which, NCCL_SOCKET_IFNAME names the "
+           "network that machines meet in";
+  case ncclRemoteError:
+    return "; another rank, or its machine, has ended: what it said is the "
+           "cause";
+  default:
+    return "; NCCL_DEBUG=WARN says more";
+  }
+}
+
+static constexpr EntryName entryNames[] = {
+#define CLEAVE_NAME(name, symbol, ...) {#name, #symbol},
+    CLEAVE_NCCL_CALLS(CLEAVE_NAME)
+#undef CLEAVE_NAME
+};
+
 Status Nccl::check(int result, const char *call, const char *file,
                    int line) const {
   if (result == ncclSuccess || result == ncclInProgress)
     return Status();
   const char *last = api.getLastError(nullptr);
-  return Status::error("NCCL call " + std::string(call) +
-                       " failed: " + api.getErrorString(result) + " (" +
-                       std::to_string(result) + ")" + getPlace(file, line) +
-                       (last && *last ? ": " + std::string(last) : ""));
+  return Status::error(
+      describeFailure(call, entryNames, file, line) +
+      api.getErrorString(result) + " (" + std::to_string(result) + ")" +
+      (last && *last ? ": " + std::string(last) : "") + getAdvice(result));
+}
+
+std::string Nccl::getVersionText(int version) {
+  return std::to_string(version / 10000) + "." +
+         std::to_string(version % 10000 / 100);
 }
 
 Status Nccl::load() {
-  void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  void *library = dlopen(fileName, RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    return Status::error("cannot open libnccl.so.2, by which GPUs of several "
-                         "processes meet: install NCCL, or add its folder to "
-                         "LD_LIBRARY_PATH (" +
-                         std::string(dlerror()) + ")");
+    return Status::error("cannot open " + std::string(fileName) +
+                         ", by which GPUs of several processes meet: install "
+                         "NCCL, or add its folder to LD_LIBRARY_PATH (" +
+                         dlerror() + ")");
   EntryFinder find(library);
   find(api.getErrorString, "ncclGetErrorString");
   find(api.getLastError, "ncclGetLastError");
@@ -46,14 +75,13 @@ Status Nccl::load() {
   CLEAVE_NCCL_CALLS(CLEAVE_FIND)
 #undef CLEAVE_FIND
   if (find.getMissing())
-    return Status::error("libnccl.so.2 is too old: it has no " +
-                         std::string(find.getMissing()));
+    return Status::error(std::string(fileName) + " is too old: it has no " +
+                         find.getMissing());
   CLEAVE_NCCL(*this, getVersion(&version));
-  constexpr int oldest = 21800;
   if (version < oldest)
-    return Status::error("NCCL " + std::to_string(version / 10000) + "." +
-                         std::to_string(version % 10000 / 100) +
-                         " is too old, expects 2.18 or later");
+    return Status::error("NCCL " + getVersionText(version) +
+                         " is too old, expects " + getVersionText(oldest) +
+                         " or later");
   return Status();
 }
 
@@ -88,7 +116,8 @@ Status NcclConnections::check() const {
   for (void *comm : comms) {
     int error = ncclSuccess;
     CLEAVE_NCCL(nccl, commGetAsyncError(comm, &error));
-    CLEAVE_RETURN_IF_ERROR(nccl.check(error, "in flight", __FILE__, __LINE__));
+    CLEAVE_RETURN_IF_ERROR(nccl.check(error, "an operation of NCCL in flight",
+                                      __FILE__, __LINE__));
   }
   return Status();
 }
@@ -228,10 +257,6 @@ static int getDataType(ElementType type) {
                                      : ncclInt32;
 }
 
-static void *point(Address address) {
-  return reinterpret_cast<void *>(address);
-}
-
 /// From a buffer whose blocks hold a piece of each part to whole parts, one
 /// after the other; or back.
 Status NcclGpus::pack(Parts parts, uint64_t ranks, Address in, Address out,
@@ -247,8 +272,8 @@ Status NcclGpus::pack(Parts parts, uint64_t ranks, Address in, Address out,
     uint64_t inWhole = part * parts.getBytes();
     params.inGroups = unpacks ? whole : blocks;
     params.outGroups = unpacks ? blocks : whole;
-    params.in = point(in + (unpacks ? inWhole : inBlocks));
-    params.out = point(out + (unpacks ? inBlocks : inWhole));
+    params.in = toPointer(in + (unpacks ? inWhole : inBlocks));
+    params.out = toPointer(out + (unpacks ? inBlocks : inWhole));
     CLEAVE_RETURN_IF_ERROR(
         kernels.launch(getCopyPartsLaunches(params), params, stream));
   }
@@ -286,12 +311,12 @@ Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
   Parts parts = work.getParts();
   switch (work.call) {
   case CollectiveCall::AllReduce:
-    CLEAVE_NCCL(nccl, allReduce(point(each.in), point(each.out), work.inner,
-                                type, op, comm, stream));
+    CLEAVE_NCCL(nccl, allReduce(toPointer(each.in), toPointer(each.out),
+                                work.inner, type, op, comm, stream));
     return Status();
   case CollectiveCall::AllGather: {
     Address gathered = work.outer == 1 ? each.out : getScratch(0);
-    CLEAVE_NCCL(nccl, allGather(point(each.in), point(gathered),
+    CLEAVE_NCCL(nccl, allGather(toPointer(each.in), toPointer(gathered),
                                 parts.getBytes(), ncclInt8, comm, stream));
     return work.outer == 1
                ? Status()
@@ -305,7 +330,7 @@ Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
           pack(parts, ranks, each.in, packed, false, stream));
     }
     CLEAVE_NCCL(nccl,
-                reduceScatter(point(packed), point(each.out),
+                reduceScatter(toPointer(packed), toPointer(each.out),
                               work.outer * work.inner, type, op, comm, stream));
     return Status();
   }
@@ -324,15 +349,15 @@ Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
   CLEAVE_NCCL(nccl, groupStart());
   Status status;
   for (uint64_t rank = 0; rank < ranks && status.ok(); ++rank) {
-    status = nccl.check(nccl.api.send(point(packed + rank * in.getBytes()),
+    status = nccl.check(nccl.api.send(toPointer(packed + rank * in.getBytes()),
                                       in.getBytes(), ncclInt8, int(rank), comm,
                                       stream),
                         "send", __FILE__, __LINE__);
     if (status.ok())
-      status = nccl.check(nccl.api.recv(point(received + rank * out.getBytes()),
-                                        out.getBytes(), ncclInt8, int(rank),
-                                        comm, stream),
-                          "recv", __FILE__, __LINE__);
+      status = nccl.check(
+          nccl.api.recv(toPointer(received + rank * out.getBytes()),
+                        out.getBytes(), ncclInt8, int(rank), comm, stream),
+          "recv", __FILE__, __LINE__);
   }
   CLEAVE_NCCL(nccl, groupEnd());
   CLEAVE_RETURN_IF_ERROR(status);
@@ -357,7 +382,7 @@ Status NcclGpus::send(int, int number, Address data, uint64_t bytes,
   CLEAVE_CUDA(driver, eventRecord(channel.ready.get(), stream));
   void *own = channel.stream.get();
   CLEAVE_CUDA(driver, streamWaitEvent(own, channel.ready.get(), 0));
-  CLEAVE_NCCL(nccl, send(point(channel.copy.getAddress()), bytes, ncclInt8,
+  CLEAVE_NCCL(nccl, send(toPointer(channel.copy.getAddress()), bytes, ncclInt8,
                          channel.peer, channel.comm, own));
   CLEAVE_CUDA(driver, eventRecord(channel.sent.get(), own));
   channel.isUsed = true;
@@ -367,7 +392,7 @@ Status NcclGpus::send(int, int number, Address data, uint64_t bytes,
 Status NcclGpus::receive(int, int number, Address data, uint64_t bytes,
                          void *stream) {
   Channel &channel = channels.find(number)->second;
-  CLEAVE_NCCL(nccl, recv(point(data), bytes, ncclInt8, channel.peer,
+  CLEAVE_NCCL(nccl, recv(toPointer(data), bytes, ncclInt8, channel.peer,
                          channel.comm, stream));
   return Status();
 }

@@ -26,10 +26,16 @@ namespace cleave::runtime::cuda {
 /// The library of the process.
 class Nccl {
 public:
-  /// Opens it at the first call. Fails where it is missing or older than 2.18.
+  static constexpr const char *fileName = "libnccl.so.2";
+  static constexpr int oldest = 21800; ///< as getVersion()
+
+  /// Opens it at the first call. Fails where it is missing or too old.
   static Status open(const Nccl *&library);
 
+  /// 10000 * the major number + 100 * the minor one + the patch.
   int getVersion() const { return version; }
+  /// "2.18" of 21800
+  static std::string getVersionText(int version);
   Status check(int result, const char *call, const char *file, int line) const;
 
   NcclApi api;
@@ -86,6 +92,8 @@ public:
   void abort() override { connections->abort(); }
   bool canBeCaptured() const override { return true; }
   void abandon() override { connections->abandon(); }
+  // Another process reads none of it.
+  void keep(DeviceMemory) override {}
 
 private:
   /// Of a message's two ranks.

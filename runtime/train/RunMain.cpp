@@ -1,6 +1,7 @@
 //===- RunMain.cpp - From the command line to an exit code ----------------===//
 #include "runtime/base/Cpus.h"
 #include "runtime/base/Log.h"
+#include "runtime/executor/Devices.h"
 #include "runtime/train/OptionItems.h"
 #include "runtime/train/Peak.h"
 #include "runtime/train/StopSignal.h"
@@ -24,14 +25,29 @@ static double getBusyCores(const Program &program, const Options &options) {
     return std::min(available, ranks * threads);
   // A launcher may give each rank cores of its own, or let all share a node's.
   double perNode = 1;
-  for (const char *name :
-       {"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_TASKS_PER_NODE"})
+  for (const char *name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "SLURM_TASKS_PER_NODE",
+                           "LOCAL_WORLD_SIZE"})
     if (const char *text = std::getenv(name); text && std::atoi(text) > 0) {
       perNode = std::atoi(text);
       break;
     }
   double share = std::max(1u, std::thread::hardware_concurrency()) / perNode;
   return ranks * std::min({threads, available, std::max(share, 1 / perNode)});
+}
+
+/// Of one core, in GFLOP/s.
+static double getCorePeak(const Program &program, const Options &options) {
+  return options.peakGflops > 0 ? options.peakGflops
+                                : measureCorePeakGflops(getMatrixType(program));
+}
+
+/// Whether this process's ranks compute on GPUs, which have a peak of their
+/// own. Where that cannot be found out, the ranks say why. The first to ask for
+/// a GPU, while the process has no other thread: the driver reads settings from
+/// the environment.
+static bool usesGpu(const Options &options, KernelTable kernels) {
+  bool isGpu = false;
+  return chooseDevice(options.device, kernels, isGpu).ok() && isGpu;
 }
 
 int cleave::runtime::runMain(int argc, const char *const *argv,
@@ -65,10 +81,9 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
   }
   TrainOptions settings;
   static_cast<Options &>(settings) = options;
-  double corePeak = options.peakGflops > 0
-                        ? options.peakGflops
-                        : measureCorePeakGflops(getMatrixType(program));
-  settings.totalPeakFlops = corePeak * 1e9 * getBusyCores(program, options);
+  if (!usesGpu(options, kernels))
+    settings.totalPeakFlops =
+        getCorePeak(program, options) * 1e9 * getBusyCores(program, options);
   if (options.backend == Backend::Local)
     if (Status status = checkNotLaunched(); !status.ok()) {
       logError(status.message());

@@ -10,7 +10,7 @@
 namespace cleave::runtime {
 
 struct TrainOptions : Options {
-  /// FLOP/s of all cores that compute, for MFU; 0: not known.
+  /// FLOP/s of all cores that compute, for MFU; 0: not known, or GPUs compute.
   double totalPeakFlops = 0;
   Watchdog *watchdog = nullptr; ///< null: none
 };

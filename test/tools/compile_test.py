@@ -178,6 +178,33 @@ class CompileTest(ToolTest):
         self.assertEqual(self.program("gpus"), self.program("bf16"))
         self.run_tool("cleave", "estimate", "gpus", "--cluster", "h100-sxm:4")
 
+    def test_a_ptxas_that_is_too_old(self):
+        """The executable has PTX only, which a note says; what another ptxas
+        says is an error."""
+        def compile_with(said):
+            self.write("ptxas", f"#!/bin/sh\necho \"{said}\" >&2\nexit 255\n")
+            os.chmod(self.path("ptxas"), 0o755)
+            return self.start(
+                "cleave", "compile", LLAMA, *SHAPE, "--cluster", "h200:1", "-o",
+                "train", env=dict(os.environ, CLEAVE_PTXAS=self.path("ptxas")))
+
+        for said in [
+                "ptxas fatal   : Value 'sm_90' is not defined for option "
+                "'gpu-name'",
+                "ptxas kernels.ptx, line 1; fatal   : Unsupported .version "
+                "7.8; current version is '7.4'"]:
+            done = compile_with(said)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(
+                done.stderr, f"cleave: note: {self.path('ptxas')} is too old "
+                "for sm_90, so the executable has no machine code but PTX, "
+                "which the driver compiles when it starts; CLEAVE_PTXAS names "
+                "another\n")
+        done = compile_with("ptxas fatal   : Unresolved extern function")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ptxas refuses the kernels: ptxas fatal   : Unresolved",
+                      done.stderr)
+
     def test_a_cluster_decides_collectives(self):
         # A sum over both axes: at once where all ranks are alike, inside of
         # nodes first where these are slow to reach.

@@ -78,22 +78,25 @@ class NcclTest(ToolTest):
             done = self.simulate(steps=6, machine=[
                 "--fault", f"nccl-error@{operation}"])
             self.assertNotEqual(done.returncode, 0)
-            self.assertRegex(done.stderr, "error: rank [0-3]: NCCL call in "
-                             "flight failed: remote process exited")
+            self.assertRegex(done.stderr, "error: rank [0-3]: an operation of "
+                             "NCCL in flight failed at .*: remote process "
+                             "exited.*; another rank, or its machine, has ended")
             self.assertNotIn("deadlock", done.stderr)
             self.assertNotIn("would wait for ever", done.stderr)
 
     def test_failure_of_one_gpu(self):
-        """While algorithms are chosen, as a range runs, and in a graph. Its
-        rank waits for nobody, and the other one does not wait for it."""
+        """While rank 0 chooses algorithms, as libraries are warmed up, as a
+        range runs, and in a graph. Its rank waits for nobody, and the other one
+        does not wait for it."""
         self.compile_for(2, "--dp", "2")
-        for operation in [20, 400, 900]:
+        for rank, operation in (0, 20), (1, 5), (1, 400), (1, 900):
+            faults = [["--fault", f"ecc@{operation}"] if rank == each else []
+                      for each in range(2)]
             done = self.start(
-                *MPIRUN, *self.command(1, steps=9), ":",
-                *self.command(1, steps=9, machine=[
-                    "--fault", f"ecc@{operation}"]))
+                *MPIRUN, *self.command(1, steps=9, machine=faults[0]), ":",
+                *self.command(1, steps=9, machine=faults[1]))
             self.assertNotEqual(done.returncode, 0)
-            self.assertRegex(done.stderr, "error: rank 1: .*"
+            self.assertRegex(done.stderr, f"error: rank {rank}: .*"
                              "CUDA_ERROR_ECC_UNCORRECTABLE")
             for said in "in vain", "for ever", "watchdog":
                 self.assertNotIn(said, done.stderr)

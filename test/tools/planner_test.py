@@ -378,6 +378,23 @@ class PlannerTest(ToolTest):
         for output in ["missing/local.json", "file/local.json", "."]:
             self.expect_error([output], "cleave", "calibrate", "-o", output)
 
+    def test_calibrate_of_a_gpu_that_is_none(self):
+        command = ["cleave", "calibrate", "-o", "gpu.json", "--cluster"]
+        for preset, expected in [
+                ("local:2", "expects local, or a preset and a number"),
+                ("h400:1", "expects local, or a preset and a number"),
+                ("", "expects local, or a preset and a number"),
+                ("h200", "expects NAME:COUNT"),
+                ("a100-80:8", "expects NVIDIA GPUs of sm_90 or later")]:
+            self.expect_error([f"--cluster {preset}: ", expected], *command,
+                              preset, code=2)
+        # Its file is the user's to name: local.json is a CPU's.
+        self.expect_error("--output", "cleave", "calibrate", "--cluster",
+                          "h200:1", code=2)
+        if not os.path.exists("/proc/driver/nvidia"):
+            self.expect_error("this machine has no CUDA driver "
+                              "(libcuda.so.1)", *command, "h200:1")
+
     def test_an_empty_value_is_not_the_default(self):
         for flag, legal in [("--tp", "a whole number"), ("--zero", "0 to 3"),
                             ("--pipeline-schedule", "one of gpipe")]:

@@ -11,12 +11,13 @@ import unittest
 
 import jsonschema
 
-from support import LLAMA, ToolTest
+from support import LLAMA, TOOLS, ToolTest
 from support import SHAPE as LLAMA_SHAPE
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HARDWARE = os.path.join(ROOT, "lib", "Hardware", "data")
 TINY = os.path.join(ROOT, "examples", "tiny-llama")
+SIMULATE = os.path.join(TOOLS, "..", "test", "cuda", "simulate")
 SHAPE = ["--seq-len", "64", "--global-batch", "15360"]
 
 
@@ -300,6 +301,38 @@ class SchemaTest(ToolTest):
         for dtype in "f32", "bf16":
             self.run_tool("cleave", "plan", TINY, *SHAPE, "--cluster",
                           "local.json", "--dtype", dtype)
+
+    def test_what_calibrate_writes_of_a_gpu(self):
+        """Of one that is made of software: what is measured says so."""
+        done = self.start(SIMULATE, "--", os.path.join(TOOLS, "cleave"),
+                          "calibrate", "--cluster", "h200:4",
+                          "--largest-product", "4e7", "-o", "gpu.json")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("simulated CUDA:", done.stderr)
+        written = json.loads(self.read("gpu.json"))
+        self.check(get_schema("cluster"), written, "calibrate")
+        device = written["device"]
+        self.assertEqual(device["base"], "h200")
+        constants = [device["memory_efficiency"]]
+        for dtype in "f32", "bf16":
+            self.assertEqual(set(device["matrix"][dtype]),
+                             {"efficiency", "tile_startup", "launch",
+                              "memory_efficiency"})
+            constants += device["matrix"][dtype].values()
+        for each in constants:
+            self.assertGreater(each["value"], 0)
+            self.assertIn("simulated GPU (no hardware)", each["source"])
+        # Links and the rest are the preset's.
+        preset = load(HARDWARE, "machines", "h200.json")
+        self.assertEqual(written["levels"], preset["levels"])
+        times = {}
+        for cluster in "h200:4", "gpu.json":
+            found = json.loads(self.run_tool(
+                "cleave", "estimate", TINY, *SHAPE, "--cluster", cluster,
+                "--json"))
+            self.assertEqual(found["layout"]["dp"], 4)
+            times[cluster] = found["step_time_s"]
+        self.assertNotEqual(times["h200:4"], times["gpu.json"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 //===- CalibrateCommand.cpp - cleave calibrate ----------------------------===//
+#include "Calibrate.h"
 #include "CommandLine.h"
 #include "Files.h"
 #include "Measure.h"
@@ -11,23 +12,20 @@
 #include <unistd.h>
 
 using namespace cleave;
+using tool::makeConstant;
 namespace json = llvm::json;
 
 namespace {
-struct CalibrateFlags {
-  std::string output;
-  bool quiet = false;
-};
-
 /// What a machine cannot say of itself.
 struct Assumed {
   double watts = 0, pricePerHour = 0, mtbfHours = 50'000;
 };
 } // namespace
 
-static json::Object makeConstant(double value, llvm::StringRef unit,
-                                 llvm::StringRef source) {
-  return json::Object{{"value", value}, {"unit", unit}, {"source", source}};
+json::Object tool::makeConstant(double value, llvm::StringRef unit,
+                                llvm::StringRef source) {
+  return json::Object{
+      {"value", value}, {"unit", unit}, {"source", source.str()}};
 }
 
 static constexpr llvm::StringLiteral measured = "measured by cleave calibrate";
@@ -147,28 +145,18 @@ struct KernelRounds {
 };
 } // namespace
 
+void tool::CalibrateFlags::say(const llvm::Twine &line) const {
+  if (!quiet)
+    llvm::errs() << line << '\n';
+}
+
 static double getMemoryBytes() {
   return double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE));
 }
 
-static int runCalibrate(const CalibrateFlags &flags) {
-  std::string output = flags.output;
-  if (output.empty()) {
-    llvm::Expected<std::string> path = getLocalPath();
-    if (!path)
-      return tool::fail(path.takeError());
-    output = *path;
-    if (std::error_code error = llvm::sys::fs::create_directories(
-            llvm::sys::path::parent_path(output)))
-      return tool::fail(output + ": " + error.message());
-  }
-  if (llvm::Error error = tool::checkReplaceable(output))
-    return tool::fail(std::move(error));
-  auto say = [&](const llvm::Twine &line) {
-    if (!flags.quiet)
-      llvm::errs() << line << '\n';
-  };
-
+/// cluster.json of this machine's CPU.
+static llvm::Expected<json::Object>
+calibrateCpu(const tool::CalibrateFlags &flags) {
   auto start = std::chrono::steady_clock::now();
   double foreign = tool::getForeignSeconds();
   int cores = runtime::getAvailableCpus();
@@ -178,11 +166,12 @@ static int runCalibrate(const CalibrateFlags &flags) {
   device.memory = getMemoryBytes();
   KernelRounds kernels;
   for (int round = 1; round <= numRounds; ++round) {
-    say(llvm::formatv("round       {0} of {1}", round, numRounds));
+    flags.say(llvm::formatv("round       {0} of {1}", round, numRounds));
     kernels.measure(cores);
   }
   device.memoryBandwidth = getMedian(kernels.streams);
-  say(llvm::formatv("memory      {0:F1} GB/s", device.memoryBandwidth / 1e9));
+  flags.say(
+      llvm::formatv("memory      {0:F1} GB/s", device.memoryBandwidth / 1e9));
   json::Object matrix;
   for (DType dtype : {DType::F32, DType::BF16}) {
     MatrixUnit &unit = device.matrix[size_t(dtype)];
@@ -198,12 +187,13 @@ static int runCalibrate(const CalibrateFlags &flags) {
     unit.peak = std::max(double(cores) * corePeak * 1e9, best);
     fitMatmuls(device, dtype, samples);
     matrix[getName(dtype)] = toJSON(unit, "measured multiply-adds");
-    say(llvm::formatv("{0,-11} {1:F1} GFLOP/s of {2:F1}", getName(dtype),
-                      unit.peak * unit.efficiency / 1e9, unit.peak / 1e9));
+    flags.say(llvm::formatv("{0,-11} {1:F1} GFLOP/s of {2:F1}", getName(dtype),
+                            unit.peak * unit.efficiency / 1e9,
+                            unit.peak / 1e9));
   }
   AttentionUnit attention =
       fitAttention(device, kernels.attention.getMedians());
-  say(llvm::formatv(
+  flags.say(llvm::formatv(
       "attention   {0:F1} GFLOP/s forward, {1:F1} backward",
       attention.forward * device.getMatrix(DType::BF16).peak / 1e9,
       attention.backward * device.getMatrix(DType::BF16).peak / 1e9));
@@ -215,24 +205,34 @@ static int runCalibrate(const CalibrateFlags &flags) {
   own.push_back(std::max(cores, 2));
   llvm::Expected<std::vector<CollectiveSample>> ownSamples = measureRanks(own);
   if (!ownSamples)
-    return tool::fail(ownSamples.takeError());
+    return ownSamples.takeError();
   llvm::Expected<std::vector<CollectiveSample>> sharedSamples =
       measureRanks(shared);
   if (!sharedSamples)
-    return tool::fail(sharedSamples.takeError());
+    return sharedSamples.takeError();
   Link link = fitLink("memory", *ownSamples);
   Link sharedLink = fitLink("memory of shared cores", *sharedSamples);
   for (const Link *each : {&link, &sharedLink}) {
     const CollectiveCurve &sum = each->getCurve(CollectiveKind::AllReduce);
-    say(llvm::formatv("all-reduce  {0:F1} us and {1:F1} GB/s of {2} ranks",
-                      1e6 * (sum.startup + sum.startupPerRank),
-                      sum.bandwidth.front().second / 1e9,
-                      sum.bandwidth.front().first));
+    flags.say(llvm::formatv(
+        "all-reduce  {0:F1} us and {1:F1} GB/s of {2} ranks",
+        1e6 * (sum.startup + sum.startupPerRank),
+        sum.bandwidth.front().second / 1e9, sum.bandwidth.front().first));
   }
+
+  std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - start;
+  foreign = (tool::getForeignSeconds() - foreign) / taken.count() / cores;
+  constexpr double noticed = 0.03;
+  if (foreign > noticed)
+    llvm::errs() << llvm::formatv(
+        "cleave: note: other processes used {0:F0} % of the cores meanwhile; "
+        "calibrate again when they do not\n",
+        100 * foreign);
 
   Assumed assumed;
   const char *unknown = "not known; change it here";
-  json::Object root{
+  return json::Object{
       {"version", 1},
       {"name", "local"},
       {"device",
@@ -258,31 +258,58 @@ static int runCalibrate(const CalibrateFlags &flags) {
        json::Array{json::Object{{"size", 0},
                                 {"link", toJSON(link)},
                                 {"shared_link", toJSON(sharedLink)}}}}};
-  std::string text = llvm::formatv("{0:2}\n", json::Value(std::move(root)));
+}
+
+static int runCalibrate(const tool::CalibrateFlags &flags) {
+  bool isCpu = flags.cluster == "local";
+  std::string output = flags.output;
+  if (output.empty() && !isCpu)
+    return tool::fail("--cluster " + flags.cluster +
+                      ": say by --output where to write it");
+  if (output.empty()) {
+    llvm::Expected<std::string> path = getLocalPath();
+    if (!path)
+      return tool::fail(path.takeError());
+    output = *path;
+    if (std::error_code error = llvm::sys::fs::create_directories(
+            llvm::sys::path::parent_path(output)))
+      return tool::fail(output + ": " + error.message());
+  }
+  if (llvm::Error error = tool::checkReplaceable(output))
+    return tool::fail(std::move(error));
+  llvm::Expected<json::Object> cluster =
+      isCpu ? calibrateCpu(flags) : tool::calibrateGpu(flags);
+  if (!cluster)
+    return tool::fail(cluster.takeError());
+  std::string text = llvm::formatv("{0:2}\n", json::Value(std::move(*cluster)));
   if (llvm::Error error = tool::writeFile(output, text))
     return tool::fail(std::move(error));
-  std::chrono::duration<double> taken =
-      std::chrono::steady_clock::now() - start;
-  foreign = (tool::getForeignSeconds() - foreign) / taken.count() / cores;
-  constexpr double noticed = 0.03;
-  if (foreign > noticed)
-    llvm::errs() << llvm::formatv(
-        "cleave: note: other processes used {0:F0} % of the cores meanwhile; "
-        "calibrate again when they do not\n",
-        100 * foreign);
   if (output != "-")
-    say("wrote " + output + ", which --cluster local:N reads");
+    flags.say("wrote " + output + ", which --cluster " +
+              (flags.output.empty() ? "local:N" : output) + " reads");
   return 0;
 }
 
 void tool::addCalibrateCommand(CLI::App &app, std::function<int()> &run) {
-  auto flags = std::make_shared<CalibrateFlags>();
+  auto flags = std::make_shared<tool::CalibrateFlags>();
   CLI::App *command = app.add_subcommand(
-      "calibrate", "Measure this machine for --cluster local: "
-                   "products, attention, memory, collectives; below a minute");
+      "calibrate", "Measure this machine for --cluster: its CPU's products, "
+                   "attention, memory and collectives, or a GPU's products and "
+                   "memory; about a minute");
   command->add_option("-o,--output", flags->output,
                       "cluster.json to write (default: "
                       "$XDG_CACHE_HOME/cleave/local.json, or ~/.cache/...)");
+  command
+      ->add_option("--cluster", flags->cluster,
+                   "local: this machine's CPU; or a preset and a number of "
+                   "devices, such as h200:8: its constants but for what is "
+                   "measured on this machine's first GPU")
+      ->capture_default_str();
+  command
+      ->add_option("--largest-product", flags->largestProduct,
+                   "measure none on a GPU that takes more FLOP")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   command->add_flag("-q,--quiet", flags->quiet, "print errors only");
   command->callback(
       [flags, &run] { run = [flags] { return runCalibrate(*flags); }; });

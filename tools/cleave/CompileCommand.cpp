@@ -46,11 +46,11 @@ static void printReport(const MeaningReport &report) {
 
 /// What was written, read again.
 static int printJSON(const tool::CompileFlags &flags, double seconds) {
-  runtime::Program program;
-  runtime::Status status = runtime::Program::loadFile(flags.output, program);
-  if (!status.ok())
-    return tool::fail(status.message());
-  llvm::json::Object object = tool::toJSON(program);
+  llvm::Expected<tool::Executable> executable =
+      tool::readExecutable(flags.output);
+  if (!executable)
+    return tool::fail(executable.takeError());
+  llvm::json::Object object = tool::toJSON(*executable);
   object["executable"] = llvm::json::fixUTF8(flags.output);
   object["seconds"] = seconds;
   llvm::outs() << llvm::formatv("{0:2}\n",
@@ -119,6 +119,9 @@ int tool::runCompile(CompileFlags flags) {
     return tool::fail(compiled.takeError());
   std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - start;
+  for (const std::string &note : compiled->notes)
+    if (!flags.quiet)
+      llvm::errs() << "cleave: note: " << note << '\n';
   if (flags.json)
     return printJSON(flags, taken.count());
   if (!flags.quiet)

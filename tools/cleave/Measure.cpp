@@ -109,10 +109,20 @@ double tool::getForeignSeconds() {
          toSeconds(own.ru_stime);
 }
 
+std::vector<tool::LayerProduct>
+tool::getLayerProducts(llvm::ArrayRef<Layer> layers) {
+  std::vector<LayerProduct> products;
+  for (auto [tokens, outputs, inputs] : layers) {
+    products.push_back({tokens, outputs, inputs, false, true, false});
+    products.push_back({tokens, inputs, outputs, false, false, false});
+    products.push_back({outputs, inputs, tokens, true, false, true});
+  }
+  return products;
+}
+
 std::vector<MatmulSample> tool::measureMatmuls(DType dtype, int threads) {
-  // Tokens, outputs and inputs of layers, as small and middle-sized models have
-  // them: x w^T forward, and the products of the two gradients.
-  static constexpr int64_t layers[][3] = {
+  // As small and middle-sized models have them.
+  static constexpr Layer layers[] = {
       {128, 192, 192},   {128, 512, 192},    {256, 384, 384},
       {256, 1536, 384},  {512, 512, 512},    {512, 704, 512},
       {512, 4096, 512},  {1024, 768, 768},   {2048, 512, 512},
@@ -121,36 +131,34 @@ std::vector<MatmulSample> tool::measureMatmuls(DType dtype, int threads) {
   int64_t size = dtype == DType::F32 ? 4 : 2;
   ThreadPool pool(threads);
   std::vector<MatmulSample> samples;
-  for (auto [tokens, outputs, inputs] : layers)
-    for (int product = 0; product != 3; ++product) {
-      GemmArgs args{};
-      args.m = product == 2 ? outputs : tokens;
-      args.n = product == 0 ? outputs : inputs;
-      args.k = product == 0 ? inputs : product == 1 ? outputs : tokens;
-      args.transA = product == 2;
-      args.transB = product == 0;
-      args.typeA = args.typeB = type;
-      // A weight's gradient is summed in f32.
-      args.typeC = product == 2 ? ElementType::F32 : type;
-      args.accumulate = product == 2;
-      int64_t together =
-          (args.m * args.k + args.n * args.k + args.m * args.n) * size;
-      Rotation a(args.m * args.k * size, together),
-          b(args.k * args.n * size, together),
-          c(args.m * args.n * (product == 2 ? 4 : size), together);
-      Buffer workspace(int64_t(gemmWorkspaceBytes(
-          args.m, args.n, args.k, args.transA, args.transB, int64_t(type),
-          int64_t(type), int64_t(args.typeC), threads)));
-      double flops = 2. * double(args.m) * double(args.n) * double(args.k);
-      int calls = int(std::clamp(1e10 / flops, 5., 15.));
-      double seconds = measure(calls, [&](int call) {
-        args.a = a.get(call);
-        args.b = b.get(call);
-        args.c = c.get(call);
-        gemm(args, workspace.get(), pool);
-      });
-      samples.push_back({args.m, args.n, args.k, seconds});
-    }
+  for (const LayerProduct &product : getLayerProducts(layers)) {
+    GemmArgs args{};
+    args.m = product.m;
+    args.n = product.n;
+    args.k = product.k;
+    args.transA = product.transA;
+    args.transB = product.transB;
+    args.typeA = args.typeB = type;
+    args.typeC = product.isWeightGradient ? ElementType::F32 : type;
+    args.accumulate = product.isWeightGradient;
+    int64_t together =
+        (args.m * args.k + args.n * args.k + args.m * args.n) * size;
+    Rotation a(args.m * args.k * size, together),
+        b(args.k * args.n * size, together),
+        c(args.m * args.n * (product.isWeightGradient ? 4 : size), together);
+    Buffer workspace(int64_t(gemmWorkspaceBytes(
+        args.m, args.n, args.k, args.transA, args.transB, int64_t(type),
+        int64_t(type), int64_t(args.typeC), threads)));
+    double flops = 2. * double(args.m) * double(args.n) * double(args.k);
+    int calls = int(std::clamp(1e10 / flops, 5., 15.));
+    double seconds = measure(calls, [&](int call) {
+      args.a = a.get(call);
+      args.b = b.get(call);
+      args.c = c.get(call);
+      gemm(args, workspace.get(), pool);
+    });
+    samples.push_back({args.m, args.n, args.k, seconds});
+  }
   return samples;
 }
 

@@ -7,6 +7,19 @@
 
 namespace cleave::tool {
 
+/// A layer's weight, and the tokens that it is applied to.
+struct Layer {
+  int64_t tokens, outputs, inputs;
+};
+/// An m x k by k x n product of a step.
+struct LayerProduct {
+  int64_t m, n, k;
+  bool transA, transB;
+  bool isWeightGradient; ///< is added to sums in f32
+};
+/// Of each layer x w^T forward, and the products of the two gradients.
+std::vector<LayerProduct> getLayerProducts(llvm::ArrayRef<Layer> layers);
+
 /// Seconds of the runtime's own kernels on all cores at once. Operands change
 /// from call to call, so that they come from memory as in a step.
 std::vector<MatmulSample> measureMatmuls(DType dtype, int threads);

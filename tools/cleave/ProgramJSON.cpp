@@ -1,5 +1,6 @@
-//===- ProgramJSON.cpp - A program as JSON --------------------------------===//
+//===- ProgramJSON.cpp - An executable as JSON ----------------------------===//
 #include "ProgramJSON.h"
+#include "CudaReport.h"
 #include "runtime/program/Work.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -25,8 +26,10 @@ public:
   json::Object writeOperand(const fb::Operand &operand) const {
     json::Object object{{"offset", operand.offset()},
                         {"bytes", operand.bytes()}};
-    if (operand.places() > 0)
+    if (operand.places() > 0) {
       object["places"] = operand.places();
+      object["stride"] = operand.stride();
+    }
     return object;
   }
 
@@ -119,7 +122,8 @@ static json::Value parseText(const flatbuffers::String *text) {
   return utf8;
 }
 
-json::Object tool::toJSON(const runtime::Program &program) {
+json::Object tool::toJSON(const Executable &executable) {
+  const runtime::Program &program = executable.program;
   Writer writer(program);
   json::Array mesh, memory, kernels, states, outputs, instructions, segments,
       runs, stages;
@@ -205,5 +209,7 @@ json::Object tool::toJSON(const runtime::Program &program) {
       {"update_run", program.getStage(0)->update_run()}};
   if (!program.getCleaveVersion().empty())
     object["cleave"] = json::fixUTF8(program.getCleaveVersion());
+  if (executable.cuda)
+    object["cuda"] = toJSON(makeCudaReport(executable), *executable.cuda);
   return object;
 }

@@ -23,6 +23,21 @@ endif()
 find_program(CLEAVE_CUDA_PTXAS NAMES $ENV{CLEAVE_PTXAS} ptxas
              HINTS $ENV{CUDA_HOME}/bin PATHS /usr/local/cuda/bin)
 
+# One that is too old for these kernels counts as none.
+set(cleave_cuda_ptxas ${CLEAVE_CUDA_PTXAS})
+if(CLEAVE_CUDA_PTXAS)
+  set(probe ${cleave_cuda_out}/Probe)
+  file(WRITE ${probe}.ptx ".version 7.8\n.target sm_90\n.address_size 64\n")
+  execute_process(
+    COMMAND ${CLEAVE_CUDA_PTXAS} -arch=sm_90 -o ${probe}.cubin ${probe}.ptx
+    RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  if(failed)
+    message(STATUS "${CLEAVE_CUDA_PTXAS} is too old for sm_90: the runtime has "
+                   "its CUDA kernels as PTX only")
+    set(cleave_cuda_ptxas "")
+  endif()
+endif()
+
 set(images "")
 set(ptx "")
 set(cubin "")
@@ -42,10 +57,10 @@ if(CLEAVE_CUDA_CLANG)
     COMMENT "Compiling CUDA kernels"
     VERBATIM)
   list(APPEND images ${ptx})
-  if(CLEAVE_CUDA_PTXAS)
+  if(cleave_cuda_ptxas)
     set(cubin ${cleave_cuda_out}/Kernels.cubin)
     add_custom_command(OUTPUT ${cubin}
-      COMMAND ${CLEAVE_CUDA_PTXAS} -arch=sm_90 -o ${cubin} ${ptx}
+      COMMAND ${cleave_cuda_ptxas} -arch=sm_90 -o ${cubin} ${ptx}
       DEPENDS ${ptx}
       COMMENT "Assembling CUDA kernels"
       VERBATIM)

@@ -75,7 +75,7 @@ cleave::cuda::getCopyRowsLaunches(const CopyRowsParams &params) {
     return {};
   // As many blocks as rows of 256 units of 16 bytes, up to some that fill any
   // GPU; the kernel goes on by the size of the grid.
-  constexpr int64_t most = 2048, blockBytes = 256 * 16;
+  constexpr int64_t most = 2048, blockBytes = 256 * int64_t(16);
   int64_t y = smaller(ceilDiv(params.bytes, blockBytes), most);
   int64_t perBlock = larger(1, blockBytes / params.bytes);
   int64_t x = smaller(ceilDiv(params.outer, perBlock), ceilDiv(most, y));

@@ -265,6 +265,35 @@ CLEAVE_ENTRY int cublasLtMatmulAlgoGetHeuristic(
   return statusSuccess;
 }
 
+/// A status.
+static int checkAlgo(const char *call, const MatmulAlgo &algo,
+                     const Product &product) {
+  if (algo.data[0] == algoMagic && algo.data[1] == product.getHash())
+    return statusSuccess;
+  return report(statusInvalidValue, call,
+                "the algorithm was given for another product");
+}
+
+CLEAVE_ENTRY int cublasLtMatmulAlgoCheck(void *handle, void *descriptor,
+                                         void *a, void *b, void *c, void *d,
+                                         const MatmulAlgo *algo,
+                                         MatmulHeuristic *result) {
+  const char *call = "cublasLtMatmulAlgoCheck";
+  if (!get<Handle>(handle) || !algo || !result)
+    return report(statusInvalidValue, call,
+                  "no handle, no algorithm, or no room for the result");
+  Product product;
+  if (int status = describe(call, descriptor, a, b, c, d, product))
+    return status;
+  if (int status = checkAlgo(call, *algo, product))
+    return status;
+  // The result's algorithm stays as it is.
+  result->workspaceBytes = algo->data[2];
+  result->state = statusSuccess;
+  result->wavesCount = 1;
+  return statusSuccess;
+}
+
 CLEAVE_ENTRY int cublasLtMatmul(void *handle, void *descriptor,
                                 const void *alpha, const void *a, void *layoutA,
                                 const void *b, void *layoutB, const void *beta,
@@ -297,9 +326,8 @@ CLEAVE_ENTRY int cublasLtMatmul(void *handle, void *descriptor,
   at.accumulate = scales[1] == 1;
   uint64_t alignment[4] = {widest, widest, widest, widest};
   if (algo) {
-    if (algo->data[0] != algoMagic || algo->data[1] != product.getHash())
-      return report(statusInvalidValue, call,
-                    "the algorithm was given for another product");
+    if (int status = checkAlgo(call, *algo, product))
+      return status;
     at.workspaceBytes = algo->data[2];
     std::copy_n(algo->data + 3, 4, alignment);
   }

@@ -2,14 +2,17 @@
 #ifndef CLEAVE_TEST_CUDA_CUBLASLT_PRODUCT_H
 #define CLEAVE_TEST_CUDA_CUBLASLT_PRODUCT_H
 
+#include "runtime/cuda/CublasLtApi.h"
 #include "test/cuda/driver/Work.h"
 #include <string>
 
 namespace cleave::simulated {
 
 // cublasStatus_t
-constexpr int statusSuccess = 0, statusInvalidValue = 7,
-              statusExecutionFailed = 13, statusNotSupported = 15;
+constexpr int statusSuccess = 0;
+using runtime::cuda::statusExecutionFailed;
+using runtime::cuda::statusInvalidValue;
+using runtime::cuda::statusNotSupported;
 
 /// A column-major matrix in memory: element (r, c) lies at r + c * ld.
 struct Layout {

@@ -333,12 +333,12 @@ CLEAVE_ENTRY int cuEventElapsedTime(float *milliseconds, void *start,
   return success;
 }
 
-CLEAVE_ENTRY int cuStreamBeginCapture_v2(void *handle, unsigned mode) {
+CLEAVE_ENTRY int cuStreamBeginCapture_v2(void *handle, int mode) {
   StreamCall call("cuStreamBeginCapture");
   Stream *stream;
   if (int code = call.findStream(handle, stream))
     return code;
-  if (mode > 2)
+  if (mode < 0 || mode > 2)
     return call.report(errorInvalidValue, "mode " + std::to_string(mode));
   return call->beginCapture(*stream);
 }

@@ -11,9 +11,8 @@ namespace cleave::simulated {
 using namespace runtime::cuda;
 
 // Those of ncclResult_t that NcclApi.h does not name.
-constexpr int ncclUnhandledCudaError = 1, ncclSystemError = 2,
-              ncclInternalError = 3, ncclInvalidArgument = 4,
-              ncclInvalidUsage = 5, ncclRemoteError = 6;
+constexpr int ncclInternalError = 3, ncclInvalidArgument = 4,
+              ncclInvalidUsage = 5;
 
 /// As the library words them.
 const char *getResultText(int result);

@@ -11,7 +11,7 @@
 namespace cleave::simulated {
 
 constexpr int ncclInternalError = 3, ncclInvalidArgument = 4,
-              ncclInvalidUsage = 5, ncclRemoteError = 6;
+              ncclInvalidUsage = 5;
 
 /// The library, opened as the product opens it.
 inline const NcclApi &getNccl() {

@@ -123,7 +123,7 @@ TEST_F(CudnnPlanTest, OwnKernelsWithoutADevice) {
   expectSuccess(attentions.find({1, 64, 2, 2, 64, 0, 0.125f, 0}, true, true,
                                 UINT64_MAX, found));
   EXPECT_EQ(found, nullptr);
-  EXPECT_EQ(attentions.describe().find("own kernels (cuDNN call create failed"),
+  EXPECT_EQ(attentions.describe().find("own kernels (cudnnCreate failed at "),
             0u)
       << attentions.describe();
 }

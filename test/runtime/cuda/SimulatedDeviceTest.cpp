@@ -1,0 +1,183 @@
+//===- SimulatedDeviceTest.cpp - Programs by hand on simulated GPUs -------===//
+//
+// What no program of the compiler has, or few do: moves between placements, and
+// what a GPU refuses. The machine of test/cuda has two GPUs here, so that two
+// ranks meet by NCCL and four share one GPU.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/executor/Gather.h"
+#include "test/runtime/executor/RunProgram.h"
+#include "gtest/gtest.h"
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+
+using namespace cleave::runtime;
+using namespace cleave::test;
+
+namespace {
+
+/// A program's code without kernels that anything launches.
+const CleaveCudaKernel unused{"unused", 1, 32, 0};
+const CleaveCudaCode code{
+    &unused, 1, "sm_90", ".version 8.0\n.target sm_90\n.address_size 64\n",
+    nullptr, 0, {}};
+
+class SimulatedDevice : public testing::Test {
+protected:
+  /// The runtime opens libraries by names that these have.
+  static void SetUpTestSuite() {
+    setenv("CLEAVE_SIMULATED_GPUS", "2", 1);
+    for (const char *name :
+         {"libcuda.so.1", "libcublasLt.so.13", "libnccl.so.2"})
+      ASSERT_TRUE(
+          dlopen((CLEAVE_SIMULATED_FOLDER "/" + std::string(name)).c_str(),
+                 RTLD_NOW | RTLD_LOCAL))
+          << dlerror();
+  }
+
+  static Status run(const ProgramBuilder &b, ExecutorOptions options,
+                    const std::function<Status(Executor &)> &body) {
+    return runProgram(b, body, {nullptr, 0, &code}, options);
+  }
+
+  /// What is said of a program that no GPU executes.
+  static std::string getRefusal(const ProgramBuilder &b,
+                                ExecutorOptions options = {}) {
+    options.device = DeviceKind::Cuda;
+    return run(b, options, [](Executor &) { return Status(); }).message();
+  }
+};
+
+using Outputs = std::map<std::string, std::vector<std::byte>>;
+
+/// Every move of a [4, 8, 6] tensor between placements over tp ranks.
+ProgramBuilder makeMoves(int64_t tp) {
+  ProgramBuilder b({{"tp", uint64_t(tp)}});
+  const uint64_t whole = uint64_t(4 * 8 * 6 * 4), part = whole / uint64_t(tp);
+  fb::Operand split = b.allocate(part), full = b.allocate(whole);
+  fb::Operand moved = b.allocate(part), back = b.allocate(part);
+  fb::Operand sliced = b.allocate(part), scattered = b.allocate(part);
+  fb::Operand reduced = b.allocate(part), copied = b.allocate(whole);
+  fb::Operand zero = b.allocate(whole);
+  b.state("x", {4, 8, 6}, {{}, {0}, {}}, split);
+  b.add(fb::AllGatherT{{}, 4, 8 / tp * 6}, {split, full}, {0});
+  b.add(fb::SliceT{{}, 4, 8 / tp * 6}, {full, sliced}, {0});
+  b.add(fb::AllToAllT{{}, 1, 4 / tp, 1, 8 / tp, 6}, {split, moved}, {0});
+  b.add(fb::AllToAllT{{}, 1, 4 / tp, 1, 8 / tp, 6, fb::DType::F32, true},
+        {moved, back}, {0});
+  b.add(fb::ReduceScatterT{{}, 4, 8 / tp * 6}, {full, scattered}, {0});
+  b.add(
+      fb::AllReduceT{{}, int64_t(part / 4), fb::DType::F32, fb::Reduction::Max},
+      {split, reduced}, {0});
+  b.add(fb::CopyT(), {full, copied});
+  b.add(fb::FillT(), {zero});
+  b.output("full", {4, 8, 6}, {{}, {}, {}}, full);
+  b.output("sliced", {4, 8, 6}, {{}, {0}, {}}, sliced);
+  b.output("moved", {4, 8, 6}, {{0}, {}, {}}, moved);
+  b.output("back", {4, 8, 6}, {{}, {0}, {}}, back);
+  b.output("scattered", {4, 8, 6}, {{}, {0}, {}}, scattered);
+  b.output("reduced", {4, uint64_t(8 / tp), 6}, {{}, {}, {}}, reduced);
+  b.output("copied", {4, 8, 6}, {{}, {}, {}}, copied);
+  b.output("zero", {4, 8, 6}, {{}, {}, {}}, zero);
+  return b;
+}
+
+/// As it is enqueued, captured, and launched again; as CPUs have it.
+TEST_F(SimulatedDevice, MovesHaveTheBitsOfCpus) {
+  for (int64_t tp : {1, 2, 4}) {
+    ProgramBuilder b = makeMoves(tp);
+    auto runOn = [&](DeviceKind device) {
+      ExecutorOptions options = makeOptions(1);
+      options.device = device;
+      Outputs outputs;
+      Status status = run(b, options, [&](Executor &executor) -> Status {
+        int rank = executor.getCommunicator().getRank();
+        const Program &program = executor.getProgram();
+        CLEAVE_RETURN_IF_ERROR(
+            executor.write(*program.findState("x", "constant")->operand(),
+                           [&](std::span<std::byte> bytes) {
+                             std::span<float> values = toFloatSpan(bytes);
+                             for (size_t i = 0; i < values.size(); ++i)
+                               values[i] = float(i * size_t(rank + 1)) - 99.5f;
+                             return Status();
+                           }));
+        for (int64_t step = 0; step < 3; ++step) {
+          CLEAVE_RETURN_IF_ERROR(executor.runStep(step));
+          for (const fb::Output *output : program.getOutputs()) {
+            GlobalTensor tensor;
+            CLEAVE_RETURN_IF_ERROR(gatherOutput(executor, *output, tensor));
+            if (rank == 0)
+              outputs[output->name()->str() + std::to_string(step)] =
+                  tensor.data;
+          }
+        }
+        return Status();
+      });
+      EXPECT_TRUE(status.ok()) << status.message();
+      return outputs;
+    };
+    Outputs expected = runOn(DeviceKind::Cpu);
+    ASSERT_EQ(expected.size(), 8u * 3);
+    EXPECT_EQ(runOn(DeviceKind::Cuda), expected) << "tp " << tp;
+  }
+}
+
+TEST_F(SimulatedDevice, RefusesWhatIsForCpus) {
+  ExecutorOptions options;
+  options.delaySeed = 1;
+  EXPECT_EQ(getRefusal(makeMoves(1), options),
+            "--emulate-link and --stream-delays are for CPUs: add --device "
+            "cpu");
+}
+
+TEST_F(SimulatedDevice, RefusesProductsOfTwoTypes) {
+  ProgramBuilder b({});
+  fb::Operand a = b.allocate(16 * 16 * 4), other = b.allocate(16 * 16 * 2),
+              c = b.allocate(16 * 16 * 4);
+  b.state("a", {16, 16}, {{}, {}}, a);
+  b.state("b", {16, 16}, {{}, {}}, other).dtype = fb::DType::BF16;
+  auto &gemm = b.gemm(16, 16, 16, a, other, c);
+  gemm.work.AsGemm()->type_b = fb::DType::BF16;
+  std::string refusal = getRefusal(b);
+  EXPECT_NE(refusal.find("Gemm"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("cuBLASLt multiplies matrices of one type, got F32 "
+                         "and BF16"),
+            std::string::npos)
+      << refusal;
+}
+
+TEST_F(SimulatedDevice, RefusesAttentionOfWideHeads) {
+  ProgramBuilder b({});
+  constexpr int64_t width = 320, seq = 16;
+  std::vector<fb::Operand> operands;
+  for (const char *name : {"q", "k", "v"}) {
+    operands.push_back(b.allocate(seq * width * 4));
+    b.state(name, {seq, width}, {{}, {}}, operands.back());
+  }
+  operands.push_back(b.allocate(seq * width * 4));
+  operands.push_back(b.allocate(seq * 4));
+  operands.push_back(b.allocate(
+      cleave::cpu::attentionWorkspaceBytes(1, seq, 1, 1, width, 0, 2)));
+  b.add(fb::AttentionT{{}, 1, seq, 1, 1, width, 0, fb::DType::F32, 0.5},
+        operands);
+  std::string refusal = getRefusal(b);
+  EXPECT_NE(refusal.find("there is no CUDA kernel for attention of batch 1, "
+                         "sequence 16, head dimension 320: expects at most "
+                         "65535, 1048560 and 256"),
+            std::string::npos)
+      << refusal;
+}
+
+TEST_F(SimulatedDevice, RefusesKernelsThatTheExecutableHasNotGot) {
+  ProgramBuilder b({});
+  fb::Operand in = b.allocate(64), out = b.allocate(64);
+  b.state("in", {16}, {{}}, in);
+  b.launch("missing", 4, {in, out});
+  std::string refusal = getRefusal(b);
+  EXPECT_NE(refusal.find("the executable has no CUDA kernel \"missing\""),
+            std::string::npos)
+      << refusal;
+}
+
+} // namespace

@@ -1,0 +1,250 @@
+#!/usr/bin/env python3
+"""What cleave inspect says of an executable's code for GPUs: held to the rest of
+what it says, to ptxas, to docs/gpus.md, and to files that are stripped or
+damaged."""
+import collections
+import json
+import os
+import re
+import shutil
+import subprocess
+import unittest
+
+from support import GOLDEN, ToolTest
+
+GPT2 = os.path.join(GOLDEN, "gpt2")  # with biases
+DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
+                    "docs", "gpus.md")
+
+
+def find_ptxas():
+    """As the compiler does."""
+    home = os.environ.get("CUDA_HOME", "")
+    for path in [os.environ.get("CLEAVE_PTXAS"),
+                 os.path.join(home, "bin", "ptxas") if home else None,
+                 shutil.which("ptxas"), "/usr/local/cuda/bin/ptxas"]:
+        if path and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def count_runs(shown):
+    """How often a step executes each instruction, by stage and number."""
+    counts = collections.Counter()
+    segments = collections.defaultdict(list)
+    for segment in shown["segments"]:
+        segments[segment["stage"]].append(segment)
+    for run in shown["runs"]:
+        segment = segments[run["stage"]][run["segment"]]
+        for number in range(segment["begin"], segment["end"]):
+            counts[run["stage"], number] += 1
+    return counts
+
+
+def number_instructions(shown):
+    """(stage, number within it) and each instruction."""
+    numbers = collections.Counter()
+    for each in shown["instructions"]:
+        yield (each["stage"], numbers[each["stage"]]), each
+        numbers[each["stage"]] += 1
+
+
+class InspectCudaTest(ToolTest):
+    def inspect(self, *flags, cluster, **options):
+        self.compile("train", "--cluster", cluster, *flags, **options)
+        return json.loads(self.run_tool("cleave", "inspect", "train", "--json"))
+
+    def test_without_code_there_is_no_word_of_it(self):
+        shown = self.inspect("--dp", "2", cluster="local:2")
+        self.assertNotIn("cuda", shown)
+        self.assertNotIn("CUDA", self.run_tool("cleave", "inspect", "train"))
+
+    def check_counts(self, shown):
+        """Streams, graphs and launches against the instructions."""
+        cuda, counts = shown["cuda"], count_runs(shown)
+        streams = collections.defaultdict(collections.Counter)
+        launches = collections.Counter()
+        for place, each in number_instructions(shown):
+            times = counts[place]
+            if not times:
+                continue
+            stream = place[0], each.get("stream", 0)
+            streams[stream][each["opcode"]] += times
+            if each["opcode"] == "Launch":
+                launches[each["parameters"]["kernel"]] += times
+        self.assertEqual({(each["stage"], each["stream"]): each["instructions"]
+                          for each in cuda["streams"]}, dict(streams))
+        for number, stage in enumerate(shown["stages"]):
+            gradients, update = [each for each in cuda["graphs"]
+                                 if each["stage"] == number]
+            runs = [run for run in shown["runs"] if run["stage"] == number]
+            self.assertEqual((gradients["begin"], gradients["end"],
+                              update["begin"], update["end"]),
+                             (0, stage["update_run"], stage["update_run"],
+                              len(runs)))
+            self.assertEqual(
+                gradients["instructions"] + update["instructions"],
+                sum(sum(each.values()) for (where, _), each in streams.items()
+                    if where == number))
+        generated = {each["symbol"]: each["launches"]
+                     for each in cuda["kernels"]
+                     if each["module"] == "generated"}
+        self.assertEqual(generated, {each["symbol"]: launches[number]
+                                     for number, each
+                                     in enumerate(shown["kernels"])})
+
+    def test_streams_graphs_and_launches(self):
+        for cluster, flags in [
+                ("h200:1", []),
+                ("h200:4", ["--dp", "2", "--tp", "2", "--zero", "2",
+                            "--sequence-parallel", "--micro-batch", "1"]),
+                ("h200:4", ["--pp", "2", "--dp", "2", "--micro-batch", "1"])]:
+            with self.subTest(flags=flags):
+                self.check_counts(self.inspect(*flags, cluster=cluster))
+
+    def test_libraries(self):
+        """Which ones, and the versions of docs/gpus.md."""
+        with open(DOCS) as file:
+            table = file.read().split("| library |")[1].split("\n\n")[0]
+        every = {"libcuda.so.1", "libcublasLt.so.13", "libcublasLt.so.12"}
+        for cluster, dtype, more in [
+                ("h200:1", "f32", set()),
+                ("h200:1", "bf16", {"libcudnn.so.9"}),
+                ("h200:2", "f32", {"libnccl.so.2"})]:
+            shown = self.inspect("--dtype", dtype, "--dp", cluster[-1],
+                                 cluster=cluster)
+            libraries = shown["cuda"]["libraries"]
+            self.assertEqual({name for each in libraries
+                              for name in each["files"]}, every | more)
+            for each in libraries:
+                row = next(line for line in table.splitlines()
+                           if f"| `{each['files'][0]}`" in line)
+                for version in [each["oldest"]] if "oldest" in each else []:
+                    self.assertIn(f"{version} or later", row)
+                for version in each.get("wrong", []):
+                    self.assertIn(version, row)
+                self.assertEqual(each["optional"], "may be missing" in row)
+
+    def test_the_runtimes_kernels(self):
+        """Those of its instructions, in the type that it computes in."""
+        for dtype, other in ("f32", "bf16"), ("bf16", "f32"):
+            shown = self.inspect("--dtype", dtype, cluster="h200:1", model=GPT2)
+            own = {each["symbol"]: each for each in shown["cuda"]["kernels"]
+                   if each["module"] == "runtime"}
+            for name in "attention", "attention_grad", "embedding":
+                self.assertTrue(any(
+                    symbol.startswith(f"cleave_{name}_{dtype}")
+                    for symbol in own), name)
+                self.assertFalse(any(
+                    symbol.startswith(f"cleave_{name}_{other}")
+                    for symbol in own), name)
+            # Biases are f32, and cuBLASLt adds one of the product's type.
+            self.assertEqual("cleave_convert_f32_bf16" in own, dtype == "bf16")
+            opcodes = collections.Counter()
+            for stream in shown["cuda"]["streams"]:
+                opcodes.update(stream["instructions"])
+            self.assertEqual(
+                sum(each["launches"] for symbol, each in own.items()
+                    if symbol.startswith("cleave_attention_grad_")),
+                opcodes["AttentionGrad"])
+            self.assertTrue(any(each["dynamic_shared_bytes"] > 0
+                                for each in own.values()))
+
+    def test_resources_are_what_ptxas_says(self):
+        ptxas = find_ptxas()
+        if not ptxas:
+            self.skipTest("no ptxas")
+        cuda = self.inspect("--dtype", "bf16", cluster="h200:1")["cuda"]
+        says, used = {}, {each["symbol"] for each in cuda["kernels"]}
+        texts = re.findall(rb"\n(\.version [^\0]*)\0", self.read("train"))
+        self.assertEqual(len(texts), 2)
+        for text, module in zip(sorted(texts, key=len),
+                                sorted(cuda["modules"],
+                                       key=lambda each: each["ptx_bytes"])):
+            self.assertIn(f".version {module['ptx_version']}\n".encode(), text)
+            self.assertEqual(module["cubin_chip"], "sm_90")
+            self.assertIn(b".target sm_90\n", text)
+            # Of the runtime's module, the kernels that this program has.
+            head, *entries = re.split(rb"(?=\n\.visible \.entry )", text)
+            self.write("module.ptx", head + b"".join(
+                entry for entry in entries
+                if re.search(rb"\.entry (\w+)", entry)[1].decode() in used))
+            done = subprocess.run(
+                [ptxas, "-v", "-arch=sm_90", "-o", "/dev/null", "module.ptx"],
+                cwd=self.folder, capture_output=True, text=True, check=True)
+            for block in done.stderr.split("Compiling entry function ")[1:]:
+                numbers = [re.search(pattern, block) for pattern in
+                           (r"Used (\d+) registers", r"(\d+) bytes smem",
+                            r"(\d+) bytes cumulative stack size")]
+                says[block.split("'")[1]] = tuple(
+                    int(number[1]) if number else 0 for number in numbers)
+        for each in cuda["kernels"]:
+            self.assertEqual(
+                (each["registers"], each["static_shared_bytes"],
+                 each["local_bytes"]), says[each["symbol"]], each["symbol"])
+        # Some of each are not zero.
+        self.assertTrue(any(each["static_shared_bytes"]
+                            for each in cuda["kernels"]))
+
+    def test_text(self):
+        shown = self.inspect("--dp", "2", "--tp", "2", "--dtype", "bf16",
+                             cluster="h200:4")
+        text = self.run_tool("cleave", "inspect", "train")
+        section = text.split("\nCUDA\n")[1].split("\n\n")[0]
+        for pattern in [
+                r"^code +generated kernels: PTX 8\.0 for sm_90 and later",
+                r"^code +the runtime's kernels: PTX 7\.8 for sm_90 and later",
+                r"^library +libcuda\.so\.1 12\.0 or later: everything",
+                r"^library +libcublasLt\.so\.13 or libcublasLt\.so\.12: \d+ "
+                r"matrix products a step$",
+                r"^library +libcudnn\.so\.9 9\.6\.0 or later, not 9\.10\.0, .*"
+                r", if there is one: attention",
+                r"^library +libnccl\.so\.2 2\.18 or later: ",
+                r"^graphs +2 launches a step: \d+ instructions up to the "
+                r"gradients, \d+ of the update$",
+                r"^stream 0 +.*\d+ Gemm",
+                rf"^kernels +{len(shown['kernels'])} generated, \d+ of the "
+                r"runtime"]:
+            self.assertRegex(section, re.compile(pattern, re.M), section)
+        self.assertEqual(len(re.findall("^stream ", section, re.M)),
+                         len(shown["cuda"]["streams"]))
+
+    def test_what_compile_says_is_the_same(self):
+        compiled = json.loads(self.compile("train", "--cluster", "h200:1",
+                                           "--json"))
+        shown = json.loads(self.run_tool("cleave", "inspect", "train",
+                                         "--json"))
+        self.assertEqual(compiled["cuda"], shown["cuda"])
+
+    def test_a_stripped_executable(self):
+        if not shutil.which("strip"):
+            self.skipTest("no strip")
+        shown = self.inspect(cluster="h200:1")
+        os.chmod(self.path("train"), 0o755)
+        subprocess.run(["strip", "train"], cwd=self.folder, check=True)
+        self.assertEqual(json.loads(
+            self.run_tool("cleave", "inspect", "train", "--json")), shown)
+
+    def test_damaged_code(self):
+        """One line that names the file, and no crash."""
+        self.compile("train", "--cluster", "h200:1")
+        whole = self.read("train")
+        text = whole.index(b"\n.version ")
+        cases = [(text, b"\n.virsion ", "its code for GPUs: the PTX says no ")]
+        # ELF files of machine 190 within that of the executable.
+        cubins = [found.start() for found in
+                  re.finditer(rb"\x7fELF.{14}\xbe\0", whole, re.S)]
+        for cubin in cubins:
+            cases += [(cubin + 1, b"elf", "the cubin is no ELF file of a GPU"),
+                      (cubin + 18, b"\x3e", "the cubin is no ELF file of a "
+                       "GPU"),
+                      (cubin + 0x28, b"\xff" * 8, "its code for GPUs: ")]
+        for place, content, expected in cases:
+            self.write("damaged", whole[:place] + content
+                       + whole[place + len(content):])
+            self.expect_error(["damaged: its code for GPUs: ", expected],
+                              "cleave", "inspect", "damaged")
+
+
+if __name__ == "__main__":
+    unittest.main()
