@@ -1,27 +1,29 @@
 //===- WrongPrograms.cpp - Executables whose programs are made wrong ------===//
 //
-// usage: WrongPrograms COUNT SEED FOLDER EXECUTABLE...
+// usage: WrongPrograms [--all] [--kind KIND]... COUNT SEED FOLDER EXECUTABLE...
 //
-// Of each executable COUNT wrong programs are made of each kind, and loaded as
-// the runtime loads them. Kinds: those of `kinds` below, in the order of a
-// step (waits, events, streams, buckets, runs), the places that values have
-// (lifetimes, places of micro-batches) and messages between stages. Which one,
-// SEED decides.
+// Of each executable COUNT wrong programs are made of each kind, or of those
+// that are named, and loaded as the runtime loads them. Kinds: those of `kinds`
+// below, in the order of a step (waits, events, streams, buckets, runs), the
+// places that values have (lifetimes, places of micro-batches) and messages
+// between stages. Which one, SEED decides.
 //
 // A wrong program that loads may be no different: a wait can be dropped that
 // another implies. So each of those must have no race, by every pair of
 // accesses (EveryPair.h), and is written to FOLDER, sealed, for
-// wrong_programs.py to train with. Prints a line for each kind: how many were
-// made, were refused, loaded with a race, loaded without, tab-separated; and
-// FOLDER/list.tsv has a line for each file: executable, file, kind, what was
-// changed. The exit code is 1 if one loaded with a race, or a correct program
-// was refused.
+// wrong_programs.py to train with; with --all those that are refused are, too.
+// Prints a line for each kind: how many were made, were refused, loaded with a
+// race, loaded without, tab-separated; and FOLDER/list.tsv has a line for each
+// file: executable, file, kind, what was changed, and of those that are refused
+// why, and which of its races GPUs can show (SeenRaces.h). The exit code is 1
+// if one loaded with a race, or a correct program was refused.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/program/Elf.h"
 #include "runtime/program/Envelope.h"
 #include "runtime/program/Program.h"
 #include "runtime/program/Work.h"
+#include "test/mutants/SeenRaces.h"
 #include "test/runtime/program/EveryPair.h"
 #include <cstdio>
 #include <cstdlib>
@@ -88,7 +90,8 @@ private:
   void changeOperands(uint32_t buffer,
                       const std::function<void(fb::Operand &)> &change);
   static void setOffset(fb::Operand &operand, uint64_t offset) {
-    operand = {offset, operand.bytes(), operand.places(), operand.buffer()};
+    operand = {offset, operand.bytes(), operand.stride(), operand.places(),
+               operand.buffer()};
   }
 
   fb::ProgramT &program;
@@ -184,12 +187,14 @@ Change Mutator::mixBucket() {
 }
 
 Change Mutator::moveStream() {
-  auto pair = pickPair([](const fb::InstructionT &) { return true; });
-  if (!pair || at(pair->first).stream == at(pair->second).stream)
+  auto i = pickInstruction([](const fb::InstructionT &) { return true; });
+  auto other = pickInstruction([&](const fb::InstructionT &instruction) {
+    return instruction.stream != at(*i).stream;
+  });
+  if (!other)
     return std::nullopt;
-  at(pair->first).stream = at(pair->second).stream;
-  return name(pair->first) + " is of stream " +
-         std::to_string(at(pair->first).stream);
+  at(*i).stream = at(*other).stream;
+  return name(*i) + " is of stream " + std::to_string(at(*i).stream);
 }
 
 Change Mutator::swapEvents() {
@@ -206,6 +211,15 @@ Change Mutator::swapNeighbours() {
   if (segment.end - segment.begin < 2)
     return std::nullopt;
   size_t i = segment.begin + pick(segment.end - segment.begin - 1);
+  // Zeros that rows are laid on are written, whether the rows are there or not:
+  // which of the two a reader wants, `compile --check` knows and no loader.
+  for (const fb::Operand &operand : at(i).operands)
+    for (size_t k = segment.begin; k < i; ++k)
+      if (at(k).work.type == fb::Opcode::Fill &&
+          at(k).operands[0].buffer() == operand.buffer() &&
+          std::ranges::count(at(i + 1).operands, operand.buffer(),
+                             &fb::Operand::buffer))
+        return std::nullopt;
   std::swap(stage.instructions[i], stage.instructions[i + 1]);
   return name(i + 1) + " comes behind " + name(i);
 }
@@ -348,8 +362,8 @@ Change Mutator::takePlace() {
   uint32_t buffer = all[pick(all.size())].buffer();
   changeOperands(buffer, [](fb::Operand &operand) {
     if (operand.places() > 1)
-      operand = {operand.offset(), operand.bytes(), operand.places() - 1,
-                 operand.buffer()};
+      operand = {operand.offset(), operand.bytes(), operand.stride(),
+                 operand.places() - 1, operand.buffer()};
   });
   return "buffer " + std::to_string(buffer) + " has a place less";
 }
@@ -367,10 +381,11 @@ Change Mutator::readOtherPlace() {
   fb::Operand &operand = at(*i).operands[which];
   if (operand.places() < 2)
     return std::nullopt;
-  uint64_t offset = operand.offset() + operand.bytes();
+  uint64_t offset = operand.offset() + operand.stride();
   // With as many places, and with those that are left.
   uint32_t places = operand.places() - uint32_t(pick(2));
-  operand = {offset, operand.bytes(), places, operand.buffer()};
+  operand = {offset, operand.bytes(), operand.stride(), places,
+             operand.buffer()};
   return "operand " + std::to_string(which) + " of " + name(*i) +
          " begins a place later, with " + std::to_string(places);
 }
@@ -464,80 +479,163 @@ bool anyRace(const Program &program) {
   return false;
 }
 
+/// What the command line says.
+struct Settings {
+  bool all = false;
+  std::vector<std::string_view> kinds; ///< none: all
+  uint64_t count, seed;
+  std::string folder;
+  std::vector<std::string> executables;
+
+  bool parse(std::vector<std::string_view> arguments);
+  bool has(const Kind &kind) const {
+    return kinds.empty() || std::ranges::count(kinds, kind.name);
+  }
+};
+
+bool Settings::parse(std::vector<std::string_view> arguments) {
+  auto at = arguments.begin(), end = arguments.end();
+  for (; at != end && at->starts_with("--"); ++at) {
+    if (*at == "--all")
+      all = true;
+    else if (*at == "--kind" && ++at != end &&
+             std::ranges::count(::kinds, *at, &Kind::name))
+      kinds.push_back(*at);
+    else
+      return false;
+  }
+  if (end - at < 4)
+    return false;
+  count = std::strtoull(at++->data(), nullptr, 10);
+  seed = std::strtoull(at++->data(), nullptr, 10);
+  folder = *at++;
+  executables.assign(at, end);
+  return true;
+}
+
+/// Makes wrong programs, counts them and writes them down.
+class Campaign {
+public:
+  explicit Campaign(Settings settings)
+      : settings(std::move(settings)),
+        list(this->settings.folder + "/list.tsv") {}
+
+  /// Of an executable of that number; whether none was let through that should
+  /// not be, and there was room for all.
+  bool add(const std::string &path, size_t number);
+  void print() const;
+
+private:
+  bool addOne(const Program &right, size_t bytes, const std::string &path,
+              size_t kind, uint64_t seed);
+  bool write(fb::ProgramT &program, size_t bytes, const std::string &path,
+             size_t kind, const std::string &change, const std::string &refusal,
+             const std::string &races);
+
+  Settings settings;
+  std::ofstream list;
+  std::vector<Count> counts{std::size(kinds)};
+  size_t files = 0;
+};
+
+bool Campaign::add(const std::string &path, size_t number) {
+  std::vector<uint8_t> bytes;
+  std::string version;
+  Program right;
+  Status status = readProgramBytes(path, bytes, version);
+  if (status.ok())
+    status = Program::load(bytes.data(), bytes.size(), path, right);
+  if (!status.ok() || anyRace(right)) {
+    std::cerr << path << ": a correct program is refused, or has a race: "
+              << status.message() << "\n";
+    return false;
+  }
+  bool isGood = true;
+  for (size_t k = 0; k < std::size(kinds); ++k)
+    for (uint64_t i = 0; settings.has(kinds[k]) && i < settings.count; ++i) {
+      std::seed_seq mix{settings.seed, uint64_t(number), uint64_t(k), i};
+      std::mt19937_64 random(mix);
+      isGood &= addOne(right, bytes.size(), path, k, random());
+    }
+  return isGood;
+}
+
+bool Campaign::addOne(const Program &right, size_t bytes,
+                      const std::string &path, size_t kind, uint64_t seed) {
+  std::unique_ptr<fb::ProgramT> program(right->UnPack());
+  Mutator mutator(*program, seed);
+  Change change = (mutator.*kinds[kind].change)();
+  if (!change)
+    return true;
+  ++counts[kind].made;
+  std::vector<uint8_t> buffer = pack(*program);
+  std::vector<uint8_t> sealed = sealProgram(buffer.data(), buffer.size());
+  Program wrong;
+  Status status = Program::load(sealed.data(), sealed.size(), "mutant", wrong);
+  if (!status.ok()) {
+    ++counts[kind].refused;
+    return !settings.all ||
+           write(*program, bytes, path, kind, *change, status.message(),
+                 cleave::test::describeRaces(*fb::GetProgram(buffer.data())));
+  }
+  if (anyRace(wrong)) {
+    ++counts[kind].races;
+    std::cerr << path << ": loads with a race: " << *change << "\n";
+    return false;
+  }
+  ++counts[kind].loaded;
+  return write(*program, bytes, path, kind, *change, "", "");
+}
+
+/// As long as the right one, in whose place in the executable it comes: without
+/// what only a reader wants, and with zeros at the end.
+bool Campaign::write(fb::ProgramT &program, size_t bytes,
+                     const std::string &path, size_t kind,
+                     const std::string &change, const std::string &refusal,
+                     const std::string &races) {
+  for (auto &kernel : program.kernels)
+    kernel->body.clear();
+  std::vector<uint8_t> buffer = pack(program);
+  if (buffer.size() > bytes - programHeaderBytes) {
+    std::cerr << path << ": no room for: " << change << "\n";
+    return false;
+  }
+  buffer.resize(bytes - programHeaderBytes);
+  std::vector<uint8_t> sealed = sealProgram(buffer.data(), buffer.size());
+  std::string file =
+      settings.folder + "/" + std::to_string(files++) + ".program";
+  std::ofstream(file, std::ios::binary)
+      .write(reinterpret_cast<const char *>(sealed.data()),
+             std::streamsize(sealed.size()));
+  list << path << "\t" << file << "\t" << kinds[kind].name << "\t" << change
+       << "\t" << refusal << "\t" << races << "\n";
+  return true;
+}
+
+void Campaign::print() const {
+  std::cout << "kind\tmade\trefused\traces\tloaded\n";
+  for (size_t k = 0; k < std::size(kinds); ++k)
+    if (settings.has(kinds[k]))
+      std::cout << kinds[k].name << "\t" << counts[k].made << "\t"
+                << counts[k].refused << "\t" << counts[k].races << "\t"
+                << counts[k].loaded << "\n";
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc < 5) {
-    std::cerr << "usage: WrongPrograms COUNT SEED FOLDER EXECUTABLE...\n";
+  Settings settings;
+  if (!settings.parse({argv + 1, argv + argc})) {
+    std::cerr << "usage: WrongPrograms [--all] [--kind KIND]... COUNT SEED "
+                 "FOLDER EXECUTABLE...\nkinds:\n";
+    for (const Kind &kind : kinds)
+      std::cerr << "  " << kind.name << "\n";
     return 2;
   }
-  uint64_t count = std::strtoull(argv[1], nullptr, 10);
-  uint64_t seed = std::strtoull(argv[2], nullptr, 10);
-  std::string folder = argv[3];
-  std::ofstream list(folder + "/list.tsv");
-  std::vector<Count> counts(std::size(kinds));
+  Campaign campaign(settings);
   bool isGood = true;
-  size_t files = 0;
-  for (int e = 4; e < argc; ++e) {
-    std::vector<uint8_t> bytes;
-    std::string version;
-    Program right;
-    Status status = readProgramBytes(argv[e], bytes, version);
-    if (status.ok())
-      status = Program::load(bytes.data(), bytes.size(), argv[e], right);
-    if (!status.ok() || anyRace(right)) {
-      std::cerr << argv[e] << ": a correct program is refused, or has a race: "
-                << status.message() << "\n";
-      return 1;
-    }
-    for (size_t k = 0; k < std::size(kinds); ++k)
-      for (uint64_t i = 0; i < count; ++i) {
-        std::unique_ptr<fb::ProgramT> program(right->UnPack());
-        std::seed_seq mix{seed, uint64_t(e), uint64_t(k), i};
-        std::mt19937_64 random(mix);
-        Mutator mutator(*program, random());
-        Change change = (mutator.*kinds[k].change)();
-        if (!change)
-          continue;
-        ++counts[k].made;
-        std::vector<uint8_t> buffer = pack(*program);
-        std::vector<uint8_t> sealed = sealProgram(buffer.data(), buffer.size());
-        Program wrong;
-        if (!Program::load(sealed.data(), sealed.size(), "mutant", wrong)
-                 .ok()) {
-          ++counts[k].refused;
-          continue;
-        }
-        if (anyRace(wrong)) {
-          ++counts[k].races;
-          isGood = false;
-          std::cerr << argv[e] << ": loads with a race: " << *change << "\n";
-          continue;
-        }
-        ++counts[k].loaded;
-        // As long as the right one, in whose place in the executable it comes:
-        // without what only a reader wants, and with zeros at the end.
-        for (auto &kernel : program->kernels)
-          kernel->body.clear();
-        buffer = pack(*program);
-        if (buffer.size() > bytes.size() - programHeaderBytes) {
-          std::cerr << argv[e] << ": no room for: " << *change << "\n";
-          return 1;
-        }
-        buffer.resize(bytes.size() - programHeaderBytes);
-        sealed = sealProgram(buffer.data(), buffer.size());
-        std::string file = folder + "/" + std::to_string(files++) + ".program";
-        std::ofstream(file, std::ios::binary)
-            .write(reinterpret_cast<const char *>(sealed.data()),
-                   std::streamsize(sealed.size()));
-        list << argv[e] << "\t" << file << "\t" << kinds[k].name << "\t"
-             << *change << "\n";
-      }
-  }
-  std::cout << "kind\tmade\trefused\traces\tloaded\n";
-  for (size_t k = 0; k < std::size(kinds); ++k)
-    std::cout << kinds[k].name << "\t" << counts[k].made << "\t"
-              << counts[k].refused << "\t" << counts[k].races << "\t"
-              << counts[k].loaded << "\n";
+  for (size_t i = 0; i < settings.executables.size(); ++i)
+    isGood &= campaign.add(settings.executables[i], i);
+  campaign.print();
   return isGood ? 0 : 1;
 }

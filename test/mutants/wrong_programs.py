@@ -111,7 +111,7 @@ def are_close(got, want):
 
 def try_mutant(line, right, text):
     """The kind, and what was wrong, or nothing."""
-    executable, path, kind, change = line.rstrip("\n").split("\t")
+    executable, path, kind, change = line.split("\t")[:4]
     with open(path, "rb") as file:
         sealed = file.read()
     with tempfile.TemporaryDirectory(prefix="cleave-wrong-") as folder:
@@ -185,4 +185,5 @@ def main():
     sys.exit(1 if bad or done.returncode or refused < made / 2 else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -112,6 +112,11 @@ bool Machine::run(Id id, const Lane &lane, const Work &work,
   MachineExecution execution(*this, id, lane, work);
   bool counts = !work.isMarker();
   if (counts && executed + 1 == options.fault.operation) {
+    if (options.fault.code == success) {
+      scheduler.hang();
+      progress = Progress::Blocked;
+      return true;
+    }
     execution.fail(options.fault.code, "operation " +
                                            std::to_string(executed + 1) +
                                            " fails as it was wished");

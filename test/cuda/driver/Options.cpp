@@ -58,6 +58,8 @@ static bool readFault(std::string_view fault, Options &options) {
     options.fault.code = errorIllegalAddress;
   else if (take("timeout@"))
     options.fault.code = errorLaunchTimeout;
+  else if (take("hang@"))
+    options.fault.code = success;
   else
     return false;
   return parse(fault, options.fault.operation) && options.fault.operation > 0;
@@ -88,7 +90,7 @@ std::string Options::read(Options &options) {
     if (!readFault(fault, options))
       return "CLEAVE_SIMULATED_FAULT has \"" + std::string(fault) +
              "\", expects no-device, old-driver, arch=80, memory=BYTES, ecc@N, "
-             "illegal@N or timeout@N";
+             "illegal@N, timeout@N or hang@N";
     faults.remove_prefix(std::min(fault.size() + 1, faults.size()));
   }
   return {};

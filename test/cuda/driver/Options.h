@@ -9,7 +9,8 @@
 namespace cleave::simulated {
 
 /// A failure that is wished for: the operation of that number, counted from 1
-/// in the order of their execution, ends as `code`.
+/// in the order of their execution, ends as `code`, or never where that is
+/// success, and then none behind it begins.
 struct WishedFault {
   uint64_t operation = 0; ///< 0: none
   int code = 0;
@@ -28,7 +29,7 @@ struct Options {
   bool hasDevice = true;     ///< "no-device"
   int driverVersion = 13000; ///< "old-driver"
   int arch = 90;             ///< "arch=80"; of engine "ptx" 100
-  WishedFault fault;         ///< "ecc@N", "illegal@N", "timeout@N"
+  WishedFault fault;         ///< "ecc@N", "illegal@N", "timeout@N", "hang@N"
 
   /// Returns what is wrong with the environment, or nothing.
   static std::string read(Options &options);

@@ -1,6 +1,7 @@
 //===- Scheduler.cpp ------------------------------------------------------===//
 #include "test/cuda/driver/Scheduler.h"
 #include <algorithm>
+#include <cmath>
 #include <thread>
 #include <utility>
 
@@ -9,10 +10,9 @@ using namespace cleave::simulated;
 /// What nobody waits for is less likely to execute.
 static constexpr double unneededFactor = 0.1;
 
-double Scheduler::drawWeight() {
-  static constexpr double weights[] = {1e-3, 1, 1e3};
-  return weights[random() % 3];
-}
+/// So far apart that lanes have priorities, nearly: one of two ready lanes is
+/// overtaken for as long as weights hold.
+double Scheduler::drawWeight() { return std::pow(10.0, random() % 13); }
 
 std::shared_ptr<Lane> Scheduler::addLane(std::string name, int device) {
   auto lane = std::make_shared<Lane>();
@@ -23,7 +23,13 @@ std::shared_ptr<Lane> Scheduler::addLane(std::string name, int device) {
   return lane;
 }
 
+/// A lane that is lazy for a moment is overtaken by little, one that stays so
+/// by whole micro-batches: weights hold for 1 to 16384 operations, and each
+/// seed has a time scale of its own.
 void Scheduler::redraw() {
+  if (completed < redrawAt)
+    return;
+  redrawAt = completed + (uint64_t(1) << random() % (timeScale + 1));
   std::erase_if(lanes, [](const std::shared_ptr<Lane> &lane) {
     return !lane->isOpen && lane->pending.empty();
   });
@@ -71,6 +77,7 @@ void Scheduler::complete(Id id) {
   std::erase(ready, id);
   done.lane->pending.pop_front();
   ++done.lane->done;
+  ++completed;
   needs.erase(id);
   for (Id dependent : done.dependents)
     if (--operations.at(dependent).behind == 0)
@@ -104,6 +111,7 @@ Scheduler::findNeeded(const std::vector<Id> &targets) const {
 /// One of the ready operations, by the weights of their lanes; 0 where none can
 /// go on.
 Id Scheduler::choose(const std::unordered_set<Id> &needed) {
+  redraw();
   std::vector<double> sums(ready.size());
   double sum = 0;
   for (size_t i = 0; i < ready.size(); ++i) {
@@ -136,9 +144,9 @@ bool Scheduler::step(Id id) {
 
 /// Returns false where no other thread or process will change anything.
 bool Scheduler::waitForOthers(std::unique_lock<std::mutex> &lock) {
-  bool meetsProcesses = std::ranges::any_of(ready, [&](Id id) {
-    return operations.at(id).work->meetsOtherProcesses();
-  });
+  bool meetsProcesses = hangs || std::ranges::any_of(ready, [&](Id id) {
+                          return operations.at(id).work->meetsOtherProcesses();
+                        });
   uint64_t before = changes;
   // Whom a change has woken sleeps no longer, though it may not run yet.
   if (std::exchange(sleptAt, changes) != changes)
@@ -170,7 +178,6 @@ Scheduler::Waited Scheduler::runUntil(std::unique_lock<std::mutex> &lock,
 
 Scheduler::Waited Scheduler::waitFor(std::unique_lock<std::mutex> &lock,
                                      const std::vector<Id> &targets) {
-  redraw();
   std::unordered_set<Id> needed = findNeeded(targets);
   auto isPending = [&](Id id) { return !isDone(id); };
   while (!hasFailed && std::ranges::any_of(targets, isPending)) {
@@ -193,7 +200,6 @@ Scheduler::Waited Scheduler::waitFor(std::unique_lock<std::mutex> &lock,
 }
 
 Scheduler::Waited Scheduler::runSome(Id target) {
-  redraw();
   auto found = needs.find(target);
   if (found == needs.end())
     found = needs.emplace(target, findNeeded({target})).first;

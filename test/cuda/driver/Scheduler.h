@@ -9,10 +9,11 @@
 // comes behind; a lane is a queue of them, a stream or a stream's part of a
 // captured graph. An operation that comes behind none is ready.
 //
-// A lane has a weight: it is eager, lazy or neither, by factors of a thousand,
+// A lane has a weight: it is more or less eager, by factors of ten and more,
 // and drawn anew now and then. So whole lanes run as early or as late as their
-// events allow, which finds a wait that is missing much sooner than a fair
-// draw.
+// events allow, which finds a wait that is missing much sooner than a fair draw
+// (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of
+// Finding Bugs", 2010).
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_TEST_CUDA_DRIVER_SCHEDULER_H
@@ -56,6 +57,7 @@ public:
   /// Before anything is added.
   void setOptions(uint64_t seed, double patience) {
     random.seed(seed);
+    timeScale = 8 + random() % 7;
     this->patience = patience;
   }
 
@@ -88,6 +90,9 @@ public:
 
   /// Drops all operations; those who wait for some return Failed.
   void fail();
+  /// Some operation never ends. Whoever waits for it has no deadlock, as far as
+  /// he can know, until his patience ends.
+  void hang() { hangs = true; }
   /// Where each lane stands that has not done all, a line each.
   std::string describe() const;
 
@@ -127,6 +132,10 @@ private:
   std::vector<Id> ready;
   std::vector<std::shared_ptr<Lane>> lanes;
   Id last = 0;
+  uint64_t completed = 0; ///< operations
+  /// Weights hold for so many operations at most, as a power of two.
+  uint64_t timeScale = 0;
+  uint64_t redrawAt = 0; ///< of `completed`
   uint64_t progress = 0; ///< operations that were added or completed
   uint64_t idleProgress = 0;
   Clock::time_point idleSince = Clock::now(); ///< runSome, at idleProgress
@@ -135,7 +144,7 @@ private:
   int threads = 0, waiting = 0; ///< and those of them that are in runUntil
   int sleeping = 0;             ///< at the `changes` of sleptAt
   uint64_t sleptAt = 0;
-  bool hasFailed = false;
+  bool hasFailed = false, hangs = false;
   std::condition_variable changed;
 };
 
