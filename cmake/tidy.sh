@@ -7,10 +7,10 @@ usage() {
   cat <<'END'
 usage: cmake/tidy.sh [--list] [sample [N] | all | FILE...]
 
-  sample    what a few minutes are enough for: all of lib/ and runtime/; of the others,
-            which include MLIR and take longer, those that are changed in the
-            working tree and by the last commit, and one of 8 parts, which is
-            another one at the next commit. N: part N
+  sample    what a few minutes are enough for: those that are changed in the working
+            tree and by the last commit, one part of 3 of lib/ and runtime/, and
+            one of 8 of the others, which include MLIR and take longer. At the
+            next commit it is another one. N: part N
   all       every source
   FILE...   these
 --list writes which files they are, and does no more.
@@ -18,8 +18,8 @@ Needs build/, with its generated headers.
 END
 }
 
-parts=8
-most_changed=8 # so that a commit of many files is not waited for
+light_parts=3 heavy_parts=8
+most_changed=8 # of the heavy: so that a commit of many files is not waited for
 
 # sources FOLDER...; what a build need not have is left out.
 sources() {
@@ -33,12 +33,18 @@ changed() {
   { git diff --name-only HEAD~1 || git diff --name-only HEAD; } 2>/dev/null
 }
 
+# part PARTS NUMBER: of the lines; neighbours are in different parts, so each has
+# some of every folder.
+part() {
+  awk -v n="$1" -v i="$(($2 % $1))" 'NR % n == i'
+}
+
 # sample PART
 sample() {
-  light
-  { heavy | grep -Fx -f <(changed) | head -n $most_changed
-    # Neighbours are in different parts: so each has some of every folder.
-    heavy | awk -v n=$parts -v i="$(($1 % parts))" 'NR % n == i'
+  { light | grep -Fx -f <(changed)
+    heavy | grep -Fx -f <(changed) | head -n $most_changed
+    light | part $light_parts "$1"
+    heavy | part $heavy_parts "$1"
   } | LC_ALL=C sort -u
 }
 

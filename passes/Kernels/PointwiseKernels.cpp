@@ -6,10 +6,14 @@ using namespace mlir;
 using namespace cleave;
 using namespace cleave::xf;
 
-/// x sigmoid(z) and its derivative, where z has the derivative `slope` at x.
-static std::pair<Value, Value> gate(Scalars s, Value x, Value z, Value slope) {
+/// x sigmoid(z) and its derivative, where z has the derivative `slope` at x, by
+/// default 1.
+static std::pair<Value, Value> gate(Scalars s, Value x, Value z,
+                                    Value slope = {}) {
   Value sigmoid = s.div(s.constant(1), s.add(s.exp(s.mul(z, -1.0)), 1.0));
-  Value rest = s.mul(s.sub(s.constant(1), sigmoid), slope);
+  Value rest = s.sub(s.constant(1), sigmoid);
+  if (slope)
+    rest = s.mul(rest, slope);
   return {s.mul(x, sigmoid), s.mul(sigmoid, s.add(s.mul(x, rest), 1.0))};
 }
 
@@ -39,7 +43,7 @@ static std::pair<Value, Value> activate(Scalars s, ActivationKind kind,
   case ActivationKind::QuickGelu:
     return gate(s, x, s.mul(x, 1.702), s.constant(1.702));
   case ActivationKind::Silu:
-    return gate(s, x, x, s.constant(1));
+    return gate(s, x, x);
   case ActivationKind::Relu:
     return {s.max(x, s.constant(0)),
             s.select(s.isPositive(x), s.constant(1), s.constant(0))};

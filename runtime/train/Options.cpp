@@ -245,9 +245,10 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
   }
   if (!message.empty())
     return ParseResult::UsageError;
-  result.backend = transport == "auto"    ? detectBackend()
-                   : transport == "local" ? Backend::Local
-                                          : Backend::Mpi;
+  result.backend = transport == "auto" ? detectBackend() : Backend::Local;
+  for (Backend each : {Backend::Mpi, Backend::Tcp})
+    if (transport == getName(each))
+      result.backend = each;
   options = std::move(result);
   return ParseResult::Run;
 }

@@ -146,11 +146,12 @@ void Campaign::mutate(ModuleOp program, const StageMutations &stage,
         break;
       default:
         ++count.silent;
+        if (save)
+          llvm::errs() << *mutant << "\n";
+        restart(); // a mutant may lack the op
         llvm::errs() << title << ": " << stage.stage << ": " << mutation.name
                      << ", op " << site << ": computes the same: " << *ops[site]
                      << "\n";
-        if (save)
-          llvm::errs() << *mutant << "\n";
       }
     }
   }

@@ -2,7 +2,7 @@
 """Pipelines: what every layout trains to is what one rank trains to.
 
 CLEAVE_LAYOUTS=all runs all layouts (some 1,600, 40 minutes on two cores), =N
-every N-th; without it, every 40-th. Half of them have communication in streams
+every N-th; without it, every 60-th. Half of them have communication in streams
 of its own, and give the bits that they give serially.
 """
 import array
@@ -128,7 +128,7 @@ class PipelineTest(ToolTest):
                                               1e-2 * whole), name)
 
     def test_every_layout_trains_as_one_rank(self):
-        asked = os.environ.get("CLEAVE_LAYOUTS", "40")
+        asked = os.environ.get("CLEAVE_LAYOUTS", "60")
         layouts = get_layouts()
         self.assertGreater(len(layouts), 600)
         every = 1 if asked == "all" else int(asked)

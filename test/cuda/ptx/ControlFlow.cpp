@@ -160,16 +160,16 @@ void Graph::findUnwritten() {
   for (const SpecialRegister &special : function.specials)
     start[number(special.offset)] = true;
 
-  auto isAllWritten = [&](const Instruction &i, const Set &set) {
+  auto passesOnWritten = [&](const Instruction &i, const Set &set) {
     for (unsigned n = i.written; n < i.count; ++n)
-      if (!set[number(i.operands[n])])
-        return false;
-    return true;
+      if (set[number(i.operands[n])] == i.packs)
+        return i.packs;
+    return !i.packs;
   };
   auto apply = [&](const Instruction &i, Set &set) {
     if (i.guard != none)
       return;
-    bool isWritten = !i.passesOn || isAllWritten(i, set);
+    bool isWritten = !i.passesOn || passesOnWritten(i, set);
     for (unsigned n = 0; n < i.written; ++n)
       set[number(i.operands[n])] = isWritten;
   };

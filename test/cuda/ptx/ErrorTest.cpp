@@ -96,6 +96,13 @@ TEST(PtxErrorTest, UnwrittenRegister) {
   expectOk(runBody(std::string(body) + "@%q1 add.s32 %r3, %r2, 1;"));
   expectError(runBody(std::string(body) + "add.s32 %r3, %r2, 1;"),
               {"thread (40, 0, 0)", "register that nothing wrote"});
+  // One half is as good as both, none is none.
+  const char *halves = "mov.u32 %r1, 7;\nmov.b32 {%h1, _}, %r1;\n";
+  expectOk(runBody(std::string(halves) +
+                   "mov.b32 %r2, {%h1, %h2};\nshl.b32 %r3, %r2, 16;"));
+  expectError(runBody(std::string(halves) +
+                      "mov.b32 %r2, {%h3, %h2};\nshl.b32 %r3, %r2, 16;"),
+              {"a register that nothing wrote", "shl.b32 %r3, %r2, 16;"});
   Options options;
   options.checksRegisters = false;
   expectOk(

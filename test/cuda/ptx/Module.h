@@ -177,6 +177,9 @@ struct Instruction {
   bool checksReads = false, tracksWrites = false;
   /// Passes on what nothing wrote, as a move does.
   bool passesOn = false;
+  /// A move of several registers into one, of which LLVM leaves out those that
+  /// nobody will look at: unwritten only where all of them are.
+  bool packs = false;
 
   int64_t offset = 0;     ///< of an address; or a number of its own
   uint32_t target = none; ///< of a branch; or a function's number

@@ -512,6 +512,7 @@ Status Decoder::decodeMove(Instruction &i) {
   unsigned part = width / unsigned(parts);
   i.vector = uint8_t(parts);
   if (packs) {
+    i.packs = true;
     CLEAVE_RETURN_IF_ERROR(addWritten(i, to, width));
     for (const Operand &element : from.elements)
       CLEAVE_RETURN_IF_ERROR(addRead(i, element, part));

@@ -442,9 +442,11 @@ bool Machine::checkReads(Warp &warp, const Instruction &i, uint32_t lanes,
 
 void Machine::trackWrites(Warp &warp, const Instruction &i, uint32_t mask) {
   Frame &frame = warp.getFrame();
-  uint32_t known = allLanes;
-  for (unsigned n = i.written; n < i.count && i.passesOn; ++n)
-    known &= frame.written[i.operands[n] / registerAlignment];
+  uint32_t known = i.packs ? 0 : allLanes;
+  for (unsigned n = i.written; n < i.count && i.passesOn; ++n) {
+    uint32_t read = frame.written[i.operands[n] / registerAlignment];
+    known = i.packs ? known | read : known & read;
+  }
   for (unsigned n = 0; n < i.written; ++n) {
     uint32_t &written = frame.written[i.operands[n] / registerAlignment];
     written = (written & ~mask) | (known & mask);

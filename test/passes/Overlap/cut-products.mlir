@@ -13,7 +13,7 @@
 // RUN:   --split-input-file | FileCheck %s --check-prefix=WHOLE
 // RUN: cleave-opt %s --cleave-cut-products="cluster=local:2" \
 // RUN:   --split-input-file | FileCheck %s --check-prefix=WHOLE
-// WHOLE-NOT: exec.view
+// WHOLE-NOT: exec.view{{.*}} from
 
 // One sample is scattered while the next one is computed. Parts are views of the
 // buffers, of which whatever reads them is none the wiser.
@@ -68,6 +68,7 @@ exec.program @kept threads 1 {
   %w = exec.buffer "w" 33554432 pinned : !exec.buffer
   %y = exec.buffer "y" 67108864 : !exec.buffer
   %zs = exec.buffer "z" 67108864 pinned : !exec.buffer
+  %s = exec.buffer "s" 33554432 pinned : !exec.buffer
   %t = exec.buffer "t" 33554432 pinned : !exec.buffer
   exec.segment @forward {
     %z = exec.view %zs 33554432 places 2 : !exec.buffer
@@ -80,6 +81,8 @@ exec.program @kept threads 1 {
     // STREAMS: exec.reduce_scatter{{.*}}exec.order = #exec.order<1
     exec.gemm(%x, %w) -> (%y) {accumulate = #exec<accumulate never>, has_bias = false, k = 4096 : i64, m = 8192 : i64, n = 4096 : i64, trans_a = false, trans_b = false, type_a = bf16, type_b = bf16, type_c = bf16}
     exec.reduce_scatter(%y) -> (%z) {axes = ["tp"], inner = 8388608 : i64, outer = 2 : i64, reduction = #exec<reduction sum>, type = bf16}
+    exec.copy(%z) -> (%s)
+    exec.copy(%s) -> (%t)
   }
   exec.segment @backward {
     %z = exec.view %zs 33554432 places 2 : !exec.buffer

@@ -92,16 +92,15 @@ static Status checkAllMessages(Communicator &communicator) {
 
 /// Sums of the stream's number, of other sizes on each, while the others'
 /// streams may be anywhere else.
-static Status sumInStream(Communicator &communicator, int stream) {
-  const Group *world;
-  CLEAVE_RETURN_IF_ERROR(communicator.getWorldGroup(world));
+static Status sumInStream(Communicator &communicator, const Group &world,
+                          int stream) {
   for (int round = 0; round < 200; ++round) {
     std::vector<float> values(size_t(1 + round * 37 * (stream + 1)),
                               float(stream + round));
     CLEAVE_RETURN_IF_ERROR(communicator.allReduce(
-        *world, values.data(), values.data(), values.size(), ElementType::F32,
+        world, values.data(), values.data(), values.size(), ElementType::F32,
         Reduction::Sum));
-    float expected = float((stream + round) * world->getSize());
+    float expected = float((stream + round) * world.getSize());
     if (values.front() != expected || values.back() != expected)
       return Status::error("stream " + std::to_string(stream) +
                            " got another's sum");
@@ -112,12 +111,17 @@ static Status sumInStream(Communicator &communicator, int stream) {
 static Status checkStreams(Communicator &communicator) {
   constexpr int count = 4;
   std::unique_ptr<Communicator> forks[count];
+  const Group *worlds[count];
   Status statuses[count];
   std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i)
+  // Groups are made in one order on all ranks.
+  for (int i = 0; i < count; ++i) {
     CLEAVE_RETURN_IF_ERROR(communicator.fork(i + 1, forks[i]));
+    CLEAVE_RETURN_IF_ERROR(forks[i]->getWorldGroup(worlds[i]));
+  }
   for (int i = 0; i < count; ++i)
-    threads.emplace_back([&, i] { statuses[i] = sumInStream(*forks[i], i); });
+    threads.emplace_back(
+        [&, i] { statuses[i] = sumInStream(*forks[i], *worlds[i], i); });
   for (std::thread &thread : threads)
     thread.join();
   for (const Status &status : statuses)

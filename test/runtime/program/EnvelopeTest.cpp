@@ -42,7 +42,7 @@ TEST(Envelope, NamesWhatIsWrong) {
   expect(bytes, "does not start with \"CLEAVEPG\"");
   bytes = good;
   bytes[8] = 9;
-  expect(bytes, "format version 9, this runtime reads 7");
+  expect(bytes, "format version 9, this runtime reads 8");
   bytes = good;
   bytes.pop_back();
   expect(bytes, "bytes after the header, which says");

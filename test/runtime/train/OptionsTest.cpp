@@ -106,7 +106,7 @@ TEST(Options, NamesWrongUsage) {
       {"--data a --steps 1 --lr inf", "--lr"},
       {"--data a --steps 1 --warmup-steps -1", "--warmup-steps"},
       {"--data a --steps 1 --threads 0", "--threads"},
-      {"--data a --steps 1 --transport tcp", "--transport"},
+      {"--data a --steps 1 --transport udp", "--transport"},
       {"--data a --steps 1 --tokens t", "--tokens"},
       {"--data a --steps 1 --what", "--what"},
       {"--data a --steps 1 --save", "--save"},
