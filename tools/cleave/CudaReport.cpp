@@ -77,6 +77,10 @@ getStreams(const runtime::Program &program) {
                              .instructions[instruction.work_type()] += times;
                        });
   }
+  // Numbers are of groups of ranks, some of which have nothing to say.
+  llvm::erase_if(streams, [](const CudaReport::Stream &stream) {
+    return stream.instructions.empty();
+  });
   return streams;
 }
 
