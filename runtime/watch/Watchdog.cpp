@@ -2,6 +2,7 @@
 #include "runtime/watch/Watchdog.h"
 #include "runtime/base/ExitCodes.h"
 #include "runtime/base/Log.h"
+#include "runtime/base/Threads.h"
 #include "runtime/watch/Heartbeat.h"
 #include "runtime/watch/Link.h"
 #include "runtime/watch/Report.h"
@@ -19,7 +20,6 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
-#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -151,19 +151,7 @@ Status Watchdog::Process::start(int first, int count) {
   if (wakeFd < 0)
     return Status::error("watchdog: cannot make a descriptor: " +
                          std::string(std::strerror(errno)));
-  // Signals are for the ranks' threads.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
-  try {
-    thread = std::thread([this] { run(); });
-  } catch (const std::system_error &error) {
-    status = Status::error("watchdog: cannot start its thread: " +
-                           std::string(error.what()));
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  return startWithoutSignals("watchdog:", [this] { run(); }, thread);
 }
 
 Status Watchdog::Process::enter(Communicator &communicator) {

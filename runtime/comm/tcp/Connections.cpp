@@ -2,15 +2,13 @@
 #include "runtime/comm/tcp/Connections.h"
 #include "runtime/base/Catch.h"
 #include "runtime/base/Cpus.h"
+#include "runtime/base/Threads.h"
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/uio.h>
-#include <system_error>
 #include <unistd.h>
 
 using namespace cleave::runtime;
@@ -46,29 +44,20 @@ Status Connections::start() {
   if (!wakeup)
     return Status::error("the tcp transport cannot make a descriptor: " +
                          std::string(std::strerror(errno)));
-  // Signals are for the rank's own thread.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
-  try {
-    thread = std::thread([this] {
-      expectShortWork();
-      Status ended = catchExceptions([this] {
-        run();
-        return Status();
-      });
-      if (!ended.ok()) {
-        std::lock_guard<std::mutex> lock(mutex);
-        fail(ended);
-      }
-    });
-  } catch (const std::system_error &error) {
-    status = Status::error("the tcp transport cannot start its thread: " +
-                           std::string(error.what()));
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  return startWithoutSignals(
+      "the tcp transport",
+      [this] {
+        expectShortWork();
+        Status ended = catchExceptions([this] {
+          run();
+          return Status();
+        });
+        if (!ended.ok()) {
+          std::lock_guard<std::mutex> lock(mutex);
+          fail(ended);
+        }
+      },
+      thread);
 }
 
 void Connections::add(int number, Socket socket) {

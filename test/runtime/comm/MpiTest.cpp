@@ -1,8 +1,11 @@
 //===- MpiTest.cpp - Ranks as processes under mpirun ----------------------===//
+#include "test/runtime/comm/CountWords.h"
 #include <cstdio>
 #include <gtest/gtest.h>
 #include <string>
 #include <sys/wait.h>
+
+using namespace cleave::test;
 
 namespace {
 
@@ -30,14 +33,6 @@ Result runRanks(int ranks, const std::string &arguments,
   int status = ::pclose(pipe);
   result.exitCode = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return result;
-}
-
-int count(const std::string &text, const std::string &words) {
-  int found = 0;
-  for (size_t at = text.find(words); at != std::string::npos;
-       at = text.find(words, at + 1))
-    ++found;
-  return found;
 }
 
 constexpr int timedOut = 124; // of timeout(1)

@@ -1,5 +1,6 @@
 //===- TcpTest.cpp - Ranks as processes with torchrun's variables ---------===//
 #include "runtime/base/Socket.h"
+#include "test/runtime/comm/CountWords.h"
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +14,7 @@
 #include <vector>
 
 using namespace cleave::runtime;
+using namespace cleave::test;
 
 namespace {
 
@@ -103,14 +105,6 @@ Result run(int size, const std::string &mode,
            const std::string &host = "127.0.0.1") {
   return start(makeRanks(size), makeRun(size, host),
                "tcp " + std::to_string(size) + " " + mode);
-}
-
-int count(const std::string &text, const std::string &words) {
-  int found = 0;
-  for (size_t at = text.find(words); at != std::string::npos;
-       at = text.find(words, at + 1))
-    ++found;
-  return found;
 }
 
 void expectSuccess(const Result &result, const std::string &words) {

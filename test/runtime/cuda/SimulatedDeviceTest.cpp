@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/executor/Gather.h"
+#include "test/runtime/executor/MovesProgram.h"
 #include "test/runtime/executor/RunProgram.h"
 #include "gtest/gtest.h"
 #include <cstdlib>
@@ -50,38 +51,6 @@ protected:
 };
 
 using Outputs = std::map<std::string, std::vector<std::byte>>;
-
-/// Every move of a [4, 8, 6] tensor between placements over tp ranks.
-ProgramBuilder makeMoves(int64_t tp) {
-  ProgramBuilder b({{"tp", uint64_t(tp)}});
-  const uint64_t whole = uint64_t(4 * 8 * 6 * 4), part = whole / uint64_t(tp);
-  fb::Operand split = b.allocate(part), full = b.allocate(whole);
-  fb::Operand moved = b.allocate(part), back = b.allocate(part);
-  fb::Operand sliced = b.allocate(part), scattered = b.allocate(part);
-  fb::Operand reduced = b.allocate(part), copied = b.allocate(whole);
-  fb::Operand zero = b.allocate(whole);
-  b.state("x", {4, 8, 6}, {{}, {0}, {}}, split);
-  b.add(fb::AllGatherT{{}, 4, 8 / tp * 6}, {split, full}, {0});
-  b.add(fb::SliceT{{}, 4, 8 / tp * 6}, {full, sliced}, {0});
-  b.add(fb::AllToAllT{{}, 1, 4 / tp, 1, 8 / tp, 6}, {split, moved}, {0});
-  b.add(fb::AllToAllT{{}, 1, 4 / tp, 1, 8 / tp, 6, fb::DType::F32, true},
-        {moved, back}, {0});
-  b.add(fb::ReduceScatterT{{}, 4, 8 / tp * 6}, {full, scattered}, {0});
-  b.add(
-      fb::AllReduceT{{}, int64_t(part / 4), fb::DType::F32, fb::Reduction::Max},
-      {split, reduced}, {0});
-  b.add(fb::CopyT(), {full, copied});
-  b.add(fb::FillT(), {zero});
-  b.output("full", {4, 8, 6}, {{}, {}, {}}, full);
-  b.output("sliced", {4, 8, 6}, {{}, {0}, {}}, sliced);
-  b.output("moved", {4, 8, 6}, {{0}, {}, {}}, moved);
-  b.output("back", {4, 8, 6}, {{}, {0}, {}}, back);
-  b.output("scattered", {4, 8, 6}, {{}, {0}, {}}, scattered);
-  b.output("reduced", {4, uint64_t(8 / tp), 6}, {{}, {}, {}}, reduced);
-  b.output("copied", {4, 8, 6}, {{}, {}, {}}, copied);
-  b.output("zero", {4, 8, 6}, {{}, {}, {}}, zero);
-  return b;
-}
 
 /// As it is enqueued, captured, and launched again; as CPUs have it.
 TEST_F(SimulatedDevice, MovesHaveTheBitsOfCpus) {
