@@ -317,6 +317,32 @@ TEST(Machine, DeadlockIsReportedToQueries) {
       << text;
 }
 
+/// However eager the streams are whose operations wait for a peer, who polls
+/// another stream gets there: nothing completes meanwhile that would change how
+/// eager they are.
+TEST(Machine, QueriesEndBesideStreamsThatWait) {
+  auto enqueue = Libraries::get().enqueue;
+  for (int seed = 0; seed < seeds; ++seed) {
+    Simulation machine(seed);
+    std::vector<Pair> pairs(6);
+    std::vector<int> notes;
+    for (Pair &pair : pairs)
+      enqueue(machine.makeStream(),
+              new Meeting("of one", pair.arrived, pair.first));
+    void *stream = machine.makeStream(), *event = machine.makeEvent();
+    enqueue(stream, new Note(notes, seed));
+    ASSERT_EQ(machine.cuda.eventRecord(event, stream), success);
+    int code = errorNotReady;
+    for (int i = 0; i < 50 && code == errorNotReady; ++i)
+      code = machine.cuda.eventQuery(event);
+    EXPECT_EQ(code, success) << seed;
+    // The peers come, so that the machine may end.
+    for (Pair &pair : pairs)
+      enqueue(stream, new Meeting("of one", pair.arrived, pair.second));
+    EXPECT_EQ(machine.cuda.contextSynchronize(), success);
+  }
+}
+
 /// Ranks that are threads of one process.
 TEST(Machine, ThreadsMeet) {
   auto enqueue = Libraries::get().enqueue;

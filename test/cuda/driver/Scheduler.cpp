@@ -203,9 +203,15 @@ Scheduler::Waited Scheduler::runSome(Id target) {
   auto found = needs.find(target);
   if (found == needs.end())
     found = needs.emplace(target, findNeeded({target})).first;
-  for (uint64_t left = random() % 3; left > 0 && !isDone(target); --left) {
+  // Those that are asked in vain do not count: were they to, a few of them in
+  // eager lanes could keep a lazy one from all calls, since weights hold until
+  // something completes.
+  uint64_t end = completed + random() % 3;
+  while (completed < end && !isDone(target)) {
     Id chosen = choose(found->second);
-    if (chosen != 0 && !step(chosen))
+    if (chosen == 0)
+      break;
+    if (!step(chosen))
       return Waited::Failed;
   }
   // The next call asks the Blocked ones again.
