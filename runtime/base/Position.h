@@ -90,6 +90,10 @@ public:
   void setInstruction(uint32_t run, uint32_t instruction) {
     store(phase, run, instruction);
   }
+  /// What comes next, until another position is set, is none of them.
+  void leaveInstructions() {
+    store(phase, PositionRecord::noRun, PositionRecord::noInstruction);
+  }
   void endStep() {
     store(Phase::Training, PositionRecord::noRun,
           PositionRecord::noInstruction);

@@ -239,8 +239,9 @@ Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
 //===----------------------------------------------------------------------===//
 
 Status CudaDevice::run(const RunRange &range,
-                       const std::function<Status()> &enqueueAll) {
-  Status status = runRange(range, enqueueAll);
+                       const std::function<Status()> &enqueueAll,
+                       const std::function<void()> &meanwhile) {
+  Status status = runRange(range, enqueueAll, meanwhile);
   if (!status.ok())
     abort();
   return status;
@@ -267,31 +268,37 @@ void CudaDevice::abort() {
 }
 
 Status CudaDevice::runRange(const RunRange &range,
-                            const std::function<Status()> &enqueueAll) {
+                            const std::function<Status()> &enqueueAll,
+                            const std::function<void()> &meanwhile) {
   CLEAVE_RETURN_IF_ERROR(context->bind());
   for (const CudaInstruction &each : instructions)
     if (each.values)
       *each.values = getScheduleValues(each, range.step, range.updates);
-  Captured &captured = ranges[{range.begin, range.end}];
+  CLEAVE_RETURN_IF_ERROR(handOver(range, enqueueAll));
+  meanwhile();
+  CLEAVE_RETURN_IF_ERROR(synchronize());
+  return observer ? reportTimes() : Status();
+}
+
+/// To stream 0 and those that begin behind it: call by call, or as a graph.
+Status CudaDevice::handOver(const RunRange &range,
+                            const std::function<Status()> &enqueueAll) {
   if (observer) {
     CLEAVE_CUDA(*driver,
                 eventRecord(timeOrigin.get(), streams[0].handle.get()));
     CLEAVE_CUDA(*driver, eventSynchronize(timeOrigin.get()));
     originNs = getMonotonicNs();
-    CLEAVE_RETURN_IF_ERROR(enqueueRange(enqueueAll));
-    CLEAVE_RETURN_IF_ERROR(synchronize());
-    return reportTimes();
+    return enqueueRange(enqueueAll);
   }
+  Captured &captured = ranges[{range.begin, range.end}];
   // The first time all is done that cannot be captured, such as loading code.
-  if (captured.timesRun++ == 0 || !canBeCaptured()) {
-    CLEAVE_RETURN_IF_ERROR(enqueueRange(enqueueAll));
-    return synchronize();
-  }
+  if (captured.timesRun++ == 0 || !canBeCaptured())
+    return enqueueRange(enqueueAll);
   if (!captured.graph)
     CLEAVE_RETURN_IF_ERROR(captureRange(enqueueAll, captured));
   CLEAVE_CUDA(*driver,
               graphLaunch(captured.graph.get(), streams[0].handle.get()));
-  return synchronize();
+  return Status();
 }
 
 bool CudaDevice::canBeCaptured() const {
@@ -420,5 +427,24 @@ Status CudaDevice::write(uint64_t offset, uint64_t bytes, const Writer &body) {
               copyHostToDeviceAsync(arena.getAddress() + offset, copy.get(),
                                     bytes, streams[0].handle.get()));
   CLEAVE_CUDA(*driver, streamSynchronize(streams[0].handle.get()));
+  return Status();
+}
+
+Status CudaDevice::allocateStaging(uint64_t bytes,
+                                   std::span<std::byte> &memory) {
+  CLEAVE_RETURN_IF_ERROR(context->bind());
+  CLEAVE_RETURN_IF_ERROR(
+      PinnedMemory::allocate(*context, bytes, staging.emplace_back()));
+  memory = {staging.back().getData(), bytes};
+  return Status();
+}
+
+/// In stream 0, as write(); but the host goes on.
+Status CudaDevice::writeStaged(uint64_t offset,
+                               std::span<const std::byte> staged) {
+  CLEAVE_RETURN_IF_ERROR(context->bind());
+  CLEAVE_CUDA(*driver,
+              copyHostToDeviceAsync(arena.getAddress() + offset, staged.data(),
+                                    staged.size(), streams[0].handle.get()));
   return Status();
 }

@@ -54,13 +54,16 @@ public:
   std::optional<double> getPeakFlops(program::DType type) const override {
     return peakFlops[type == program::DType::BF16];
   }
-  Status run(const RunRange &range,
-             const std::function<Status()> &enqueueAll) override;
+  Status run(const RunRange &range, const std::function<Status()> &enqueueAll,
+             const std::function<void()> &meanwhile) override;
   Status enqueue(const BoundInstruction &first,
                  const RunContext &context) override;
   Status read(uint64_t offset, uint64_t bytes, const Reader &body) override;
   Status write(uint64_t offset, uint64_t bytes, const Writer &body) override;
   Status clear(uint64_t offset, uint64_t bytes) override;
+  Status allocateStaging(uint64_t bytes, std::span<std::byte> &memory) override;
+  Status writeStaged(uint64_t offset,
+                     std::span<const std::byte> staged) override;
   void setObserver(InstructionObserver *newObserver) override {
     observer = newObserver;
   }
@@ -169,6 +172,9 @@ private:
   Address getScratch(const Stream &stream, uint64_t offset = 0) const;
 
   Status runRange(const RunRange &range,
+                  const std::function<Status()> &enqueueAll,
+                  const std::function<void()> &meanwhile);
+  Status handOver(const RunRange &range,
                   const std::function<Status()> &enqueueAll);
   Status enqueueRange(const std::function<Status()> &enqueueAll);
   Status captureRange(const std::function<Status()> &enqueueAll,
@@ -201,6 +207,7 @@ private:
   std::vector<Handle> events;   ///< by their number; none of 0
   std::vector<bool> isRecorded; ///< in this range
   PinnedMemory schedules;
+  std::vector<PinnedMemory> staging;
   std::map<std::pair<size_t, size_t>, Captured> ranges;
 
   InstructionObserver *observer = nullptr;

@@ -158,10 +158,12 @@ Status CpuDevice::prepare(std::span<const BoundInstruction> bound,
 
 /// Where it ends, all streams have done what they were given.
 Status CpuDevice::run(const RunRange &,
-                      const std::function<Status()> &enqueueAll) {
+                      const std::function<Status()> &enqueueAll,
+                      const std::function<void()> &meanwhile) {
   std::ranges::fill(recorded, StreamPoint());
   Status status = catchExceptions([&]() -> Status {
     CLEAVE_RETURN_IF_ERROR(enqueueAll());
+    meanwhile();
     return joinStreams();
   });
   // Streams may be in collectives with ranks that wait for this one, and this
@@ -293,4 +295,17 @@ Status CpuDevice::clear(uint64_t offset, uint64_t bytes) {
 
 Status CpuDevice::write(uint64_t offset, uint64_t bytes, const Writer &body) {
   return body({arena.getData() + offset, bytes});
+}
+
+Status CpuDevice::allocateStaging(uint64_t bytes,
+                                  std::span<std::byte> &memory) {
+  staging.push_back(std::make_unique<std::byte[]>(bytes));
+  memory = {staging.back().get(), bytes};
+  return {};
+}
+
+Status CpuDevice::writeStaged(uint64_t offset,
+                              std::span<const std::byte> staged) {
+  std::memcpy(arena.getData() + offset, staged.data(), staged.size());
+  return {};
 }

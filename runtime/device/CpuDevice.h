@@ -21,13 +21,16 @@ public:
                        cpu::ThreadPool &pool, std::unique_ptr<Device> &device);
 
   std::string getName() const override;
-  Status run(const RunRange &range,
-             const std::function<Status()> &enqueueAll) override;
+  Status run(const RunRange &range, const std::function<Status()> &enqueueAll,
+             const std::function<void()> &meanwhile) override;
   Status enqueue(const BoundInstruction &first,
                  const RunContext &context) override;
   Status read(uint64_t offset, uint64_t bytes, const Reader &body) override;
   Status write(uint64_t offset, uint64_t bytes, const Writer &body) override;
   Status clear(uint64_t offset, uint64_t bytes) override;
+  Status allocateStaging(uint64_t bytes, std::span<std::byte> &memory) override;
+  Status writeStaged(uint64_t offset,
+                     std::span<const std::byte> staged) override;
   void setObserver(InstructionObserver *newObserver) override {
     observer = newObserver;
   }
@@ -56,6 +59,7 @@ private:
   Stage stage;
   cpu::ThreadPool &pool;
   Arena arena;
+  std::vector<std::unique_ptr<std::byte[]>> staging;
   std::vector<CpuInstruction> instructions;
   InstructionObserver *observer = nullptr;
   std::mutex observing;

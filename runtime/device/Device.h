@@ -128,9 +128,11 @@ public:
 
   /// Executes the runs of a range, which `enqueueAll` hands over by enqueue(),
   /// and returns when all streams have done them. A device that has seen the
-  /// range before may repeat it without being told.
+  /// range before may repeat it without being told. `meanwhile` is what the
+  /// host does once all is handed over, before it waits.
   virtual Status run(const RunRange &range,
-                     const std::function<Status()> &enqueueAll) = 0;
+                     const std::function<Status()> &enqueueAll,
+                     const std::function<void()> &meanwhile) = 0;
 
   /// Executes the instruction, and those that begin together with it, or hands
   /// them to their stream. Before it begins, of each event that it waits for
@@ -146,6 +148,14 @@ public:
   virtual Status write(uint64_t offset, uint64_t bytes, const Writer &body) = 0;
   /// Makes them zeros, where they are.
   virtual Status clear(uint64_t offset, uint64_t bytes) = 0;
+
+  /// Memory of the host that writeStaged() copies from. The device owns it.
+  virtual Status allocateStaging(uint64_t bytes,
+                                 std::span<std::byte> &memory) = 0;
+  /// Copies such memory to the arena, before the next range. The host need not
+  /// wait for it: until that range has ended, the memory must stay as it is.
+  virtual Status writeStaged(uint64_t offset,
+                             std::span<const std::byte> staged) = 0;
 
   /// Null for none; then instructions are not timed. Between ranges.
   virtual void setObserver(InstructionObserver *observer) = 0;

@@ -79,20 +79,29 @@ Status Executor::bind(const ExecutorOptions &options) {
 }
 
 Status Executor::runStep(int64_t step) {
-  CLEAVE_RETURN_IF_ERROR(computeGradients(step, step));
+  CLEAVE_RETURN_IF_ERROR(computeGradients(step, step, [] {}));
   return applyUpdate();
 }
 
-Status Executor::computeGradients(int64_t step, int64_t updates) {
+Status Executor::computeGradients(int64_t step, int64_t updates,
+                                  const std::function<void()> &meanwhile) {
   currentStep = step;
   currentUpdates = updates;
-  if (RankPosition *position = communicator.getPosition())
-    position->beginStep(step);
-  return runRange(0, stage->update_run());
+  RankPosition *position = communicator.getPosition();
+  if (!position)
+    return runRange(0, stage->update_run(), meanwhile);
+  position->beginStep(step);
+  return runRange(0, stage->update_run(), [&] {
+    PositionRecord last = position->read();
+    position->leaveInstructions();
+    meanwhile();
+    position->setInstruction(last.getRun(), last.getInstruction());
+  });
 }
 
 Status Executor::applyUpdate() {
-  CLEAVE_RETURN_IF_ERROR(runRange(stage->update_run(), stage.getRuns().size()));
+  CLEAVE_RETURN_IF_ERROR(
+      runRange(stage->update_run(), stage.getRuns().size(), [] {}));
   skipUpdate();
   return {};
 }
@@ -102,13 +111,15 @@ void Executor::skipUpdate() {
     position->endStep();
 }
 
-Status Executor::runRange(size_t begin, size_t end) {
-  return device->run({begin, end, currentStep, currentUpdates},
-                     [&]() -> Status {
-                       for (size_t run = begin; run < end; ++run)
-                         CLEAVE_RETURN_IF_ERROR(enqueueRun(run));
-                       return {};
-                     });
+Status Executor::runRange(size_t begin, size_t end,
+                          const std::function<void()> &meanwhile) {
+  auto enqueueAll = [&]() -> Status {
+    for (size_t run = begin; run < end; ++run)
+      CLEAVE_RETURN_IF_ERROR(enqueueRun(run));
+    return {};
+  };
+  return device->run({begin, end, currentStep, currentUpdates}, enqueueAll,
+                     meanwhile);
 }
 
 Status Executor::enqueueRun(size_t run) {
@@ -148,6 +159,12 @@ Status Executor::write(const fb::Operand &operand, const Device::Writer &body) {
 Status Executor::clear(const fb::Operand &operand) {
   noteUse(operand, 0);
   return device->clear(operand.offset(), operand.bytes());
+}
+
+Status Executor::writeStaged(const fb::Operand &operand,
+                             std::span<const std::byte> staged) {
+  noteUse(operand, 0);
+  return device->writeStaged(operand.offset(), staged);
 }
 
 double Executor::getLearningRate(int64_t step) const {

@@ -46,8 +46,9 @@ public:
   /// The same in two halves, so that the second may be left out: all up to the
   /// first run that changes a parameter or a moment, and the rest.
   /// `updates`: steps so far whose second half ran, for the optimizer's bias
-  /// corrections.
-  Status computeGradients(int64_t step, int64_t updates);
+  /// corrections. `meanwhile`: what the host does while the device computes.
+  Status computeGradients(int64_t step, int64_t updates,
+                          const std::function<void()> &meanwhile);
   Status applyUpdate();
   /// Ends a step without its second half.
   void skipUpdate();
@@ -71,6 +72,12 @@ public:
   Status read(const program::Operand &operand, const Device::Reader &body);
   Status write(const program::Operand &operand, const Device::Writer &body);
   Status clear(const program::Operand &operand);
+  /// The same of a device's staging memory: see Device.
+  Status allocateStaging(uint64_t bytes, std::span<std::byte> &memory) {
+    return device->allocateStaging(bytes, memory);
+  }
+  Status writeStaged(const program::Operand &operand,
+                     std::span<const std::byte> staged);
 
   /// Learning rate of a step; 0 where the stage has no Schedule.
   double getLearningRate(int64_t step) const;
@@ -83,7 +90,8 @@ private:
   Executor(const Program &program, Communicator &communicator, int threads);
   Status bind(const ExecutorOptions &options);
 
-  Status runRange(size_t begin, size_t end);
+  Status runRange(size_t begin, size_t end,
+                  const std::function<void()> &meanwhile);
   Status enqueueRun(size_t run);
   void noteUse(const program::Operand &operand, uint64_t microBatch);
 

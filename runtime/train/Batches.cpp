@@ -1,42 +1,39 @@
 //===- Batches.cpp --------------------------------------------------------===//
 #include "runtime/train/Batches.h"
-#include <cstring>
-#include <vector>
 
 using namespace cleave::runtime;
 
-namespace {
-
-/// The ids of a rank's samples, [micro_batches, local batch, seq_len], or one
-/// row that nobody reads where a stage has no such input.
-class Ids {
-public:
-  Ids(const cleave::program::Operand *operand, uint64_t rowLength)
-      : operand(operand), rowLength(rowLength),
-        ids(operand ? operand->bytes() / sizeof(int32_t) : rowLength) {}
-
-  int32_t *getRow(uint64_t row) {
-    return ids.data() + (operand ? row * rowLength : 0);
+Status Batches::create(Executor &executor, const BatchSource &source,
+                       std::unique_ptr<Batches> &batches) {
+  std::unique_ptr<Batches> result(new Batches(executor, source));
+  // A stage has what it reads: the first one tokens, the last one targets.
+  const Stage &stage = executor.getStage();
+  for (Batch &batch : result->batches) {
+    CLEAVE_RETURN_IF_ERROR(result->allocate(stage->tokens(), batch.tokens));
+    CLEAVE_RETURN_IF_ERROR(result->allocate(stage->targets(), batch.targets));
   }
-  Status write(Executor &executor) const {
-    if (!operand)
-      return {};
-    return executor.write(*operand, [&](std::span<std::byte> bytes) {
-      std::memcpy(bytes.data(), ids.data(), bytes.size());
-      return Status();
-    });
-  }
+  batches = std::move(result);
+  return {};
+}
 
-private:
-  const cleave::program::Operand *operand;
-  uint64_t rowLength;
-  std::vector<int32_t> ids;
-};
+Status Batches::allocate(const program::Operand *operand, Ids &ids) {
+  ids.operand = operand;
+  return executor.allocateStaging(operand ? operand->bytes()
+                                          : executor.getProgram()->seq_len() *
+                                                sizeof(int32_t),
+                                  ids.memory);
+}
 
-} // namespace
+int32_t *Batches::Ids::getRow(uint64_t row, uint64_t rowLength) const {
+  return reinterpret_cast<int32_t *>(memory.data()) +
+         (operand ? row * rowLength : 0);
+}
 
-Status cleave::runtime::loadBatch(Executor &executor, const BatchSource &source,
-                                  uint64_t step) {
+Status Batches::Ids::write(Executor &executor) const {
+  return operand ? executor.writeStaged(*operand, memory) : Status();
+}
+
+Status Batches::read(uint64_t step, const Batch &batch) const {
   const Program &program = executor.getProgram();
   const Mesh &mesh = program.getMesh();
   auto axes = toSpan(program->batch_axes());
@@ -45,19 +42,30 @@ Status cleave::runtime::loadBatch(Executor &executor, const BatchSource &source,
       uint64_t(mesh.getShardIndex(executor.getCommunicator().getRank(), axes));
   uint64_t microBatch = program->global_batch() / program->micro_batches();
   uint64_t local = microBatch / shards;
-  // A stage has what it reads: the first one tokens, the last one targets.
-  const Stage &stage = executor.getStage();
-  if (!stage->tokens() && !stage->targets())
+  if (!batch.tokens.operand && !batch.targets.operand)
     return {};
-  Ids tokens(stage->tokens(), program->seq_len());
-  Ids targets(stage->targets(), program->seq_len());
   for (uint64_t m = 0; m < program->micro_batches(); ++m)
     for (uint64_t i = 0; i < local; ++i) {
       uint64_t row = m * local + i;
       CLEAVE_RETURN_IF_ERROR(
           source.read(step, m * microBatch + shard * local + i,
-                      tokens.getRow(row), targets.getRow(row)));
+                      batch.tokens.getRow(row, program->seq_len()),
+                      batch.targets.getRow(row, program->seq_len())));
     }
-  CLEAVE_RETURN_IF_ERROR(tokens.write(executor));
-  return targets.write(executor);
+  return {};
+}
+
+void Batches::prefetch(uint64_t step) {
+  status = read(step, batches[step % 2]);
+  prefetched = step;
+}
+
+Status Batches::load(uint64_t step) {
+  if (prefetched != step)
+    prefetch(step);
+  prefetched.reset();
+  CLEAVE_RETURN_IF_ERROR(status);
+  const Batch &batch = batches[step % 2];
+  CLEAVE_RETURN_IF_ERROR(batch.tokens.write(executor));
+  return batch.targets.write(executor);
 }

@@ -96,6 +96,7 @@ private:
   std::unique_ptr<BatchSource> source;
   std::unique_ptr<TokenScan> scan; ///< on rank 0
   std::unique_ptr<Executor> executor;
+  std::unique_ptr<Batches> batches;
   LineWriter metrics; ///< on rank 0
   OutputDump dump;
   ObserverList observers;
@@ -273,6 +274,8 @@ Status Run::prepare(KernelTable kernels) {
         (options.peakGflops > 0 ? options.peakGflops * 1e9 : *peak) *
         communicator.getWorldSize();
   CLEAVE_RETURN_IF_ERROR(
+      communicator.agree(Batches::create(*executor, *source, batches)));
+  CLEAVE_RETURN_IF_ERROR(
       beginOrResume(describeData(files, program->seq_len())));
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openMetrics()));
   if (isFirst)
@@ -437,10 +440,13 @@ Status Run::beginSave() {
 Status Run::runStep(int64_t step) {
   Clock::time_point start = Clock::now();
   found = pollScan();
-  CLEAVE_RETURN_IF_ERROR(loadBatch(*executor, *source, uint64_t(step)));
+  CLEAVE_RETURN_IF_ERROR(batches->load(uint64_t(step)));
   trace.setStep(step);
   CLEAVE_RETURN_IF_ERROR(
-      executor->computeGradients(step, step - guard.getSkipped()));
+      executor->computeGradients(step, step - guard.getSkipped(), [&] {
+        if (step + 1 < steps)
+          batches->prefetch(uint64_t(step) + 1);
+      }));
   StepReport result;
   CLEAVE_RETURN_IF_ERROR(readScalar(*loss, result.loss));
   result.rankLosses = {0};

@@ -8,6 +8,7 @@
 #include "runtime/executor/Gather.h"
 #include "test/runtime/executor/MovesProgram.h"
 #include "test/runtime/executor/RunProgram.h"
+#include "test/runtime/train/CopiedBatches.h"
 #include "gtest/gtest.h"
 #include <cstdlib>
 #include <cstring>
@@ -90,6 +91,52 @@ TEST_F(SimulatedDevice, MovesHaveTheBitsOfCpus) {
     ASSERT_EQ(expected.size(), 8u * 3);
     EXPECT_EQ(runOn(DeviceKind::Cuda), expected) << "tp " << tp;
   }
+}
+
+/// The host reads a batch while the device has yet to copy the one before, as
+/// it enqueues a range, captures it, and launches it again.
+TEST_F(SimulatedDevice, CopiesBatchesThatWereReadAhead) {
+  ExecutorOptions options;
+  options.device = DeviceKind::Cuda;
+  Status status =
+      run(makeCopiedBatches(), options, [](Executor &executor) -> Status {
+        CountedBatches source;
+        std::unique_ptr<Batches> batches;
+        CLEAVE_RETURN_IF_ERROR(Batches::create(executor, source, batches));
+        for (int64_t step = 0; step < 6; ++step) {
+          CLEAVE_RETURN_IF_ERROR(batches->load(uint64_t(step)));
+          CLEAVE_RETURN_IF_ERROR(executor.computeGradients(
+              step, step, [&] { batches->prefetch(uint64_t(step) + 1); }));
+          EXPECT_TRUE(hasBatch(executor, uint64_t(step))) << step;
+          CLEAVE_RETURN_IF_ERROR(executor.applyUpdate());
+        }
+        return Status();
+      });
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
+/// So the test above would see that a batch is overwritten too early.
+TEST_F(SimulatedDevice, ReadsStagedMemoryWhileTheHostGoesOn) {
+  ExecutorOptions options;
+  options.device = DeviceKind::Cuda;
+  Status status =
+      run(makeCopiedBatches(), options, [](Executor &executor) -> Status {
+        const fb::Operand &tokens = *executor.getStage()->tokens();
+        std::span<std::byte> staged;
+        CLEAVE_RETURN_IF_ERROR(
+            executor.allocateStaging(tokens.bytes(), staged));
+        std::ranges::fill(staged, std::byte(1));
+        CLEAVE_RETURN_IF_ERROR(executor.writeStaged(tokens, staged));
+        CLEAVE_RETURN_IF_ERROR(executor.computeGradients(
+            0, 0, [&] { std::ranges::fill(staged, std::byte(2)); }));
+        return executor.read(
+            *executor.getStage().findOutput("tokens")->operand(),
+            [&](std::span<const std::byte> bytes) {
+              EXPECT_TRUE(std::ranges::equal(bytes, staged));
+              return Status();
+            });
+      });
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 TEST_F(SimulatedDevice, RefusesWhatIsForCpus) {
