@@ -279,7 +279,12 @@ void Packer::improve() {
   // Trials without a gain before the search goes back to the best order.
   const size_t patience = 100 + items.size();
   size_t trials = 0;
-  while (!isDone() && spent < options.effort) {
+  auto getEffort = [&] {
+    double worth =
+        double(best.peak - reachable) * double(options.effortPerByte);
+    return std::min(double(options.effort), worth);
+  };
+  while (!isDone() && double(spent) < getEffort()) {
     if (++trials > patience) {
       trials = 0;
       order = bestOrder;

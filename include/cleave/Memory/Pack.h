@@ -24,6 +24,10 @@ struct PackOptions {
   /// Work that may go into improving the best order: the number of times that
   /// a placed buffer is looked at. Half a second or so.
   int64_t effort = 400'000'000;
+  /// As much of it as there is to gain: for each byte that the arena is above
+  /// the bound. The step of a small model is not searched for half a second for
+  /// the sake of some KB; 400 MB are worth all of the effort.
+  int64_t effortPerByte = 1;
 };
 
 struct Packing {

@@ -139,6 +139,7 @@ TEST(PackArena, OptimalOnSmallInstances) {
   double worst = 1;
   PackOptions options;
   options.effort = 2'000'000;
+  options.effortPerByte = options.effort; // a byte is much of ten
   PackOptions greedy;
   greedy.effort = 0;
   for (int i = 0; i < 600; ++i) {
@@ -165,6 +166,7 @@ TEST(PackArena, ValidOnRandomInstances) {
   std::mt19937 random(11);
   PackOptions options;
   options.effort = 1'000'000;
+  options.effortPerByte = 100;
   for (int i = 0; i < 300; ++i) {
     int count = random() % 400;
     Buffers buffers =
