@@ -91,7 +91,7 @@ def format_steps(models):
         for label, entry in iterate_timings(model):
             if "tokens_per_s" not in entry:
                 why = entry.get("failed") or "no figures"
-                rows.append([label, why[:160]] + [""] * 8)
+                rows.append([label, why[:160]] + [""] * 9)
                 continue
             ratio = (cleave["tokens_per_s"] / entry["tokens_per_s"]
                      if "tokens_per_s" in cleave and not
@@ -111,7 +111,9 @@ def format_steps(models):
                  f"{entry['seconds_high'] * 1e3:.1f})",
                  f"{entry['tokens_per_s']:,.0f}",
                  f"{100 * entry['mfu']:.1f} %",
-                 f"{ratio:.3f}" if ratio else "", micro,
+                 f"{ratio:.3f}" if ratio else "",
+                 f"{100 * entry['host_seconds'] / entry['seconds']:.2f} %"
+                 if "host_seconds" in entry else "", micro,
                  f"{memory / 2**30:.1f}" if memory else "",
                  f"{entry['gpu_memory_mib'] / 1024:.1f}"
                  if "gpu_memory_mib" in entry else "",
@@ -121,8 +123,9 @@ def format_steps(models):
                  f"{show_loss(entry['last_loss'])}"])
         text += make_table(
             ["", "ms a step", "tokens/s", "MFU", "Cleave / this",
-             "micro-batch", "GiB planned or allocated", "GiB in use",
-             "SM MHz / W", "loss"], rows)
+             "GPU waits for the host", "micro-batch",
+             "GiB planned or allocated", "GiB in use", "SM MHz / W", "loss"],
+            rows)
         text += format_startup(model)
     return text
 

@@ -133,7 +133,8 @@ Status CudaDevice::open(const DeviceOptions &options) {
     CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.begin));
     CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.end));
   }
-  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, timeOrigin));
+  for (Handle *event : {&timeOrigin, &rangeBegin, &rangeEnd, &lastRangeEnd})
+    CLEAVE_RETURN_IF_ERROR(context->createEvent(true, *event));
   CLEAVE_RETURN_IF_ERROR(CublasLt::open(driver->getVersion(), cublasLt));
   return cublasLt->check(cublasLt->api.create(&matmulHandle), "create",
                          __FILE__, __LINE__);
@@ -276,8 +277,10 @@ Status CudaDevice::runRange(const RunRange &range,
       *each.values = getScheduleValues(each, range.step, range.updates);
   CLEAVE_RETURN_IF_ERROR(handOver(range, enqueueAll));
   meanwhile();
+  CLEAVE_CUDA(*driver, eventRecord(rangeEnd.get(), streams[0].handle.get()));
   CLEAVE_RETURN_IF_ERROR(synchronize());
   return observer ? reportTimes() : Status();
+  CLEAVE_RETURN_IF_ERROR(measureHost());
 }
 
 /// To stream 0 and those that begin behind it: call by call, or as a graph.
@@ -288,12 +291,12 @@ Status CudaDevice::handOver(const RunRange &range,
                 eventRecord(timeOrigin.get(), streams[0].handle.get()));
     CLEAVE_CUDA(*driver, eventSynchronize(timeOrigin.get()));
     originNs = getMonotonicNs();
-    return enqueueRange(enqueueAll);
+    return enqueueRange(enqueueAll, eventRecordDefault);
   }
   Captured &captured = ranges[{range.begin, range.end}];
   // The first time all is done that cannot be captured, such as loading code.
   if (captured.timesRun++ == 0 || !canBeCaptured())
-    return enqueueRange(enqueueAll);
+    return enqueueRange(enqueueAll, eventRecordDefault);
   if (!captured.graph)
     CLEAVE_RETURN_IF_ERROR(captureRange(enqueueAll, captured));
   CLEAVE_CUDA(*driver,
@@ -307,9 +310,14 @@ bool CudaDevice::canBeCaptured() const {
   });
 }
 
-Status CudaDevice::enqueueRange(const std::function<Status()> &enqueueAll) {
+/// `beginFlags`: those by which the device records the range's begin.
+Status CudaDevice::enqueueRange(const std::function<Status()> &enqueueAll,
+                                unsigned beginFlags) {
   isRecorded.assign(isRecorded.size(), false);
   CLEAVE_RETURN_IF_ERROR(fork());
+  CLEAVE_CUDA(*driver,
+              eventRecordWithFlags(rangeBegin.get(), streams[0].handle.get(),
+                                   beginFlags));
   CLEAVE_RETURN_IF_ERROR(enqueueAll());
   return join();
 }
@@ -318,7 +326,7 @@ Status CudaDevice::captureRange(const std::function<Status()> &enqueueAll,
                                 Captured &captured) {
   void *origin = streams[0].handle.get();
   CLEAVE_CUDA(*driver, streamBeginCapture(origin, captureThreadLocal));
-  Status status = enqueueRange(enqueueAll);
+  Status status = enqueueRange(enqueueAll, eventRecordExternal);
   void *graph = nullptr;
   int ended = driver->api.streamEndCapture(origin, &graph);
   Handle owned(graph, driver->api.graphDestroy);
@@ -382,6 +390,18 @@ Status CudaDevice::synchronize() {
 }
 
 Status CudaDevice::reportTimes() {
+/// By the device's clock, so that it has what the host takes to see that a
+/// range has ended, and the device to begin a graph.
+Status CudaDevice::measureHost() {
+  float milliseconds = 0;
+  if (std::exchange(hasRunRange, true))
+    CLEAVE_CUDA(*driver, eventElapsedTime(&milliseconds, lastRangeEnd.get(),
+                                          rangeBegin.get()));
+  hostSeconds += double(milliseconds) * 1e-3;
+  std::swap(rangeEnd, lastRangeEnd);
+  return Status();
+}
+
   for (const Timed &each : timed) {
     float begin = 0, end = 0; // milliseconds
     CLEAVE_CUDA(*driver,

@@ -176,13 +176,15 @@ private:
                   const std::function<void()> &meanwhile);
   Status handOver(const RunRange &range,
                   const std::function<Status()> &enqueueAll);
-  Status enqueueRange(const std::function<Status()> &enqueueAll);
+  Status enqueueRange(const std::function<Status()> &enqueueAll,
+                      unsigned beginFlags);
   Status captureRange(const std::function<Status()> &enqueueAll,
                       Captured &captured);
   bool canBeCaptured() const;
   Status fork();
   Status join();
   Status synchronize();
+  Status measureHost();
   void abort();
   Status reportTimes();
 
@@ -209,6 +211,9 @@ private:
   PinnedMemory schedules;
   std::vector<PinnedMemory> staging;
   std::map<std::pair<size_t, size_t>, Captured> ranges;
+  /// Events of the range that runs, and of the one before it.
+  Handle rangeBegin, rangeEnd, lastRangeEnd;
+  bool hasRunRange = false;
 
   InstructionObserver *observer = nullptr;
   std::vector<Timed> timed;

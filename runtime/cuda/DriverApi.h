@@ -36,6 +36,9 @@ constexpr int jitErrorLog = 5, jitErrorLogBytes = 6;
 // CUstream_flags, CUevent_flags
 constexpr unsigned streamNonBlocking = 1, eventDefault = 0,
                    eventDisableTiming = 2;
+// CUevent_record_flags: external is a node of the graph that is captured, by
+// which each launch of it records the event.
+constexpr unsigned eventRecordDefault = 0, eventRecordExternal = 1;
 // CUstreamCaptureMode
 constexpr int captureThreadLocal = 1;
 
@@ -80,6 +83,7 @@ constexpr int captureThreadLocal = 1;
   X(eventCreate, cuEventCreate, void **, unsigned)                             \
   X(eventDestroy, cuEventDestroy_v2, void *)                                   \
   X(eventRecord, cuEventRecord, void *, void *)                                \
+  X(eventRecordWithFlags, cuEventRecordWithFlags, void *, void *, unsigned)    \
   X(eventSynchronize, cuEventSynchronize, void *)                              \
   X(eventQuery, cuEventQuery, void *)                                          \
   X(eventElapsedTime, cuEventElapsedTime, float *, void *, void *)             \

@@ -161,6 +161,8 @@ Status CpuDevice::run(const RunRange &,
                       const std::function<Status()> &enqueueAll,
                       const std::function<void()> &meanwhile) {
   std::ranges::fill(recorded, StreamPoint());
+  if (lastEndNs > 0)
+    hostSeconds += double(getMonotonicNs() - lastEndNs) * 1e-9;
   Status status = catchExceptions([&]() -> Status {
     CLEAVE_RETURN_IF_ERROR(enqueueAll());
     meanwhile();
@@ -172,6 +174,7 @@ Status CpuDevice::run(const RunRange &,
     progress.fail(status);
     communicator.abort(status);
   }
+  lastEndNs = getMonotonicNs();
   return status;
 }
 

@@ -61,6 +61,7 @@ private:
   Arena arena;
   std::vector<std::unique_ptr<std::byte[]>> staging;
   std::vector<CpuInstruction> instructions;
+  uint64_t lastEndNs = 0; ///< of a range; 0: there was none
   InstructionObserver *observer = nullptr;
   std::mutex observing;
   RandomDelays delays; ///< of the rank's thread

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cleave::runtime {
@@ -157,10 +158,17 @@ public:
   virtual Status writeStaged(uint64_t offset,
                              std::span<const std::byte> staged) = 0;
 
+  /// Seconds since the last call between the end of a range and the begin of
+  /// the next one, where the host kept the device waiting. Between ranges.
+  double takeHostSeconds() { return std::exchange(hostSeconds, 0); }
+
   /// Null for none; then instructions are not timed. Between ranges.
   virtual void setObserver(InstructionObserver *observer) = 0;
   /// Whether observing instructions leaves a step as fast as it is.
   virtual bool observesFreely() const = 0;
+
+protected:
+  double hostSeconds = 0; ///< for takeHostSeconds()
 };
 
 } // namespace cleave::runtime

@@ -53,6 +53,9 @@ public:
   /// Ends a step without its second half.
   void skipUpdate();
 
+  /// See Device.
+  double takeHostSeconds() { return device->takeHostSeconds(); }
+
   /// Null for none; then instructions are not timed. Between steps.
   void setObserver(InstructionObserver *observer) {
     device->setObserver(observer);

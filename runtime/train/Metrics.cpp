@@ -99,6 +99,7 @@ std::string cleave::runtime::formatJson(const StepReport &report) {
   for (const auto &[name, seconds] : report.phases)
     object["phases"][name] = seconds;
   object["collective_seconds"] = report.collectiveSeconds;
+  object["host_seconds"] = report.hostSeconds;
   object["arena_bytes"] = report.arenaBytes;
   object["high_water_bytes"] = report.highWaterBytes;
   if (!report.skipped.empty())

@@ -40,6 +40,7 @@ struct StepReport {
   double mfu = 0; ///< fraction; 0 where the program counts no FLOPs
   std::vector<std::pair<std::string, double>> phases; ///< mean over the ranks
   double collectiveSeconds = 0;                       ///< likewise
+  double hostSeconds = 0; ///< Device's, since the step before; the most
   uint64_t arenaBytes = 0, highWaterBytes = 0; ///< of the rank with the most
   std::string skipped; ///< why the step changed nothing; empty if it did
 };

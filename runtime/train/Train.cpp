@@ -339,6 +339,7 @@ Status Run::report(StepReport &report) {
   mine.push_back(report.rankLosses.front());
   mine.push_back(double(executor->getHighWaterBytes()));
   CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles(mine, all));
+  mine.push_back(report.hostSeconds);
   auto getColumn = [&](size_t column) {
     std::vector<double> values;
     for (size_t i = column; i < all.size(); i += mine.size())
@@ -357,6 +358,7 @@ Status Run::report(StepReport &report) {
   report.rankLosses = getColumn(seconds);
   report.highWaterBytes = uint64_t(std::ranges::max(getColumn(seconds + 1)));
   Status status;
+  report.hostSeconds = std::ranges::max(getColumn(seconds + 2));
   if (isFirst) {
     if (!options.metrics.empty())
       status = metrics.write(formatJson(report));
@@ -468,6 +470,7 @@ Status Run::runStep(int64_t step) {
   }
   result.seconds = getSeconds(start);
 
+  result.hostSeconds = executor->takeHostSeconds();
   if (losses.empty())
     CLEAVE_RETURN_IF_ERROR(dump.writeOutputs(*executor));
   losses.push_back(result.loss);

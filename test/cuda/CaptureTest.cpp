@@ -90,6 +90,43 @@ TEST(Capture, LaunchesKeepTheirOrder) {
   }
 }
 
+/// Each launch records the event of a node anew, where it comes to it.
+TEST(Capture, EventsThatLaunchesRecord) {
+  for (int seed = 0; seed < 20; ++seed) {
+    Simulation machine(seed);
+    const DriverApi &cuda = machine.cuda;
+    Address place = machine.allocate(4);
+    void *stream = machine.makeStream(), *graph = nullptr, *exec = nullptr;
+    void *inside = machine.makeEvent(eventDefault),
+         *before = machine.makeEvent(eventDefault),
+         *behind = machine.makeEvent(eventDefault);
+    EXPECT_EQ(cuda.eventRecordWithFlags(inside, stream, eventRecordExternal),
+              1); // outside of a capture
+    ASSERT_EQ(cuda.streamBeginCapture(stream, captureThreadLocal), success);
+    ASSERT_EQ(cuda.memsetAsync(place, 0, 4, stream), success);
+    ASSERT_EQ(cuda.eventRecordWithFlags(inside, stream, eventRecordExternal),
+              success);
+    ASSERT_EQ(cuda.memsetAsync(place, 1, 4, stream), success);
+    ASSERT_EQ(cuda.streamEndCapture(stream, &graph), success);
+    ASSERT_EQ(cuda.graphInstantiate(&exec, graph, 0), success);
+    for (int launch = 0; launch < 2; ++launch) {
+      ASSERT_EQ(cuda.eventRecordWithFlags(before, stream, eventRecordDefault),
+                success);
+      ASSERT_EQ(cuda.graphLaunch(exec, stream), success);
+      EXPECT_EQ(cuda.eventQuery(inside), errorNotReady);
+      ASSERT_EQ(cuda.eventRecord(behind, stream), success);
+      ASSERT_EQ(cuda.eventSynchronize(behind), success);
+      float first = 0, second = 0, both = 0;
+      ASSERT_EQ(cuda.eventElapsedTime(&first, before, inside), success);
+      ASSERT_EQ(cuda.eventElapsedTime(&second, inside, behind), success);
+      ASSERT_EQ(cuda.eventElapsedTime(&both, before, behind), success);
+      EXPECT_EQ(first + second, both);
+    }
+    ASSERT_EQ(cuda.eventDestroy(inside), success);
+    EXPECT_NE(cuda.graphLaunch(exec, stream), success);
+  }
+}
+
 TEST(Capture, UnjoinedStreamIsAnError) {
   Simulation machine;
   const DriverApi &cuda = machine.cuda;

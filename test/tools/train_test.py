@@ -278,7 +278,9 @@ class TrainTest(ToolTest):
             self.assertEqual(set(row), {
                 "step", "loss", "rank_losses", "grad_norm", "lr",
                 "tokens_per_s", "mfu", "seconds", "phases",
-                "collective_seconds", "arena_bytes", "high_water_bytes"})
+                "collective_seconds", "host_seconds", "arena_bytes",
+                "high_water_bytes"})
+            self.assertGreater(row["host_seconds"], 0)
             self.assertEqual(len(row["rank_losses"]), 2)
             self.assertEqual(set(row["phases"]),
                              {"forward", "backward", "optimizer"})

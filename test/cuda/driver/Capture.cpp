@@ -40,6 +40,15 @@ int Machine::capture(Stream &stream, std::shared_ptr<const Work> work) {
   return success;
 }
 
+int Machine::captureRecord(void *event, Stream &stream) {
+  if (int code = checkRecord(*events.find(event), stream))
+    return code;
+  if (int code = capture(stream, nullptr))
+    return code;
+  stream.capture->graph.nodes.back().event = event;
+  return success;
+}
+
 int Machine::beginCapture(Stream &stream) {
   if (&stream == &devices[size_t(stream.device)]->legacy)
     return report(errorCaptureUnsupported,
@@ -94,6 +103,10 @@ int Machine::launchGraph(GraphExec &exec, Stream &stream) {
   if (stream.capture)
     return invalidate(*stream.capture, errorCaptureUnsupported,
                       "cuGraphLaunch: the stream is being captured");
+  for (const Graph::Node &node : exec.graph.nodes)
+    if (node.event && !events.find(node.event))
+      return report(errorInvalidValue,
+                    "cuGraphLaunch: it records an event that was destroyed");
   Id begin = 0;
   int code = enqueue(stream, std::make_unique<Marker>("the start of a graph"),
                      {exec.lastLaunch}, &begin);
@@ -108,7 +121,14 @@ int Machine::launchGraph(GraphExec &exec, Stream &stream) {
     std::vector<Id> waits = {begin};
     for (size_t earlier : node.waits)
       waits.push_back(ids[earlier]);
-    ids.push_back(scheduler.add(lanes[node.lane], node.work, waits));
+    if (!node.event) {
+      ids.push_back(scheduler.add(lanes[node.lane], node.work, waits));
+      continue;
+    }
+    Event &event = *events.find(node.event);
+    std::unique_ptr<Work> work = makeRecord(event);
+    ids.push_back(scheduler.add(lanes[node.lane], std::move(work), waits));
+    event.record->operation = ids.back();
   }
   for (const std::shared_ptr<Lane> &lane : lanes)
     scheduler.closeLane(*lane);

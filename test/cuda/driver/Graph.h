@@ -14,6 +14,7 @@ struct Graph {
     std::shared_ptr<const Work> work;
     std::vector<size_t> waits;
     size_t lane; ///< of `lanes`: those of one stream, one behind the other
+    void *event = nullptr; ///< that its execution records; it has no work then
   };
   /// A stream that took part.
   struct Part {

@@ -204,10 +204,24 @@ int Machine::waitForDevice(std::unique_lock<std::mutex> &lock, int device) {
   return wait(lock, scheduler.getLastOf(device));
 }
 
+std::unique_ptr<Work> Machine::makeRecord(Event &event) {
+  auto record = std::make_shared<Record>();
+  event.record = record;
+  return std::make_unique<Marker>(
+      "cuEventRecord", [this, record] { record->finished = reached; });
+}
+
+int Machine::checkRecord(const Event &event, const Stream &stream) {
+  return event.device == stream.device
+             ? success
+             : report(
+                   errorInvalidHandle,
+                   "cuEventRecord: event and stream are of different devices");
+}
+
 int Machine::record(Event &event, Stream &stream) {
-  if (event.device != stream.device)
-    return report(errorInvalidHandle,
-                  "cuEventRecord: event and stream are of different devices");
+  if (int code = checkRecord(event, stream))
+    return code;
   event.record = nullptr;
   event.capture = 0;
   if (stream.capture) {
@@ -217,13 +231,8 @@ int Machine::record(Event &event, Stream &stream) {
     event.nodes = stream.frontier;
     return success;
   }
-  auto record = std::make_shared<Record>();
-  event.record = record;
-  return enqueue(
-      stream,
-      std::make_unique<Marker>("cuEventRecord",
-                               [this, record] { record->finished = reached; }),
-      {}, &record->operation);
+  std::unique_ptr<Work> work = makeRecord(event);
+  return enqueue(stream, std::move(work), {}, &event.record->operation);
 }
 
 int Machine::waitForEvent(Stream &stream, Event &event) {

@@ -112,6 +112,8 @@ public:
   int waitForDevice(std::unique_lock<std::mutex> &lock, int device);
 
   int record(Event &event, Stream &stream);
+  /// A node that records it (CU_EVENT_RECORD_EXTERNAL).
+  int captureRecord(void *event, Stream &stream);
   int waitForEvent(Stream &stream, Event &event);
   int launchGraph(GraphExec &exec, Stream &stream);
 
@@ -157,6 +159,9 @@ private:
   bool run(Id id, const Lane &lane, const Work &work, Progress &progress);
   int end(Scheduler::Waited waited);
   int capture(Stream &stream, std::shared_ptr<const Work> work);
+  /// Of the event's next record, which says what the operation's number is.
+  std::unique_ptr<Work> makeRecord(Event &event);
+  int checkRecord(const Event &event, const Stream &stream);
   void joinCapture(Stream &stream, Capture &capture);
   /// What a stream waits for because of the legacy stream.
   std::vector<Id> findLegacyWaits(const Stream &stream);

@@ -276,6 +276,24 @@ CLEAVE_ENTRY int cuEventRecord(void *event, void *handle) {
   return call->record(*found, *stream);
 }
 
+CLEAVE_ENTRY int cuEventRecordWithFlags(void *event, void *handle,
+                                        unsigned flags) {
+  StreamCall call("cuEventRecordWithFlags");
+  Stream *stream;
+  Event *found;
+  if (int code = call.findStream(handle, stream))
+    return code;
+  if (int code = call.findEvent(event, found))
+    return code;
+  if (flags == eventRecordDefault)
+    return call->record(*found, *stream);
+  if (flags != eventRecordExternal || !stream->capture)
+    return call.report(errorInvalidValue,
+                       "flags " + std::to_string(flags) +
+                           (stream->capture ? "" : " outside of a capture"));
+  return call->captureRecord(event, *stream);
+}
+
 /// Whether the host may ask of the event.
 static int checkEvent(const StreamCall &call, const Event &event) {
   if (event.capture != 0)

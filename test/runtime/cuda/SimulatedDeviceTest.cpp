@@ -112,7 +112,11 @@ TEST_F(SimulatedDevice, CopiesBatchesThatWereReadAhead) {
         }
         return Status();
       });
+          // Before the first range, nothing waited.
+          EXPECT_EQ(executor.takeHostSeconds() > 0, step > 0) << step;
+          EXPECT_EQ(executor.takeHostSeconds(), 0);
   EXPECT_TRUE(status.ok()) << status.message();
+          EXPECT_GT(executor.takeHostSeconds(), 0) << step;
 }
 
 /// So the test above would see that a batch is overwritten too early.
