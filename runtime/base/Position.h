@@ -19,6 +19,7 @@ namespace cleave::runtime {
 enum class Phase : uint8_t {
   Starting,  ///< until all ranks know each other
   Loading,   ///< opening data, filling states
+  Joining,   ///< GPUs meet
   FirstStep, ///< touches all memory, and says nothing of the others' time yet
   Training,  ///< every other step, and what is between them
   Saving,    ///< writing state, or waiting until it is written

@@ -1,5 +1,6 @@
 //===- NcclGpus.cpp -------------------------------------------------------===//
 #include "runtime/cuda/NcclGpus.h"
+#include "runtime/comm/PhaseScope.h"
 #include "runtime/cuda/Library.h"
 #include "runtime/cuda/kernels/CollectiveLaunches.h"
 #include "runtime/device/Device.h"
@@ -160,6 +161,7 @@ Status
 NcclGpus::create(const Program &program, size_t count, Communicator &host,
                  const Context &context, const OwnKernels &kernels,
                  std::vector<std::unique_ptr<GpuCommunicator>> &communicators) {
+  PhaseScope phase(host, Phase::Joining);
   const Nccl *nccl = nullptr;
   CLEAVE_RETURN_IF_ERROR(Nccl::open(nccl));
   auto connections = std::make_shared<NcclConnections>(*nccl);

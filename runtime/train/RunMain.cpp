@@ -1,6 +1,7 @@
 //===- RunMain.cpp - From the command line to an exit code ----------------===//
 #include "runtime/base/Cpus.h"
 #include "runtime/base/Log.h"
+#include "runtime/comm/tcp/Place.h"
 #include "runtime/executor/Devices.h"
 #include "runtime/train/OptionItems.h"
 #include "runtime/train/Peak.h"
@@ -91,6 +92,10 @@ int cleave::runtime::runMain(int argc, const char *const *argv,
     }
   WatchdogOptions watch;
   watch.seconds = options.watchdogSeconds;
+  if (Status status = tcp::readJoinSeconds(watch.joinSeconds); !status.ok()) {
+    logErrorAlone(status.message());
+    return ExitFailure;
+  }
   Watchdog watchdog(program, watch);
   settings.watchdog = &watchdog;
   WorldOptions world;

@@ -4,6 +4,7 @@
 #include "runtime/base/Quote.h"
 #include "runtime/checkpoint/Export.h"
 #include "runtime/checkpoint/Saver.h"
+#include "runtime/comm/PhaseScope.h"
 #include "runtime/executor/Gather.h"
 #include "runtime/io/Sampler.h"
 #include "runtime/io/TokenScan.h"
@@ -338,8 +339,8 @@ Status Run::report(StepReport &report) {
   size_t seconds = mine.size();
   mine.push_back(report.rankLosses.front());
   mine.push_back(double(executor->getHighWaterBytes()));
-  CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles(mine, all));
   mine.push_back(report.hostSeconds);
+  CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles(mine, all));
   auto getColumn = [&](size_t column) {
     std::vector<double> values;
     for (size_t i = column; i < all.size(); i += mine.size())
@@ -357,8 +358,8 @@ Status Run::report(StepReport &report) {
   report.collectiveSeconds = getMean(seconds - 1);
   report.rankLosses = getColumn(seconds);
   report.highWaterBytes = uint64_t(std::ranges::max(getColumn(seconds + 1)));
-  Status status;
   report.hostSeconds = std::ranges::max(getColumn(seconds + 2));
+  Status status;
   if (isFirst) {
     if (!options.metrics.empty())
       status = metrics.write(formatJson(report));
@@ -469,8 +470,8 @@ Status Run::runStep(int64_t step) {
     executor->skipUpdate();
   }
   result.seconds = getSeconds(start);
-
   result.hostSeconds = executor->takeHostSeconds();
+
   if (losses.empty())
     CLEAVE_RETURN_IF_ERROR(dump.writeOutputs(*executor));
   losses.push_back(result.loss);

@@ -29,13 +29,16 @@ struct RankView {
 /// Seconds after which a rank hangs.
 struct WatchLimits {
   double hung = 10;     ///< in training; of silence, in any phase
+  double joining = 300; ///< while GPUs meet
   double patient = 600; ///< in all other phases
 
   /// Until all who wait for a rank that has died have got to where they wait.
   double settled = 0.6;
 
   double get(Phase phase) const {
-    return phase == Phase::Training ? hung : patient;
+    return phase == Phase::Training  ? hung
+           : phase == Phase::Joining ? joining
+                                     : patient;
   }
 };
 

@@ -74,6 +74,8 @@ static std::string describePhase(const PositionRecord &position) {
     return "the start";
   case Phase::Loading:
     return "loading";
+  case Phase::Joining:
+    return "connecting GPUs by NCCL";
   case Phase::FirstStep:
   case Phase::Training:
     return position.step < 0
@@ -110,6 +112,15 @@ std::string cleave::runtime::describePosition(const Program &program, int rank,
   if (position.isWaiting())
     text += " " + describeOthers(program, rank, position);
   return text;
+}
+
+/// What a person can do where GPUs do not meet.
+static const char *getJoiningAdvice(const PositionRecord &position) {
+  return position.getPhase() == Phase::Joining
+             ? "; NCCL_DEBUG=WARN says what NCCL waits for, NCCL_SOCKET_IFNAME "
+               "names the network that machines meet in, and "
+               "CLEAVE_JOIN_SECONDS is how long ranks wait"
+             : "";
 }
 
 std::string cleave::runtime::describeVerdict(const Program &program,
@@ -168,5 +179,5 @@ std::string cleave::runtime::describeVerdict(const Program &program,
             (isAlone ? "" : ", rank " + std::to_string(waiter)) + " in " +
             describePosition(program, waiter, views[size_t(waiter)].position);
   }
-  return text;
+  return text + getJoiningAdvice(views[size_t(first)].position);
 }

@@ -317,9 +317,13 @@ bool Watchdog::Process::isHub() const { return firstRank == 0; }
 void Watchdog::Process::judgeAll(double now) {
   std::vector<RankView> views = tracker->getViews(now);
   double limit = accusedAfter * getLimit();
+  auto getAtLeast = [&](double seconds) {
+    return std::max(limit, accusedAfter * seconds);
+  };
   std::optional<Verdict> verdict =
       judge(views, program.getMesh(),
-            {limit, std::max(limit, accusedAfter * options.patientSeconds)},
+            {limit, getAtLeast(options.joinSeconds),
+             getAtLeast(options.patientSeconds)},
             program->stage_axis());
   if (!verdict)
     return;

@@ -21,6 +21,8 @@ struct WatchdogOptions {
   /// The same for what may take its time: starting, loading, the first step
   /// and saving. A process that is silent is found in `seconds` even then.
   double patientSeconds = 600;
+  /// The same while GPUs meet.
+  int joinSeconds = 300;
 };
 
 /// One for a process, from before its ranks start until all have ended.
@@ -67,28 +69,6 @@ public:
 private:
   Watchdog *watchdog = nullptr;
   Communicator *communicator = nullptr;
-};
-
-/// Says what a rank does until the end of the scope, then what it did before.
-class PhaseScope {
-public:
-  PhaseScope(Communicator &communicator, Phase phase)
-      : position(communicator.getPosition()) {
-    if (!position)
-      return;
-    before = position->getPhase();
-    position->setPhase(phase);
-  }
-  ~PhaseScope() {
-    if (position)
-      position->setPhase(before);
-  }
-  PhaseScope(const PhaseScope &) = delete;
-  PhaseScope &operator=(const PhaseScope &) = delete;
-
-private:
-  RankPosition *position;
-  Phase before = Phase::Training;
 };
 
 } // namespace cleave::runtime

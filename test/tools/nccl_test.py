@@ -30,9 +30,10 @@ class NcclTest(ToolTest):
                 "--threads", "1", *machine, "--", "./train", *RUN, "--steps",
                 str(steps), "--device", "cuda", *arguments]
 
-    def simulate(self, *arguments, **options):
+    def simulate(self, *arguments, machine=(), steps=3, **options):
         return self.start(*MPIRUN,
-                          *self.command(self.ranks, *arguments, **options))
+                          *self.command(self.ranks, *arguments, machine=machine,
+                                        steps=steps), **options)
 
     def expect_same_bits(self, seeds, *arguments):
         self.run_tool("./train", *RUN, "--steps", "3", "--device", "cpu",
@@ -108,6 +109,25 @@ class NcclTest(ToolTest):
             done = self.simulate(machine=["--fault", fault])
             self.assertNotEqual(done.returncode, 0)
             self.assertRegex(done.stderr, f"error: rank [01]: .*{part}")
+
+    def test_id_that_never_comes(self):
+        """The rank that makes it hangs, or is dead: the watchdog of the others
+        says so once, and what to do."""
+        self.compile_for(2, "--dp", "2")
+        for fault, said in [
+                ("nccl-id-hangs", "rank 0 hangs for .* in connecting GPUs by "
+                 "NCCL; rank 1 waits for it in connecting GPUs by NCCL"),
+                ("nccl-id-dies", "rank 0 has died: .* in connecting GPUs by "
+                 "NCCL; rank 1 waits for it in connecting GPUs by NCCL")]:
+            done = self.simulate("--watchdog", "2",
+                                 machine=["--fault", fault], timeout=60,
+                                 env={**os.environ, "CLEAVE_JOIN_SECONDS": "4"})
+            self.assertNotEqual(done.returncode, 0)
+            errors = [line for line in done.stderr.splitlines()
+                      if line.startswith("error: ")]
+            self.assertEqual(len(errors), 1, done.stderr)
+            self.assertRegex(errors[0], said)
+            self.assertIn("NCCL_DEBUG=WARN says what NCCL waits for", errors[0])
 
 
 if __name__ == "__main__":

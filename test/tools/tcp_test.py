@@ -86,6 +86,19 @@ class TcpTest(ToolTest):
         self.finish_well(*[command] * 4)
         self.assertTrue(self.read("gpu") == self.read("cpu"))
 
+    def test_gpus_whose_id_never_comes(self):
+        """NCCL's: its rank hangs, or is dead."""
+        self.compile("train", "--cluster", "h200:2", "--dp", "2")
+        for fault, said in [("hangs", "rank 0 hangs"),
+                            ("dies", "rank 0 has died")]:
+            command = [SIMULATE, "--devices", "2", "--threads", "1", "--fault",
+                       f"nccl-id-{fault}", "--", *self.run, "--device", "cuda",
+                       "--watchdog", "2"]
+            self.expect_named(
+                [said, "in connecting GPUs by NCCL; rank 1 waits for it",
+                 "NCCL_DEBUG=WARN says what NCCL waits for"],
+                *[command] * 2, CLEAVE_JOIN_SECONDS=4)
+
     def test_ranks_that_were_started_otherwise(self):
         self.compile("train", "--dp", "2", "--zero", "2")
         self.expect_named(['--steps is "5" on rank 1, but "3" on rank 0'],

@@ -34,6 +34,13 @@ static Status readNumber(const char *name, int least, int most, int &number) {
   return {};
 }
 
+Status tcp::readJoinSeconds(int &seconds) {
+  seconds = 300;
+  return std::getenv("CLEAVE_JOIN_SECONDS")
+             ? readNumber("CLEAVE_JOIN_SECONDS", 1, 86400, seconds)
+             : Status();
+}
+
 Status tcp::readPlace(Place &place) {
   Place read;
   CLEAVE_RETURN_IF_ERROR(readNumber("WORLD_SIZE", 1, INT_MAX, read.size));
@@ -52,9 +59,7 @@ Status tcp::readPlace(Place &place) {
   const char *agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   if (agent && std::string_view(agent) == "True")
     ++read.port;
-  if (std::getenv("CLEAVE_JOIN_SECONDS"))
-    CLEAVE_RETURN_IF_ERROR(
-        readNumber("CLEAVE_JOIN_SECONDS", 1, 86400, read.seconds));
+  CLEAVE_RETURN_IF_ERROR(readJoinSeconds(read.seconds));
   place = read;
   return {};
 }

@@ -12,7 +12,7 @@ struct Place {
   int rank = 0, size = 1; ///< RANK, WORLD_SIZE
   std::string host;       ///< MASTER_ADDR: where rank 0 is
   int port = 0;           ///< MASTER_PORT, or the one behind it
-  int seconds = 300;      ///< until all must have come: CLEAVE_JOIN_SECONDS
+  int seconds = 0;        ///< readJoinSeconds()
 
   /// For a person: `node7 port 29500`.
   std::string describe() const {
@@ -23,6 +23,10 @@ struct Place {
 /// From the environment. The error names the variable, what it is, and what it
 /// may be.
 Status readPlace(Place &place);
+
+/// How long ranks wait for each other at the start, over TCP and where GPUs
+/// meet: CLEAVE_JOIN_SECONDS, or 300.
+Status readJoinSeconds(int &seconds);
 
 } // namespace cleave::runtime::tcp
 

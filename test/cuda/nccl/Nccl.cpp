@@ -2,9 +2,11 @@
 #include "runtime/cuda/DriverApi.h"
 #include "test/cuda/nccl/Operation.h"
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <map>
 #include <thread>
+#include <unistd.h>
 
 using namespace cleave::simulated;
 
@@ -406,7 +408,12 @@ CLEAVE_ENTRY int ncclGetVersion(int *version) {
 }
 
 CLEAVE_ENTRY int ncclGetUniqueId(NcclId *id) {
-  if (Settings::read().hasNoId)
+  Settings settings = Settings::read();
+  while (settings.idHangs)
+    ::pause();
+  if (settings.idDies)
+    ::raise(SIGKILL);
+  if (settings.hasNoId)
     return reportNccl(ncclSystemError,
                       "ncclGetUniqueId: no socket interface found, as it was "
                       "wished");

@@ -24,6 +24,8 @@ Settings Settings::read() {
     faults.remove_prefix(std::min(fault.size() + 1, faults.size()));
     settings.isOld |= fault == "nccl-old";
     settings.hasNoId |= fault == "nccl-id";
+    settings.idHangs |= fault == "nccl-id-hangs";
+    settings.idDies |= fault == "nccl-id-dies";
     constexpr std::string_view error = "nccl-error@";
     if (fault.starts_with(error))
       settings.failing =

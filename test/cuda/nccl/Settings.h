@@ -14,6 +14,8 @@ struct Settings {
   // library's:
   bool isOld = false;   ///< "nccl-old"
   bool hasNoId = false; ///< "nccl-id"
+  bool idHangs = false; ///< "nccl-id-hangs": the call never returns
+  bool idDies = false;  ///< "nccl-id-dies": nor does its process live
   /// "nccl-error@N": the operation of that number of each communicator, counted
   /// from 1, fails in flight. 0: none.
   uint64_t failing = 0;

@@ -10,7 +10,7 @@ using namespace cleave::runtime;
 
 namespace {
 
-constexpr WatchLimits limits{10, 600, 0.6};
+constexpr WatchLimits limits{10, 300, 600, 0.6};
 constexpr uint64_t overDp = 1, overTp = 2;
 
 /// A rank's position, made as a rank makes it.
@@ -64,18 +64,19 @@ TEST(Judge, BlamesWhoDoesNotComeAndNotWhoWaits) {
 }
 
 TEST(Judge, LetsRanksTakeTheirTimeWhereTheyMay) {
-  for (Phase phase : {Phase::Starting, Phase::Loading, Phase::FirstStep,
-                      Phase::Saving, Phase::Finishing}) {
+  for (Phase phase : {Phase::Starting, Phase::Loading, Phase::Joining,
+                      Phase::FirstStep, Phase::Saving, Phase::Finishing}) {
+    double most = phase == Phase::Joining ? limits.joining : limits.patient;
     RankPosition saving;
     saving.setPhase(phase);
     // Of one world: rank 0 does something for itself, the others wait.
     std::vector<RankView> views(4, at(7, 4).meet(overDp | overTp).view(500));
-    views[0] = {saving.read(), 500, 0, 0, std::nullopt};
+    views[0] = {saving.read(), most - 1, 0, 0, std::nullopt};
     EXPECT_FALSE(judge(views, mesh, limits)) << int(phase);
-    views[0].unchanged = 600;
+    views[0].unchanged = most;
     expectVerdict(views, Fault::Stuck, {0}, {1, 2, 3}, 1);
     // But its process must say that it is alive.
-    views[0].unchanged = 500;
+    views[0].unchanged = most - 1;
     views[0].silent = 10;
     expectVerdict(views, Fault::Silent, {0}, {1, 2, 3}, 1);
   }

@@ -20,6 +20,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/base/ExitCodes.h"
 #include "runtime/base/Log.h"
+#include "runtime/comm/PhaseScope.h"
 #include "runtime/comm/World.h"
 #include "runtime/watch/Watchdog.h"
 #include "test/runtime/train/ToyProgram.h"
