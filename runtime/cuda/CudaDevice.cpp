@@ -3,6 +3,7 @@
 #include "runtime/base/Clock.h"
 #include "runtime/cuda/LocalGpus.h"
 #include "runtime/cuda/NcclGpus.h"
+#include "runtime/cuda/RandomNumbers.h"
 #include "runtime/cuda/kernels/Images.h"
 #include "runtime/program/Print.h"
 #include "runtime/program/Work.h"
@@ -207,8 +208,8 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
   }
 
   // Operands hold nothing yet, so trials may overwrite them.
-  CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress(), 0x3c, arena.getSize(),
-                                   streams[0].handle.get()));
+  CLEAVE_RETURN_IF_ERROR(
+      fillWithRandomNumbers(*driver, arena, streams[0].handle.get()));
   CLEAVE_RETURN_IF_ERROR(chooseAlgorithms());
   CLEAVE_RETURN_IF_ERROR(warmUp());
   return synchronize();
@@ -276,11 +277,11 @@ Status CudaDevice::runRange(const RunRange &range,
     if (each.values)
       *each.values = getScheduleValues(each, range.step, range.updates);
   CLEAVE_RETURN_IF_ERROR(handOver(range, enqueueAll));
-  meanwhile();
   CLEAVE_CUDA(*driver, eventRecord(rangeEnd.get(), streams[0].handle.get()));
+  meanwhile();
   CLEAVE_RETURN_IF_ERROR(synchronize());
-  return observer ? reportTimes() : Status();
   CLEAVE_RETURN_IF_ERROR(measureHost());
+  return observer ? reportTimes() : Status();
 }
 
 /// To stream 0 and those that begin behind it: call by call, or as a graph.
@@ -314,10 +315,10 @@ bool CudaDevice::canBeCaptured() const {
 Status CudaDevice::enqueueRange(const std::function<Status()> &enqueueAll,
                                 unsigned beginFlags) {
   isRecorded.assign(isRecorded.size(), false);
-  CLEAVE_RETURN_IF_ERROR(fork());
   CLEAVE_CUDA(*driver,
               eventRecordWithFlags(rangeBegin.get(), streams[0].handle.get(),
                                    beginFlags));
+  CLEAVE_RETURN_IF_ERROR(fork());
   CLEAVE_RETURN_IF_ERROR(enqueueAll());
   return join();
 }
@@ -389,7 +390,6 @@ Status CudaDevice::synchronize() {
   }
 }
 
-Status CudaDevice::reportTimes() {
 /// By the device's clock, so that it has what the host takes to see that a
 /// range has ended, and the device to begin a graph.
 Status CudaDevice::measureHost() {
@@ -402,6 +402,7 @@ Status CudaDevice::measureHost() {
   return Status();
 }
 
+Status CudaDevice::reportTimes() {
   for (const Timed &each : timed) {
     float begin = 0, end = 0; // milliseconds
     CLEAVE_CUDA(*driver,

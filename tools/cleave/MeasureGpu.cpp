@@ -2,6 +2,7 @@
 #include "MeasureGpu.h"
 #include "Measure.h"
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/cuda/RandomNumbers.h"
 #include <algorithm>
 
 using namespace cleave;
@@ -42,13 +43,10 @@ Gpu::~Gpu() {
     cublasLt->api.destroy(matmulHandle);
 }
 
-/// With small numbers in it: 0x3c3c is 0.0115 in bf16 and in f32.
 Status Gpu::allocate(uint64_t bytes, DeviceMemory &memory) {
   CLEAVE_RETURN_IF_ERROR(
       DeviceMemory::allocate(*context, bytes, "a measurement", memory));
-  CLEAVE_CUDA(*driver,
-              memsetAsync(memory.getAddress(), 0x3c, bytes, stream.get()));
-  return Status();
+  return fillWithRandomNumbers(*driver, memory, stream.get());
 }
 
 /// Of one call, in the median of several launches of a graph of `calls`.
