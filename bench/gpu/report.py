@@ -176,17 +176,31 @@ def format_profile(model):
              f"the bounds of these sum to "
              f"{profile['bound_seconds'] * 1e3:.2f} ms. An instruction's bound "
              f"is the longer of its FLOPs and its operands' bytes at the rates "
-             f"of a matrix product and a copy ({profile['ceilings']}).\n\n")
-    text += "Kinds of instructions:\n\n" + format_times(profile["kinds"][:30])
+             f"of a matrix product and a copy ({profile['ceilings']}). "
+             f"`cleave estimate` predicted "
+             f"{profile['predicted_seconds'] * 1e3:.2f} ms, for "
+             f"{profile['predicted_for']}.\n\n")
+    text += "Kinds of instructions:\n\n" + format_times(
+        profile["kinds"][:30], format_prediction)
     text += ("\nThe instructions that take most of a step, those of all layers "
              "as one:\n\n" + format_times(profile["longest"]))
     return text
 
 
-def format_times(rows):
+def format_prediction(row):
+    seconds = row["predicted_seconds"]
+    if seconds is None or not row["step_seconds"]:
+        return {"predicted": "", "predicted / time": ""}
+    return {"predicted": f"{seconds * 1e3:.3f}",
+            "predicted / time": f"{seconds / row['step_seconds']:.2f}"}
+
+
+def format_times(rows, get_more=lambda row: {}):
+    """`get_more`: further cells of a row, by their columns."""
     return make_table(
         ["phase", "", "ms a step", "share", "runs a step", "us", "TFLOP/s",
-         "GB/s", "bound, ms a step", "by", "bound / time"],
+         "GB/s", "bound, ms a step", "by", "bound / time",
+         *(get_more(rows[0]) if rows else [])],
         [[row["phase"], row["name"], f"{row['step_seconds'] * 1e3:.3f}",
           f"{100 * row['share']:.1f} %", f"{row['runs_per_step']:.0f}",
           f"{row['median_seconds'] * 1e6:.1f}",
@@ -195,7 +209,8 @@ def format_times(rows):
           f"{row['bound_seconds'] * 1e3:.3f}" if row["bound_by"] else "",
           row["bound_by"],
           f"{row['bound_seconds'] / row['step_seconds']:.2f}"
-          if row["bound_by"] and row["step_seconds"] else ""]
+          if row["bound_by"] and row["step_seconds"] else "",
+          *get_more(row).values()]
          for row in rows])
 
 

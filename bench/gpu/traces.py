@@ -11,10 +11,19 @@ def name_kind(name):
     return re.sub(r"_\d+$", "", name.split(" ")[0]) or "unnamed"
 
 
-def summarize_trace(events, facts, ceilings):
+def sum_by_kind(predicted):
+    """Seconds of a step by phase and kind, of [phase, name, seconds]."""
+    kinds = collections.defaultdict(float)
+    for phase, name, seconds in predicted:
+        kinds[phase, name_kind(name)] += seconds
+    return kinds
+
+
+def summarize_trace(events, facts, predicted, ceilings):
     """Of the steps after the first ones: seconds by kind, and the longest
     instructions with what binds them. `facts`: opcode, FLOPs and operands' bytes
-    of each instruction, as far as they are known."""
+    of each instruction, and `predicted`: as sum_by_kind has it, as far as they
+    are known."""
     copy_rate, flop_rate, source = ceilings
     events = [e for e in events if e.get("ph") == "X" and e.get("pid") == 0]
     steps = sorted({e["args"]["step"] for e in events})
@@ -44,13 +53,16 @@ def summarize_trace(events, facts, ceilings):
     count = len(kept)
     total = sum(times.total for times in kinds.values())
     order = lambda table: sorted(table.items(), key=lambda i: -i[1].total)
+    predictions = sum_by_kind(predicted)
     return {
         "failed": None, "steps": kept, "ceilings": source,
         "span_seconds": statistics.median(
             (end - begin) * 1e-6 for begin, end in spans.values()),
         "busy_seconds": total / count,
         "bound_seconds": sum(times.bound for times in kinds.values()) / count,
-        "kinds": [times.describe(*key, count, total)
+        "predicted_seconds": sum(predictions.values()),
+        "kinds": [{**times.describe(*key, count, total),
+                   "predicted_seconds": predictions.get(key)}
                   for key, times in order(kinds)],
         "longest": [times.describe(*key, count, total)
                     for key, times in order(alike)[:15]]}

@@ -34,9 +34,20 @@ class BenchGpuTest(ToolTest):
         self.assertEqual([model["name"] for model in results["models"]], models)
         for model in results["models"]:
             self.assertGreater(model["cleave"]["seconds"], 0)
-            self.assertTrue(model["profile"]["kinds"])
+            self.assertGreater(model["cleave"]["host_seconds"], 0)
+            # What runs is what was priced, kind by kind.
+            profile = model["profile"]
+            self.assertGreater(len(profile["kinds"]), 10)
+            for kind in profile["kinds"]:
+                self.assertGreater(kind["predicted_seconds"], 0, kind)
+            self.assertAlmostEqual(
+                profile["predicted_seconds"],
+                sum(kind["predicted_seconds"] for kind in profile["kinds"]))
         text = self.read("results/small.md").decode()
         self.assertIn("no figure below is a GPU's", text)
+        self.assertIn("ms, for h100-sxm:1.", text)
+        self.assertIn("| predicted | predicted / time |", text)
+        self.assertIn("| GPU waits for the host |", text)
         self.assertNotIn(self.folder, text)
 
 
