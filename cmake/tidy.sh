@@ -8,8 +8,8 @@ usage() {
 usage: cmake/tidy.sh [--list] [sample [N] | all | FILE...]
 
   sample    what a few minutes are enough for: those that are changed in the working
-            tree and by the last commit, one part of 3 of lib/ and runtime/, and
-            one of 8 of the others, which include MLIR and take longer. At the
+            tree and by the last commit, one part of 6 of lib/ and runtime/, and
+            one of 16 of the others, which include MLIR and take longer. At the
             next commit it is another one. N: part N
   all       every source
   FILE...   these
@@ -18,7 +18,7 @@ Needs build/, with its generated headers.
 END
 }
 
-light_parts=3 heavy_parts=8
+light_parts=6 heavy_parts=16
 most_changed=8 # of the heavy: so that a commit of many files is not waited for
 
 # sources FOLDER...; what a build need not have is left out.
