@@ -8,6 +8,7 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Threading.h"
 #include "llvm/TargetParser/X86TargetParser.h"
+#include <cstdlib>
 
 using namespace cleave;
 namespace json = llvm::json;
@@ -287,10 +288,18 @@ llvm::Expected<Cluster> cleave::parseCluster(llvm::StringRef text) {
 
 llvm::Expected<std::string> cleave::getLocalPath() {
   llvm::SmallString<128> path;
-  if (!llvm::sys::path::cache_directory(path))
-    return llvm::createStringError(
-        "neither XDG_CACHE_HOME nor HOME says where files are kept");
-  llvm::sys::path::append(path, "cleave", "local.json");
+  if (const char *folder = std::getenv("CLEAVE_CACHE")) {
+    if (!*folder)
+      return llvm::createStringError(
+          "CLEAVE_CACHE is empty, so nothing is kept or read");
+    path = folder;
+  } else if (llvm::sys::path::cache_directory(path)) {
+    llvm::sys::path::append(path, "cleave");
+  } else {
+    return llvm::createStringError("none of CLEAVE_CACHE, XDG_CACHE_HOME and "
+                                   "HOME says where files are kept");
+  }
+  llvm::sys::path::append(path, "local.json");
   return path.str().str();
 }
 

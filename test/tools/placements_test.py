@@ -104,7 +104,7 @@ class PlacementsTest(ToolTest):
                  "--dp", "2")]:
             env = dict(self.env)
             if code == 1:
-                env["XDG_CACHE_HOME"] = self.path("empty")
+                env["CLEAVE_CACHE"] = self.path("empty")
             self.expect_error(parts, *build, *flags, code=code, env=env)
 
     def test_a_layout_as_tactics(self):

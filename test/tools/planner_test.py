@@ -377,6 +377,11 @@ class PlannerTest(ToolTest):
         self.write("file", "")
         for output in ["missing/local.json", "file/local.json", "."]:
             self.expect_error([output], "cleave", "calibrate", "-o", output)
+        env = dict(os.environ, CLEAVE_CACHE="")
+        self.expect_error(["CLEAVE_CACHE is empty", "--output"], "cleave",
+                          "calibrate", env=env)
+        self.expect_error("CLEAVE_CACHE is empty", "cleave", "plan", LLAMA,
+                          *WORK, "--cluster", "local:4", env=env)
 
     def test_calibrate_of_a_gpu_that_is_none(self):
         command = ["cleave", "calibrate", "-o", "gpu.json", "--cluster"]

@@ -55,7 +55,7 @@ class ReadmeTest(ToolTest):
             done = self.start("/bin/bash", "-euo", "pipefail", "-c",
                               before + short, timeout=540,
                               env=dict(os.environ,
-                                       XDG_CACHE_HOME=self.path("cache")))
+                                       CLEAVE_CACHE=self.path("cache")))
             with self.subTest(command):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertNotIn("error", done.stderr)

@@ -269,7 +269,8 @@ static int runCalibrate(const tool::CalibrateFlags &flags) {
   if (output.empty()) {
     llvm::Expected<std::string> path = getLocalPath();
     if (!path)
-      return tool::fail(path.takeError());
+      return tool::fail(llvm::toString(path.takeError()) +
+                        ": say by --output where to write it");
     output = *path;
     if (std::error_code error = llvm::sys::fs::create_directories(
             llvm::sys::path::parent_path(output)))
@@ -297,8 +298,9 @@ void tool::addCalibrateCommand(CLI::App &app, std::function<int()> &run) {
                    "attention, memory and collectives, or a GPU's products and "
                    "memory; about a minute");
   command->add_option("-o,--output", flags->output,
-                      "cluster.json to write (default: "
-                      "$XDG_CACHE_HOME/cleave/local.json, or ~/.cache/...)");
+                      "cluster.json to write (default: local.json in "
+                      "$CLEAVE_CACHE, or else in $XDG_CACHE_HOME/cleave or "
+                      "~/.cache/cleave)");
   command
       ->add_option("--cluster", flags->cluster,
                    "local: this machine's CPU; or a preset and a number of "

@@ -71,8 +71,9 @@ llvm::Expected<Machine> getMachine(const Cluster &cluster, std::string &note);
 /// cluster has fewer ranks.
 llvm::Expected<Network> getNetwork(llvm::StringRef cluster, int64_t ranks);
 
-/// Where `cleave calibrate` writes: $XDG_CACHE_HOME/cleave/local.json, or
-/// ~/.cache/cleave/local.json.
+/// Where `cleave calibrate` writes: local.json in $CLEAVE_CACHE, or else in
+/// $XDG_CACHE_HOME/cleave or ~/.cache/cleave. Fails where CLEAVE_CACHE is
+/// empty: then nothing is kept.
 llvm::Expected<std::string> getLocalPath();
 
 } // namespace cleave

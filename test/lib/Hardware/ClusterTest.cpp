@@ -20,8 +20,12 @@ protected:
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder / "cleave");
     setenv("XDG_CACHE_HOME", folder.c_str(), 1);
+    unsetenv("CLEAVE_CACHE");
   }
-  void TearDown() override { std::filesystem::remove_all(folder); }
+  void TearDown() override {
+    std::filesystem::remove_all(folder);
+    unsetenv("CLEAVE_CACHE");
+  }
 
   std::string write(const std::string &name, const std::string &text) {
     std::filesystem::path path = folder / name;
@@ -250,6 +254,23 @@ TEST_F(ClusterTest, LocalIsWhatCalibrateWrote) {
   Cluster local = llvm::cantFail(parseCluster("local:3"));
   EXPECT_EQ(local.getNumRanks(), 3);
   EXPECT_FALSE(bool(local.checkCompiles()));
+}
+
+TEST_F(ClusterTest, TheCacheMayBeElsewhereOrNowhere) {
+  write("cleave/local.json", makeCpu(true, ", \"devices_per_node\": 4"));
+  std::filesystem::create_directories(folder / "other");
+  write("other/local.json", makeCpu(true, ", \"devices_per_node\": 2"));
+  setenv("CLEAVE_CACHE", (folder / "other").c_str(), 1);
+  EXPECT_EQ(llvm::cantFail(getLocalPath()),
+            (folder / "other" / "local.json").string());
+  EXPECT_EQ(llvm::cantFail(getMachine("local")).devices, 2);
+  setenv("CLEAVE_CACHE", "", 1);
+  llvm::Expected<Machine> none = getMachine("local");
+  ASSERT_FALSE(bool(none));
+  EXPECT_EQ(llvm::toString(none.takeError()),
+            "CLEAVE_CACHE is empty, so nothing is kept or read");
+  EXPECT_EQ(llvm::cantFail(getNetwork("local", 4)).levels.front().link.name,
+            "shared-memory");
 }
 
 TEST_F(ClusterTest, ANetworkNeedsNoDevice) {
