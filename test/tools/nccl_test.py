@@ -10,6 +10,8 @@ SIMULATE = os.path.join(TOOLS, "..", "test", "cuda", "simulate")
 # Whose gathered activations and gradients are packed in several sizes.
 TINY = os.path.join(DATA, "..", "..", "examples", "tiny-llama")
 RUN = ["--data", "data", "--log-every", "0"]
+# Which leaves the others so many seconds once a rank has died.
+PATIENT_MPIRUN = [*MPIRUN[:-1], "5"]
 
 
 @unittest.skipUnless(os.environ.get("CLEAVE_MPIRUN"), "no Open MPI here")
@@ -30,8 +32,9 @@ class NcclTest(ToolTest):
                 "--threads", "1", *machine, "--", "./train", *RUN, "--steps",
                 str(steps), "--device", "cuda", *arguments]
 
-    def simulate(self, *arguments, machine=(), steps=3, **options):
-        return self.start(*MPIRUN,
+    def simulate(self, *arguments, machine=(), steps=3, launcher=MPIRUN,
+                 **options):
+        return self.start(*launcher,
                           *self.command(self.ranks, *arguments, machine=machine,
                                         steps=steps), **options)
 
@@ -119,7 +122,7 @@ class NcclTest(ToolTest):
                  "NCCL; rank 1 waits for it in connecting GPUs by NCCL"),
                 ("nccl-id-dies", "rank 0 has died: .* in connecting GPUs by "
                  "NCCL; rank 1 waits for it in connecting GPUs by NCCL")]:
-            done = self.simulate("--watchdog", "2",
+            done = self.simulate("--watchdog", "2", launcher=PATIENT_MPIRUN,
                                  machine=["--fault", fault], timeout=60,
                                  env={**os.environ, "CLEAVE_JOIN_SECONDS": "4"})
             self.assertNotEqual(done.returncode, 0)
