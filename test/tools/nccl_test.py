@@ -11,7 +11,7 @@ SIMULATE = os.path.join(TOOLS, "..", "test", "cuda", "simulate")
 TINY = os.path.join(DATA, "..", "..", "examples", "tiny-llama")
 RUN = ["--data", "data", "--log-every", "0"]
 # Which leaves the others so many seconds once a rank has died.
-PATIENT_MPIRUN = [*MPIRUN[:-1], "5"]
+PATIENT_MPIRUN = [*MPIRUN[:-1], "2"]
 
 
 @unittest.skipUnless(os.environ.get("CLEAVE_MPIRUN"), "no Open MPI here")
