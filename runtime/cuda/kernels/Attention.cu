@@ -91,14 +91,9 @@ CLEAVE_DEVICE void attend(const AttentionParams &p) {
   const uint32_t queries = getSharedAddress();
   const uint32_t tiles = queries + 2 * t.dim * t.getRows(); // 2 x (k, v)
   auto load = [&](int block, int stage) {
-    uint32_t to = tiles + uint32_t(2 * tileBytes * stage);
-    int64_t at = hide(keyOffset);
-    loadTile<t.dim, columns, threads>(
-        to, static_cast<const uint16_t *>(p.k) + at, keyStride, block * columns,
-        sight.seq, dim);
-    loadTile<t.dim, columns, threads>(
-        to + tileBytes, static_cast<const uint16_t *>(p.v) + at, keyStride,
-        block * columns, sight.seq, dim);
+    loadTiles<t.dim, columns, threads>(tiles + uint32_t(2 * tileBytes * stage),
+                                       p.k, p.v, hide(keyOffset), keyStride,
+                                       block * columns, sight.seq, dim);
   };
   int block = sight.getFirstKey(first) / columns;
   const int end = (sight.getKeyEnd(first, t.getRows()) + columns - 1) / columns;

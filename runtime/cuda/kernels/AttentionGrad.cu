@@ -146,14 +146,9 @@ CLEAVE_DEVICE void differentiateKeys(const AttentionGradParams &p) {
   const int blocks =
       (sight.getQueryEnd(first, t.getRows()) + columns - 1) / columns - begin;
   auto load = [&](int member, int query, int stage) {
-    uint32_t to = tiles + uint32_t(2 * tileBytes * stage);
-    int64_t at = hide(offset) + member * s.headDim;
-    loadTile<t.dim, columns, threads>(to,
-                                      static_cast<const uint16_t *>(p.q) + at,
-                                      stride, query, sight.seq, dim);
-    loadTile<t.dim, columns, threads>(
-        to + tileBytes, static_cast<const uint16_t *>(p.dout) + at, stride,
-        query, sight.seq, dim);
+    loadTiles<t.dim, columns, threads>(
+        tiles + uint32_t(2 * tileBytes * stage), p.q, p.dout,
+        hide(offset) + member * s.headDim, stride, query, sight.seq, dim);
     if (int i = getThread(); i < 2 * columns) {
       int row = query + i % columns;
       bool real = row < sight.seq;
@@ -164,12 +159,8 @@ CLEAVE_DEVICE void differentiateKeys(const AttentionGradParams &p) {
                  real);
     }
   };
-  loadTile<t.dim, t.getRows(), threads>(
-      keys, static_cast<const uint16_t *>(p.k) + keyOffset, keyStride, first,
-      sight.seq, dim);
-  loadTile<t.dim, t.getRows(), threads>(
-      values, static_cast<const uint16_t *>(p.v) + keyOffset, keyStride, first,
-      sight.seq, dim);
+  loadTiles<t.dim, t.getRows(), threads>(keys, p.k, p.v, keyOffset, keyStride,
+                                         first, sight.seq, dim);
   load(0, begin * columns, 0);
 
   float dk[t.rowTiles][width / 8][4] = {}, dv[t.rowTiles][width / 8][4] = {};
@@ -252,23 +243,14 @@ CLEAVE_DEVICE void differentiateQueries(const AttentionGradParams &p) {
   const uint32_t queries = getSharedAddress(), douts = queries + ownBytes;
   const uint32_t tiles = douts + ownBytes; // 2 x (k, v)
   auto load = [&](int block, int stage) {
-    uint32_t to = tiles + uint32_t(2 * tileBytes * stage);
-    int64_t at = hide(keyOffset);
-    loadTile<t.dim, columns, threads>(
-        to, static_cast<const uint16_t *>(p.k) + at, keyStride, block * columns,
-        sight.seq, dim);
-    loadTile<t.dim, columns, threads>(
-        to + tileBytes, static_cast<const uint16_t *>(p.v) + at, keyStride,
-        block * columns, sight.seq, dim);
+    loadTiles<t.dim, columns, threads>(tiles + uint32_t(2 * tileBytes * stage),
+                                       p.k, p.v, hide(keyOffset), keyStride,
+                                       block * columns, sight.seq, dim);
   };
   int block = sight.getFirstKey(first) / columns;
   const int end = (sight.getKeyEnd(first, t.getRows()) + columns - 1) / columns;
-  loadTile<t.dim, t.getRows(), threads>(
-      queries, static_cast<const uint16_t *>(p.q) + offset, stride, first,
-      sight.seq, dim);
-  loadTile<t.dim, t.getRows(), threads>(
-      douts, static_cast<const uint16_t *>(p.dout) + offset, stride, first,
-      sight.seq, dim);
+  loadTiles<t.dim, t.getRows(), threads>(queries, p.q, p.dout, offset, stride,
+                                         first, sight.seq, dim);
   load(block, 0);
 
   Query rows[2 * t.rowTiles];

@@ -43,6 +43,19 @@ CLEAVE_DEVICE void loadTile(uint32_t tile, const uint16_t *from, int64_t stride,
   }
 }
 
+/// The same of two tensors, whose rows lie alike, `offset` behind their starts;
+/// the second tile lies behind the first.
+template <int Dim, int Rows, int Threads>
+CLEAVE_DEVICE void loadTiles(uint32_t tiles, const void *a, const void *b,
+                             int64_t offset, int64_t stride, int first, int seq,
+                             int dim) {
+  loadTile<Dim, Rows, Threads>(tiles, static_cast<const uint16_t *>(a) + offset,
+                               stride, first, seq, dim);
+  loadTile<Dim, Rows, Threads>(tiles + 2 * Dim * Rows,
+                               static_cast<const uint16_t *>(b) + offset,
+                               stride, first, seq, dim);
+}
+
 /// Where this lane reads 16x16 pieces of a tile for loadMatrices().
 template <int Dim>
 struct Pieces {
