@@ -30,6 +30,10 @@ struct OperandShape {
   int64_t written = 0;
   bool isAtLeast = false;
 };
+
+/// What a part of an instruction's rows has of an operand: all of it, as every
+/// part; its own part of the bytes; or all of it, to add what its rows give.
+enum class Share { Whole, Part, Sum };
 } // namespace cleave::exec
 
 #include "dialects/exec/InstructionInterface.h.inc"

@@ -46,15 +46,26 @@ def RowsOpInterface : OpInterface<"RowsOpInterface"> {
     exec.gemm(%a0, %b) -> (%c0) {m = 4 : i64, ...}
     exec.gemm(%a1, %b) -> (%c1) {m = 4 : i64, ...}
     ```
+
+    What it adds up over its rows is the sum of its parts: the first of them meets
+    what is there as the whole does, and the others add.
+
+    ```mlir
+    exec.gemm(%a, %b) -> (%c) {k = 8 : i64, trans_a = true, accumulate = #exec<accumulate never>, ...}
+    // is
+    exec.gemm(%a0, %b0) -> (%c) {k = 4 : i64, trans_a = true, accumulate = #exec<accumulate never>, ...}
+    exec.gemm(%a1, %b1) -> (%c) {k = 4 : i64, trans_a = true, accumulate = #exec<accumulate always>, ...}
+    ```
   }];
   let methods = [
-    InterfaceMethod<"Whether each operand is cut where the rows are, into `parts` "
-                    "of as many each; nothing where rows cannot be cut so.",
-      "std::optional<::llvm::SmallVector<bool>>", "getCutOperands",
+    InterfaceMethod<"What each of `parts` of as many rows has of each operand; "
+                    "nothing where rows cannot be cut so.",
+      "std::optional<::llvm::SmallVector<::cleave::exec::Share>>", "getShares",
       (ins "int64_t":$parts)>,
-    InterfaceMethod<"Makes it one of `parts`, into which rows can be cut. All of "
-                    "them are alike but for their operands.",
-      "void", "keepOnePart", (ins "int64_t":$parts)>,
+    InterfaceMethod<"Makes it part `number` of `parts`, into which rows can be cut. "
+                    "All of them are alike but for their operands, and for how the "
+                    "first one meets a sum.",
+      "void", "keepOnePart", (ins "int64_t":$parts, "int64_t":$number)>,
   ];
 }
 

@@ -4,49 +4,62 @@
 using namespace mlir;
 using namespace cleave::exec;
 
-using CutOperands = std::optional<SmallVector<bool>>;
+using Shares = std::optional<SmallVector<Share>>;
 
-/// The first input and the first output.
-static SmallVector<bool> cutFirst(InstructionOpInterface op) {
-  SmallVector<bool> cut(op->getNumOperands());
-  cut[0] = cut[op.getInputs().size()] = true;
-  return cut;
-}
-
-/// Of `rows`.
-static CutOperands cutFirst(InstructionOpInterface op, int64_t rows,
-                            int64_t parts) {
+/// Parts of the first input and of the first output, where `rows` can be cut.
+static Shares cutFirst(InstructionOpInterface op, int64_t rows, int64_t parts) {
   if (rows % parts != 0)
     return std::nullopt;
-  return cutFirst(op);
+  SmallVector<Share> shares(op->getNumOperands(), Share::Whole);
+  shares[0] = shares[op.getInputs().size()] = Share::Part;
+  return shares;
 }
 
-/// Those of C, each a product of one of A.
-CutOperands GemmOp::getCutOperands(int64_t parts) {
-  if (getTransA())
+/// Whether C is a sum over the rows of A and B, as they lie in memory: not one
+/// that each part would round, or add a bias to.
+static bool sumsOverRows(GemmOp op) {
+  return op.getTransA() && !op.getTransB() && !op.getHasBias() &&
+         op.getTypeC().isF32();
+}
+
+/// The rows are those of C, each a product of one of A, or those that C is a
+/// sum over.
+Shares GemmOp::getShares(int64_t parts) {
+  if (!getTransA())
+    return cutFirst(*this, getM(), parts);
+  if (!sumsOverRows(*this) || int64_t(getK()) % parts != 0)
     return std::nullopt;
-  return cutFirst(*this, getM(), parts);
+  SmallVector<Share> shares(getNumOperands(), Share::Whole);
+  shares[0] = shares[1] = Share::Part;
+  shares[2] = Share::Sum;
+  return shares;
 }
-void GemmOp::keepOnePart(int64_t parts) { setM(int64_t(getM()) / parts); }
+void GemmOp::keepOnePart(int64_t parts, int64_t number) {
+  if (!getTransA())
+    return setM(int64_t(getM()) / parts);
+  setK(int64_t(getK()) / parts);
+  if (number > 0)
+    setAccumulate(Accumulate::Always);
+}
 
-CutOperands AllReduceOp::getCutOperands(int64_t parts) {
+Shares AllReduceOp::getShares(int64_t parts) {
   return cutFirst(*this, getElements(), parts);
 }
-void AllReduceOp::keepOnePart(int64_t parts) {
+void AllReduceOp::keepOnePart(int64_t parts, int64_t) {
   setElements(int64_t(getElements()) / parts);
 }
 
-CutOperands AllGatherOp::getCutOperands(int64_t parts) {
+Shares AllGatherOp::getShares(int64_t parts) {
   return cutFirst(*this, getOuter(), parts);
 }
-void AllGatherOp::keepOnePart(int64_t parts) {
+void AllGatherOp::keepOnePart(int64_t parts, int64_t) {
   setOuter(int64_t(getOuter()) / parts);
 }
 
-CutOperands ReduceScatterOp::getCutOperands(int64_t parts) {
+Shares ReduceScatterOp::getShares(int64_t parts) {
   return cutFirst(*this, getOuter(), parts);
 }
-void ReduceScatterOp::keepOnePart(int64_t parts) {
+void ReduceScatterOp::keepOnePart(int64_t parts, int64_t) {
   setOuter(int64_t(getOuter()) / parts);
 }
 
@@ -55,10 +68,10 @@ static KernelOp findKernel(LaunchOp op) {
   return SymbolTable::lookupNearestSymbolFrom<KernelOp>(op, op.getKernelAttr());
 }
 
-/// Whether an operand is cut where a kernel's rows are; nothing where `part`
-/// rows find their elements neither in a part of it nor where the others do.
-static std::optional<bool> isCut(AccessAttr access, int64_t part,
-                                 bool isOutput) {
+/// What `part` rows of a kernel have of an operand; nothing where they find
+/// their elements neither in a part of it nor where the others do.
+static std::optional<Share> getShare(AccessAttr access, int64_t part,
+                                     bool isOutput) {
   int64_t group = access.getRowDiv() * std::max<int64_t>(access.getRowMod(), 1);
   bool repeats = access.getRowStride() == 0 || access.getRowMod() > 0;
   // Only some of its rows write a place that several have.
@@ -68,30 +81,30 @@ static std::optional<bool> isCut(AccessAttr access, int64_t part,
     return std::nullopt;
   if (!repeats && access.getOffset() >= access.getRowStride())
     return std::nullopt;
-  return !repeats;
+  return repeats ? Share::Whole : Share::Part;
 }
 
-CutOperands LaunchOp::getCutOperands(int64_t parts) {
+Shares LaunchOp::getShares(int64_t parts) {
   KernelOp kernel = findKernel(*this);
   if (!kernel || kernel.getMode() == KernelMode::Column ||
       int64_t(kernel.getRows()) % parts != 0)
     return std::nullopt;
   int64_t part = int64_t(kernel.getRows()) / parts;
-  SmallVector<bool> cut;
+  SmallVector<Share> shares;
   for (auto [accesses, isOutput] :
        {std::pair(kernel.getInputs(), false), {kernel.getOutputs(), true}})
     for (auto access : accesses.getAsRange<AccessAttr>()) {
-      std::optional<bool> each = isCut(access, part, isOutput);
+      std::optional<Share> each = getShare(access, part, isOutput);
       if (!each)
         return std::nullopt;
-      cut.push_back(*each);
+      shares.push_back(*each);
     }
-  return cut;
+  return shares;
 }
 
 /// A kernel's rows are its own: one of fewer is another kernel, which launches
 /// of as many share.
-void LaunchOp::keepOnePart(int64_t parts) {
+void LaunchOp::keepOnePart(int64_t parts, int64_t) {
   KernelOp kernel = findKernel(*this);
   std::string name = (kernel.getSymName() + "_part_of_" + Twine(parts)).str();
   if (!SymbolTable::lookupNearestSymbolFrom(

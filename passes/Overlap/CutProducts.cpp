@@ -23,14 +23,10 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/Cost/ProductParts.h"
-#include "passes/Overlap/OverlapModel.h"
+#include "passes/Overlap/Parts.h"
 #include "passes/Overlap/Passes.h"
-#include "passes/Overlap/StreamModel.h"
-#include "runtime/program/Limits.h"
-#include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <map>
 
 namespace cleave {
 #define GEN_PASS_DEF_CUTPRODUCTSPASS
@@ -41,43 +37,28 @@ using namespace mlir;
 using namespace cleave;
 
 namespace {
-/// Instructions that stand one behind the other.
-class Window {
+/// What stands around a collective, in the middle.
+class Surroundings : public Window {
 public:
-  Window(exec::InstructionOpInterface middle, OverlapModel &model);
+  Surroundings(exec::InstructionOpInterface middle, OverlapModel &model);
 
   /// The instructions, by index, that are cut into `parts` with the one in the
   /// middle; it alone if there are no others, and none if it cannot be.
   SmallVector<size_t> findMembers(int64_t parts) const;
-  /// Those that stand between members: which of them must go ahead of all
-  /// members; nothing if some stands between two for good.
-  std::optional<SmallVector<bool>> findBefore(ArrayRef<size_t> members) const;
 
-  Instructions list;
   std::vector<OverlapOp> ops;
 
 private:
-  const std::optional<SmallVector<bool>> &getCut(size_t i, int64_t parts) const;
-  std::optional<SmallVector<bool>> computeCut(size_t i, int64_t parts) const;
-  SmallVector<size_t> findPartners(size_t i, ArrayRef<bool> cut,
-                                   int64_t parts) const;
+  /// Whether the instruction can be cut, and adds up nothing over its rows: a
+  /// sum is there only once all parts are.
+  bool canCut(size_t i, int64_t parts) const;
+  SmallVector<size_t> findPartners(size_t i, int64_t parts) const;
   void prune(SmallVectorImpl<size_t> &members, int64_t parts) const;
-  bool areApart(ArrayRef<size_t> members, int64_t parts) const;
   bool isProduct(size_t i) const {
     return shapes[i].kind == TaskShape::Kind::Matmul;
   }
-  bool isOutput(size_t i, unsigned operand) const {
-    return operand >= get(i).getInputs().size();
-  }
-  exec::InstructionOpInterface get(size_t i) const { return list[i]; }
-  bool dependsOn(size_t later, size_t earlier) const {
-    return dependences[later][unsigned(earlier)];
-  }
 
   std::vector<TaskShape> shapes;
-  std::vector<llvm::BitVector> dependences; ///< on earlier ones, by later one
-  mutable std::map<std::pair<size_t, int64_t>, std::optional<SmallVector<bool>>>
-      cuts; ///< that were asked for
   size_t middle = 0;
 };
 
@@ -101,9 +82,8 @@ private:
   void runOnOperation() override;
   void cutSegment(exec::SegmentOp segment);
   SmallVector<Operation *> cutAround(exec::InstructionOpInterface op);
-  std::optional<Cut> build(const Window &window, int64_t parts);
+  std::optional<Cut> build(const Surroundings &window, int64_t parts);
   void price(Cut &cut, llvm::function_ref<bool(Operation *)> isMember);
-  void eraseUnusedKernels();
 
   std::shared_ptr<OverlapModel> model;
   exec::InstructionOpInterface first; ///< of the segment at hand
@@ -114,18 +94,10 @@ private:
 // Which instructions are cut together
 //===----------------------------------------------------------------------===//
 
-static bool haveCommon(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
-  return llvm::any_of(a, [&](int64_t x) { return llvm::is_contained(b, x); });
-}
-
-static bool dependsOn(const OverlapOp &later, const OverlapOp &earlier) {
-  return haveCommon(earlier.writes, later.reads) ||
-         haveCommon(earlier.writes, later.writes) ||
-         haveCommon(earlier.reads, later.writes);
-}
-
-Window::Window(exec::InstructionOpInterface op, OverlapModel &model) {
-  // What stages meet in keeps its place among all others.
+/// It, and those before and behind it up to what stages meet in, which keeps
+/// its place among all others.
+static Instructions listAround(exec::InstructionOpInterface op,
+                               OverlapModel &model) {
   auto isFence = [&](exec::InstructionOpInterface each) {
     return model.getOps(each).front().isFence;
   };
@@ -140,60 +112,36 @@ Window::Window(exec::InstructionOpInterface op, OverlapModel &model) {
         each && !isFence(each))
       last = each;
   }
+  Instructions list;
   for (Operation *each = first; each != last->getNextNode();
-       each = each->getNextNode()) {
-    if (each == op)
-      middle = list.size();
+       each = each->getNextNode())
     list.push_back(cast<exec::InstructionOpInterface>(each));
-    shapes.push_back(model.getShape(list.back()));
-  }
-  ops = model.getOps(list);
-  for (const OverlapOp &later : ops) {
-    llvm::BitVector &each = dependences.emplace_back(ops.size());
-    for (size_t i = 0; &ops[i] != &later; ++i)
-      each[unsigned(i)] = ::dependsOn(later, ops[i]);
-  }
+  return list;
 }
 
-const std::optional<SmallVector<bool>> &Window::getCut(size_t i,
-                                                       int64_t parts) const {
-  auto [cut, isNew] = cuts.try_emplace({i, parts});
-  if (isNew)
-    cut->second = computeCut(i, parts);
-  return cut->second;
+Surroundings::Surroundings(exec::InstructionOpInterface op, OverlapModel &model)
+    : Window(listAround(op, model)), ops(model.getOps(list)),
+      middle(size_t(llvm::find(list, op) - list.begin())) {
+  for (exec::InstructionOpInterface each : list)
+    shapes.push_back(model.getShape(each));
 }
 
-/// Which operands are cut, each into as many parts that begin where operands
-/// may.
-std::optional<SmallVector<bool>> Window::computeCut(size_t i,
-                                                    int64_t parts) const {
-  auto op = dyn_cast<exec::RowsOpInterface>(*list[i]);
-  std::optional<SmallVector<bool>> cut;
-  if (op)
-    cut = op.getCutOperands(parts);
-  if (!cut)
-    return std::nullopt;
-  for (auto [value, isCut] : llvm::zip(op->getOperands(), *cut)) {
-    if (isCut &&
-        exec::getBytes(value) % (parts * int64_t(runtime::limits::alignment)) !=
-            0)
-      return std::nullopt;
-  }
-  return cut;
+bool Surroundings::canCut(size_t i, int64_t parts) const {
+  const std::optional<Shares> &shares = getShares(i, parts);
+  return shares && !llvm::is_contained(*shares, exec::Share::Sum);
 }
 
 /// Those that wrote what the instruction reads in parts, or read what it writes
 /// so, before something else is there.
-SmallVector<size_t> Window::findPartners(size_t i, ArrayRef<bool> cut,
-                                         int64_t parts) const {
+SmallVector<size_t> Surroundings::findPartners(size_t i, int64_t parts) const {
   SmallVector<size_t> found;
   auto isCutIn = [&](size_t other, Value value, bool asOutput) {
-    const std::optional<SmallVector<bool>> &cutOther = getCut(other, parts);
     bool isUsed = false;
     for (auto [k, operand] : llvm::enumerate(list[other]->getOperands()))
       if (operand == value && isOutput(other, unsigned(k)) == asOutput) {
         isUsed = true;
-        if (!cutOther || !(*cutOther)[k])
+        if (!canCut(other, parts) ||
+            (*getShares(other, parts))[k] != exec::Share::Part)
           return false;
       }
     return isUsed;
@@ -206,7 +154,7 @@ SmallVector<size_t> Window::findPartners(size_t i, ArrayRef<bool> cut,
         });
   };
   for (auto [k, value] : llvm::enumerate(list[i]->getOperands())) {
-    if (!cut[k])
+    if ((*getShares(i, parts))[k] != exec::Share::Part)
       continue;
     if (!isOutput(i, unsigned(k))) {
       for (size_t other = i; other-- > 0;)
@@ -229,11 +177,12 @@ SmallVector<size_t> Window::findPartners(size_t i, ArrayRef<bool> cut,
 
 /// What streams through memory and has no member on one of its sides takes no
 /// part.
-void Window::prune(SmallVectorImpl<size_t> &members, int64_t parts) const {
+void Surroundings::prune(SmallVectorImpl<size_t> &members,
+                         int64_t parts) const {
   auto isLoose = [&](size_t i) {
     if (shapes[i].kind != TaskShape::Kind::Memory)
       return false;
-    SmallVector<size_t> partners = findPartners(i, *getCut(i, parts), parts);
+    SmallVector<size_t> partners = findPartners(i, parts);
     auto isMember = [&](size_t other, bool before) {
       return (other < i) == before && llvm::is_contained(members, other);
     };
@@ -248,26 +197,9 @@ void Window::prune(SmallVectorImpl<size_t> &members, int64_t parts) const {
   }
 }
 
-/// Whether parts of members get in each other's way by nothing but the same
-/// part of the same bytes.
-bool Window::areApart(ArrayRef<size_t> members, int64_t parts) const {
-  for (size_t a : members)
-    for (size_t b : members) {
-      ArrayRef<bool> cutA = *getCut(a, parts), cutB = *getCut(b, parts);
-      for (auto [i, x] : llvm::enumerate(list[a]->getOperands()))
-        for (auto [k, y] : llvm::enumerate(list[b]->getOperands())) {
-          bool isWritten = isOutput(a, unsigned(i)) || isOutput(b, unsigned(k));
-          bool isAlike = x == y && cutA[i] == cutB[k] && (a == b || cutA[i]);
-          if (isWritten && exec::getBuffer(x) == exec::getBuffer(y) && !isAlike)
-            return false;
-        }
-    }
-  return true;
-}
-
-SmallVector<size_t> Window::findMembers(int64_t parts) const {
+SmallVector<size_t> Surroundings::findMembers(int64_t parts) const {
   SmallVector<size_t> members;
-  if (!getCut(middle, parts))
+  if (!canCut(middle, parts))
     return members;
   members.push_back(middle);
   auto tryAdd = [&](size_t other) {
@@ -286,57 +218,21 @@ SmallVector<size_t> Window::findMembers(int64_t parts) const {
     for (size_t i : SmallVector<size_t>(members))
       // There is enough to run beside what communicates up to a product.
       if (!isProduct(i))
-        for (size_t other : findPartners(i, *getCut(i, parts), parts))
+        for (size_t other : findPartners(i, parts))
           grows |= tryAdd(other);
   }
   prune(members, parts);
   return members;
 }
 
-std::optional<SmallVector<bool>>
-Window::findBefore(ArrayRef<size_t> members) const {
-  SmallVector<bool> isMember(list.size()), isBefore(list.size());
-  for (size_t i : members)
-    isMember[i] = true;
-  for (size_t i = members.back(); i-- > members.front();) {
-    if (isMember[i])
-      continue;
-    for (size_t later = i + 1; later <= members.back(); ++later)
-      isBefore[i] |=
-          (isMember[later] || isBefore[later]) && dependsOn(later, i);
-    if (isBefore[i] && llvm::any_of(members, [&](size_t earlier) {
-          return earlier < i && dependsOn(i, earlier);
-        }))
-      return std::nullopt;
-  }
-  return isBefore;
-}
-
 //===----------------------------------------------------------------------===//
 // Parts
 //===----------------------------------------------------------------------===//
 
-/// Part `number` of an instruction, before it, on views of its operands.
-static exec::InstructionOpInterface
-makePart(exec::InstructionOpInterface op, int64_t parts, int64_t number,
-         llvm::function_ref<Value(Value)> getPart) {
-  OpBuilder b(op);
-  auto part = cast<exec::InstructionOpInterface>(b.clone(*op));
-  auto rows = cast<exec::RowsOpInterface>(*part);
-  SmallVector<bool> cut = *rows.getCutOperands(parts);
-  rows.keepOnePart(parts);
-  for (auto [operand, isCut] : llvm::zip(part->getOpOperands(), cut))
-    if (isCut)
-      operand.set(getPart(operand.get()));
-  if (auto flops = part->getAttrOfType<FloatAttr>("flops"))
-    part->setAttr("flops",
-                  b.getF64FloatAttr(flops.getValueAsDouble() / double(parts)));
-  return part;
-}
-
 /// Instructions of a window with its members in parts; nothing where that
 /// cannot be, or would cut but one instruction.
-std::optional<Cut> CutProducts::build(const Window &window, int64_t parts) {
+std::optional<Cut> CutProducts::build(const Surroundings &window,
+                                      int64_t parts) {
   SmallVector<size_t> members = window.findMembers(parts);
   if (members.size() < 2)
     return std::nullopt;
@@ -358,21 +254,7 @@ std::optional<Cut> CutProducts::build(const Window &window, int64_t parts) {
   append(0, members.front());
   getOthers(/*before=*/true);
 
-  llvm::MapVector<std::pair<Value, int64_t>, Value> views;
-  auto getPart = [&](Value value, int64_t number) {
-    Value &part = views[{value, number}];
-    if (part)
-      return part;
-    auto view = value.getDefiningOp<exec::ViewOp>();
-    int64_t bytes = exec::getBytes(value) / parts;
-    OpBuilder b(first);
-    part = exec::ViewOp::create(b, value.getLoc(), exec::getBuffer(value),
-                                bytes, view ? view.getPlaces() : 0,
-                                (view ? int64_t(view.getFrom()) : 0) +
-                                    number * bytes,
-                                view ? view.getDistance() : 0);
-    return part;
-  };
+  PartBuilder builder(parts, first);
   // From one collective to the next.
   for (auto begin = members.begin(), end = begin; begin != members.end();
        begin = end) {
@@ -381,15 +263,10 @@ std::optional<Cut> CutProducts::build(const Window &window, int64_t parts) {
     if (end != members.end())
       ++end;
     for (int64_t number = 0; number < parts; ++number)
-      for (size_t i : llvm::make_range(begin, end)) {
-        cut.list.push_back(
-            makePart(window.list[i], parts, number,
-                     [&](Value value) { return getPart(value, number); }));
-        cut.made.push_back(cut.list.back());
-      }
+      for (size_t i : llvm::make_range(begin, end))
+        cut.list.push_back(builder.makePart(window.list[i], number));
   }
-  for (auto &[key, view] : views)
-    cut.made.push_back(view.getDefiningOp());
+  cut.made = builder.getMade();
   for (size_t i : members)
     cut.replaced.push_back(window.list[i]);
   getOthers(/*before=*/false);
@@ -419,7 +296,7 @@ static void discard(const Cut &cut) {
 /// Returns the instructions that are in parts now, and gone.
 SmallVector<Operation *>
 CutProducts::cutAround(exec::InstructionOpInterface op) {
-  Window window(op, *model);
+  Surroundings window(op, *model);
   std::optional<Cut> best;
   for (int64_t parts : partCounts) {
     std::optional<Cut> cut = build(window, parts);
@@ -504,17 +381,6 @@ void CutProducts::cutSegment(exec::SegmentOp segment) {
   }
 }
 
-/// Those of parts that were not worth it, and of what is now in parts.
-void CutProducts::eraseUnusedKernels() {
-  llvm::DenseSet<StringAttr> used;
-  getOperation().walk(
-      [&](exec::LaunchOp op) { used.insert(op.getKernelAttr().getAttr()); });
-  for (auto kernel :
-       llvm::make_early_inc_range(getOperation().getOps<exec::KernelOp>()))
-    if (!used.contains(kernel.getSymNameAttr()))
-      kernel.erase();
-}
-
 void CutProducts::runOnOperation() {
   FailureOr<std::shared_ptr<OverlapModel>> created =
       OverlapModel::create(getOperation(), mode, cluster);
@@ -526,5 +392,5 @@ void CutProducts::runOnOperation() {
   for (auto program : getOperation().getOps<exec::ProgramOp>())
     for (auto segment : program.getBody().front().getOps<exec::SegmentOp>())
       cutSegment(segment);
-  eraseUnusedKernels();
+  eraseUnusedKernels(getOperation());
 }

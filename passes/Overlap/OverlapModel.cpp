@@ -36,6 +36,18 @@ static llvm::Expected<std::optional<Device>> findDevice(StringRef cluster) {
   return machine->device;
 }
 
+static double getRoom(const std::optional<Device> &device) {
+  return device ? packedShare * (device->memory - device->reserve)
+                : std::numeric_limits<double>::infinity();
+}
+
+llvm::Expected<double> cleave::getRoom(StringRef cluster) {
+  llvm::Expected<std::optional<Device>> device = findDevice(cluster);
+  if (!device)
+    return device.takeError();
+  return ::getRoom(*device);
+}
+
 FailureOr<std::shared_ptr<OverlapModel>>
 OverlapModel::create(ModuleOp module, StringRef mode, StringRef cluster) {
   if (mode != "auto" && mode != "always" && mode != "never")
@@ -53,9 +65,7 @@ OverlapModel::create(ModuleOp module, StringRef mode, StringRef cluster) {
   llvm::Expected<Network> network = getNetwork(cluster, mesh.getNumRanks());
   if (!network)
     return meshOp.emitError(llvm::toString(network.takeError()));
-  double room = std::numeric_limits<double>::infinity();
-  if (*device)
-    room = packedShare * ((*device)->memory - (*device)->reserve);
+  double room = ::getRoom(*device);
   std::optional<Axis> stages;
   if (meshOp.getStageAxis())
     stages = mesh.getAxisIndex(*meshOp.getStageAxis());

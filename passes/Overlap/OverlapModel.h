@@ -16,6 +16,10 @@ using Instructions = llvm::SmallVector<exec::InstructionOpInterface>;
 /// The instructions of a segment, in their order.
 Instructions getInstructions(exec::SegmentOp segment);
 
+/// Bytes that may be in use in a rank's arena, by the memory of a device of the
+/// cluster; infinite where nothing is said of that.
+llvm::Expected<double> getRoom(llvm::StringRef cluster);
+
 /// What the instructions of a module take on a cluster, and which of them may
 /// run beside others.
 class OverlapModel {
@@ -37,8 +41,7 @@ public:
   schedule(llvm::ArrayRef<exec::InstructionOpInterface> instructions,
            llvm::ArrayRef<OverlapOp> ops,
            const OverlapMemory &memory = {}) const;
-  /// Bytes that may be in use in a rank's arena, by its device's memory;
-  /// infinite where nothing is said of that.
+  /// What `getRoom` says of the cluster.
   double getRoom() const { return room; }
 
 private:

@@ -14,6 +14,64 @@ class OverlapOptions {
   ];
 }
 
+def CutTurnPass : Pass<"cleave-cut-turn", "::mlir::ModuleOp"> {
+  let summary = "Go from the forward to the backward pass part by part";
+  let description = [{
+    Before: an `exec.program`, all of it in stream 0, whose instructions say which
+    pass they are of (`xf.provenance`). After: the largest value that the forward
+    pass leaves to the backward pass, and that all who use it take row by row, is
+    never there as a whole. It is a language model's logits; with them go the loss
+    and its gradient, the product that computes them, and those that use this
+    gradient. All of that is done for a part of the rows after the other, in
+    buffers that all parts share. What others read, as the losses of tokens, stays
+    where it was, and each part writes its own (`exec.view`); what is a sum over
+    rows, as the gradient of the head's weight, is added up part by part. So sums
+    are over the same terms, in an order of their own.
+
+    Where both passes are in segments of their own, as in a pipeline, the backward
+    one does what belongs to the turn, and nothing of it is kept.
+
+    Parts repeat what products read of their weight, and small products are slow.
+    So by itself the pass cuts nothing that has room: the memory that a device of
+    the cluster does not reserve, less 5 %. Else it makes as few parts as fit. A
+    remark says what has become of how many bytes.
+
+    ```mlir
+    exec.gemm(%x, %w) -> (%logits) {m = 4096 : i64, ...}
+    exec.launch(%logits, %targets) -> (%losses, %lse) {kernel = @loss}
+    exec.launch(%losses) -> (%loss) {kernel = @sum}
+    exec.launch(%logits, %lse, %targets) -> (%dlogits) {kernel = @loss_grad}
+    exec.gemm(%dlogits, %w) -> (%dx) {m = 4096 : i64, ...}
+    exec.gemm(%dlogits, %x) -> (%dw) {k = 4096 : i64, trans_a = true, accumulate = #exec<accumulate never>, ...}
+    // becomes, with %x0, %targets0, %losses0 and %dx0 the first halves of %x,
+    // %targets, %losses and %dx, and %half, %lse_half, %dhalf half as large as
+    // %logits, %lse and %dlogits
+    exec.gemm(%x0, %w) -> (%half) {m = 2048 : i64, ...}
+    exec.launch(%half, %targets0) -> (%losses0, %lse_half) {kernel = @loss_part_of_2}
+    exec.launch(%half, %lse_half, %targets0) -> (%dhalf) {kernel = @loss_grad_part_of_2}
+    exec.gemm(%dhalf, %w) -> (%dx0) {m = 2048 : i64, ...}
+    exec.gemm(%dhalf, %x0) -> (%dw) {k = 2048 : i64, trans_a = true, accumulate = #exec<accumulate never>, ...}
+    exec.gemm(%x1, %w) -> (%half) {m = 2048 : i64, ...}
+    ...
+    exec.gemm(%dhalf, %x1) -> (%dw) {k = 2048 : i64, trans_a = true, accumulate = #exec<accumulate always>, ...}
+    exec.launch(%losses) -> (%loss) {kernel = @sum}
+    ```
+  }];
+  let dependentDialects = ["::cleave::exec::ExecDialect"];
+  let options = [
+    Option<"parts", "parts", "int64_t", "0",
+           "parts of as many rows; 1: none; 0, since parts cost time and save "
+           "nothing but memory: as few as fit into a device of the cluster">,
+    Option<"cluster", "cluster", "std::string", "\"\"",
+           "whose devices the program is for: what --cluster of cleave compile "
+           "takes">,
+  ];
+  let statistics = [
+    Statistic<"numCut", "cut", "instructions that were cut into parts">,
+    Statistic<"numParts", "parts", "instructions that they became">,
+  ];
+}
+
 def CutProductsPass : Pass<"cleave-cut-products", "::mlir::ModuleOp"> {
   let summary = "Cut products and the collectives beside them into parts";
   let description = [{

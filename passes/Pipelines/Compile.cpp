@@ -245,6 +245,11 @@ cleave::checkCompilation(const Model &model, const CompileOptions &options) {
   small.work.globalBatch =
       std::min<int64_t>(samples, 2) * parts("batch") * small.plan.microBatches;
   small.work.seqLen = 3 * std::max<int64_t>(2, parts("sequence"));
+  if (small.stages.turn.parts > 1) {
+    // Each part of a number for each token begins where operands may.
+    small.stages.turn.parts = 2;
+    small.work.seqLen = 64 * parts("sequence");
+  }
 
   SmallSizes sizes;
   shrinkStages(small.plan, int64_t(model.layers.size()), sizes);

@@ -55,6 +55,8 @@ static void addKernels(OpPassManager &pm, const StageOptions &options) {
 }
 
 static void addOverlap(OpPassManager &pm, const StageOptions &options) {
+  // Before products are cut for streams, since it decides which there are.
+  pm.addPass(createCutTurnPass(options.turn));
   // Parts are made for streams to have something to run beside.
   pm.addPass(
       createCutProductsPass({options.overlap.mode, options.overlap.cluster}));

@@ -22,6 +22,7 @@ struct StageOptions {
   std::optional<ChoosePlacementsPassOptions> choose;
   InsertCollectivesPassOptions partition;
   LowerToExecPassOptions kernels;
+  CutTurnPassOptions turn;
   OverlapPassOptions overlap;
 };
 

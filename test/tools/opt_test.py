@@ -18,7 +18,7 @@ STAGES = {
                   "localize"],
     "pipeline": ["cut-stages", "verify-stages"],
     "kernels": ["expand-composites", "lower-to-exec", "verify-kernels"],
-    "overlap": ["cut-products", "overlap", "add-waits", "verify-order"],
+    "overlap": ["cut-turn", "cut-products", "overlap", "add-waits", "verify-order"],
     "memory": ["plan-memory", "add-waits", "verify-memory", "verify-order"],
 }
 

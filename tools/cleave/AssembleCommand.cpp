@@ -26,6 +26,7 @@ static int runAssemble(const AssembleFlags &flags) {
   options.addGpusOf(*cluster);
   options.stages.plan.cluster = flags.cluster;
   options.stages.partition.cluster = flags.cluster;
+  options.stages.turn.cluster = flags.cluster;
   options.stages.overlap.cluster = flags.cluster;
   options.stages.overlap.mode = flags.overlap;
   llvm::Expected<Compiled> compiled =

@@ -326,6 +326,26 @@ void tool::LayoutFlags::add(CLI::App &app) {
                  "node of CPUs, whose cores move it")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
+  app.add_option_function<std::string>(
+         "--logits-chunks",
+         [this](const std::string &text) {
+           logitsChunks = text == "auto" ? 0 : std::stoll(text);
+         },
+         "parts of the tokens for which the head, the loss and their gradients "
+         "are computed one after the other, so that the logits are never there "
+         "as a whole; 1: they are; auto: as few as fit into a device of "
+         "--cluster (default: auto)")
+      ->check(CLI::Validator(
+          [](const std::string &text) -> std::string {
+            int64_t number = 0;
+            return text == "auto" ||
+                           (!llvm::StringRef(text).getAsInteger(10, number) &&
+                            positiveRule.allows(double(number)))
+                       ? ""
+                       : "\"" + text + "\" is neither auto nor " +
+                             positiveRule.legal;
+          },
+          "auto or POSITIVE", ""));
   app.add_option("--dtype", dtype,
                  "compute type; parameters are kept in f32 (default: f32, on "
                  "GPUs bf16)")

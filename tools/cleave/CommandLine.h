@@ -68,6 +68,7 @@ struct LayoutFlags {
   std::vector<int64_t> stages;         ///< layers of virtual stages
   std::string planPath, cluster = "local", dtype;
   std::string overlap = "auto";
+  int64_t logitsChunks = 0;        ///< 0: as few as fit
   std::string placements = "plan"; ///< or auto: chosen by cost
   std::string tactics;             ///< a file that the choice keeps to
   std::string writtenTactics;      ///< where the layout's go

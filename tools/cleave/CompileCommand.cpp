@@ -100,6 +100,8 @@ int tool::runCompile(CompileFlags flags) {
   options.cpu = cluster->cpu;
   options.addGpusOf(*cluster);
   options.stages.partition.cluster = flags.layout.cluster;
+  options.stages.turn.cluster = flags.layout.cluster;
+  options.stages.turn.parts = flags.layout.logitsChunks;
   options.stages.overlap.cluster = flags.layout.cluster;
   options.stages.overlap.mode = flags.layout.overlap;
   options.stages.kernels.threads =

@@ -204,6 +204,8 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
   options.plan = *plan;
   options.stages.step = reference.step;
   options.stages.partition.cluster = flags.layout.cluster;
+  options.stages.turn.cluster = flags.layout.cluster;
+  options.stages.turn.parts = flags.layout.logitsChunks;
   options.stages.overlap.cluster = flags.layout.cluster;
   options.stages.choose = flags.layout.getChoice(*plan, *cluster);
   options.stages.overlap.mode = flags.layout.overlap;
