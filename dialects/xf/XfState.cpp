@@ -99,8 +99,27 @@ static LogicalResult verifyStateUse(Operation *op, SymbolTableCollection &table,
   return error;
 }
 
-LogicalResult StateOp::verifySymbolUses(SymbolTableCollection &) {
-  return dist::verifyPlacedIfAny(*this, getType());
+LogicalResult StateOp::verifySymbolUses(SymbolTableCollection &table) {
+  if (failed(dist::verifyPlacedIfAny(*this, getType())))
+    return failure();
+  if ((getRole() == StateRole::Copy) != bool(getOf()))
+    return emitOpError("expects a copy to say of what, and nothing else to");
+  if (!getOf())
+    return success();
+  auto parameter = table.lookupNearestSymbolFrom<StateOp>(*this, getOfAttr());
+  if (!parameter || parameter.getRole() != StateRole::Parameter)
+    return emitOpError("expects a parameter named ") << getOfAttr();
+  RankedTensorType type = getTensorType(), whole = parameter.getTensorType();
+  if (type.clone(whole.getElementType()) == whole &&
+      getLogicalShape() == parameter.getLogicalShape() &&
+      type.getElementTypeBitWidth() < whole.getElementTypeBitWidth())
+    return success();
+  InFlightDiagnostic error =
+      emitOpError("expects the shape and placement of the parameter, and a "
+                  "type with fewer bits than ")
+      << whole << ", got " << type;
+  error.attachNote(parameter.getLoc()) << "parameter declared here";
+  return error;
 }
 
 /// Whether the ranks hold candidates for a maximum.

@@ -11,7 +11,8 @@ def Xf_StateRole : I32EnumAttr<"StateRole", "what a state tensor is", [
     I32EnumAttrCase<"Parameter", 0, "parameter">,
     I32EnumAttrCase<"Moment1", 1, "moment1">,
     I32EnumAttrCase<"Moment2", 2, "moment2">,
-    I32EnumAttrCase<"Constant", 3, "constant">]> {
+    I32EnumAttrCase<"Constant", 3, "constant">,
+    I32EnumAttrCase<"Copy", 4, "copy">]> {
   let cppNamespace = "::cleave::xf";
 }
 
@@ -74,13 +75,17 @@ def Xf_StateOp : Xf_Op<"state", [Symbol,
     is a matrix between hidden vectors, which an embedding, a head and learned
     positions are not: so many of its dims, the first ones, number the rows, the
     others the columns. Which of both are outputs does not matter. `tied` are
-    further names under which some checkpoints have the same tensor.
+    further names under which some checkpoints have the same tensor. A copy has
+    the value of the parameter `of` in a type with fewer bits. Nothing saves or
+    initializes it: whoever gives the parameter a value gives the copy one, too.
 
     ```mlir
     xf.state @"model.norm.weight" parameter : tensor<64xf32> {
       init = #xf.init<ones, 1.0 : f64>, dims = ["hidden"],
       piece = #xf.piece<"model.norm.weight", shape = [64], view = [64],
                         starts = [0], sizes = [64]>}
+    xf.state @"model.norm.weight/bf16" copy : tensor<64xbf16> {
+      init = #xf.init<zeros, 0.0 : f64>, of = @"model.norm.weight"}
     ```
 
     Constraints:
@@ -88,6 +93,8 @@ def Xf_StateOp : Xf_Op<"state", [Symbol,
     2. As many names of dims as dims.
     3. Of a matrix, at least one dim of rows and one of columns.
     4. A placement is one on the module's mesh.
+    5. A copy names a parameter of its shape and placement, and nothing else
+       does.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Xf_StateRole:$role,
       TypeAttrOf<Xf_Tensor>:$type, Xf_InitAttr:$init,
@@ -95,12 +102,17 @@ def Xf_StateOp : Xf_Op<"state", [Symbol,
       OptionalAttr<StrArrayAttr>:$dims,
       OptionalAttr<Xf_PieceAttr>:$piece, UnitAttr:$decay,
       OptionalAttr<I64Attr>:$rows,
-      OptionalAttr<StrArrayAttr>:$tied);
+      OptionalAttr<StrArrayAttr>:$tied,
+      OptionalAttr<FlatSymbolRefAttr>:$of);
   let assemblyFormat = "$sym_name $role `:` $type attr-dict";
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() {
       return ::mlir::cast<::mlir::RankedTensorType>(getType());
+    }
+    /// Whose value it has: its own name, or the parameter's of a copy.
+    ::llvm::StringRef getValueName() {
+      return getOf() ? *getOf() : getSymName();
     }
     /// The shape without padding.
     ::llvm::ArrayRef<int64_t> getLogicalShape() {

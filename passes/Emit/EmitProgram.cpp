@@ -249,6 +249,8 @@ void ProgramWriter::writeStates() {
         for (auto name : tied->getAsValueRange<StringAttr>())
           out->tied.push_back(name.str());
     }
+    if (state.getOf())
+      out->of = state.getOf()->str();
     xf::InitAttr init = state.getInit();
     out->init = convert(init.getKind());
     out->init_scale = init.getScale().getValueAsDouble();

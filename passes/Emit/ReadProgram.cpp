@@ -225,7 +225,10 @@ void ProgramReader::readState(const fb::State &state) {
       xf::InitAttr::get(b.getContext(), convert(state.init()),
                         b.getF64FloatAttr(state.init_scale()), table),
       getLogical(logical, type), ArrayAttr(), piece, UnitAttr(), IntegerAttr(),
-      tied.empty() ? ArrayAttr() : b.getArrayAttr(tied));
+      tied.empty() ? ArrayAttr() : b.getArrayAttr(tied),
+      toText(state.of()).empty()
+          ? FlatSymbolRefAttr()
+          : FlatSymbolRefAttr::get(b.getContext(), toText(state.of())));
 }
 
 /// Each as the text of an exec.kernel, of which only the body is one here.

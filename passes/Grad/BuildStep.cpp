@@ -253,7 +253,7 @@ void BuildStep::updateParameter(Parameter &parameter, const Optimizer &rule,
                         xf::StateRoleAttr::get(b.getContext(), each.role),
                         TypeAttr::get(momentType), init, state.getLogicalAttr(),
                         state.getDimsAttr(), xf::PieceAttr(), UnitAttr(),
-                        IntegerAttr(), ArrayAttr());
+                        IntegerAttr(), ArrayAttr(), FlatSymbolRefAttr());
     names.push_back(FlatSymbolRefAttr::get(b.getContext(), name));
   }
   for (FlatSymbolRefAttr name : ArrayRef(names).drop_front())

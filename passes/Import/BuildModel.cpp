@@ -134,7 +134,8 @@ Value ModelBuilder::getParameter(const Piece &piece, Names dims,
         rows ? b.getI64IntegerAttr(int64_t(rows)) : IntegerAttr(),
         model.tied && piece.tensor == model.embedding.tensor
             ? b.getStrArrayAttr(StringRef(model.headName))
-            : ArrayAttr());
+            : ArrayAttr(),
+        FlatSymbolRefAttr());
     states = b.saveInsertionPoint();
   }
   Value value = xf::GetOp::create(b, at(name), type, name);
@@ -152,7 +153,8 @@ Value ModelBuilder::getConstant(StringRef name, ArrayRef<int64_t> shape,
       b, at(name), b.getStringAttr(name),
       xf::StateRoleAttr::get(b.getContext(), xf::StateRole::Constant),
       TypeAttr::get(type), init, DenseI64ArrayAttr(), ArrayAttr(),
-      xf::PieceAttr(), UnitAttr(), IntegerAttr(), ArrayAttr());
+      xf::PieceAttr(), UnitAttr(), IntegerAttr(), ArrayAttr(),
+      FlatSymbolRefAttr());
   states = b.saveInsertionPoint();
   b.restoreInsertionPoint(body);
   return xf::GetOp::create(b, at(name), type, name);

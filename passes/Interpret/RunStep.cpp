@@ -219,6 +219,8 @@ FailureOr<StepInputs> StepRunner::makeInputs(int64_t steps) {
     return failure();
   StepInputs inputs;
   for (auto state : module.getOps<xf::StateOp>()) {
+    if (state.getOf())
+      continue;
     std::string name = state.getSymName().str();
     Random random(name, 0);
     Array &array = inputs.states[name] =
@@ -318,7 +320,7 @@ LogicalResult StepRunner::runStage(int64_t stage,
 /// Gives each rank its part of the states.
 LogicalResult StepRunner::splitStates(const StepInputs &inputs) {
   for (auto state : module.getOps<xf::StateOp>()) {
-    auto it = inputs.states.find(state.getSymName().str());
+    auto it = inputs.states.find(state.getValueName().str());
     if (it == inputs.states.end() ||
         it->second.shape != state.getTensorType().getShape().vec())
       return state.emitOpError("is not a state of the step that it is "
@@ -328,7 +330,8 @@ LogicalResult StepRunner::splitStates(const StepInputs &inputs) {
     Share share = getShare(state.getTensorType());
     for (SimulatedRanks &ranks : stages)
       for (int64_t rank = 0; rank < ranks.size(); ++rank)
-        ranks[rank].states[it->first] = split(it->second, share, rank);
+        ranks[rank].states[state.getSymName().str()] =
+            split(it->second, share, rank);
   }
   return success();
 }
@@ -347,7 +350,7 @@ public:
   LogicalResult addStates(const StepInputs &inputs) {
     // One that no stage has keeps its value.
     for (auto state : runner.module.getOps<xf::StateOp>()) {
-      std::string name = state.getSymName().str();
+      std::string name = state.getValueName().str();
       results.states[name] = inputs.states.at(name);
     }
     for (size_t stage = 0; stage < runner.stages.size(); ++stage) {
@@ -363,8 +366,10 @@ public:
       });
       for (auto state : runner.module.getOps<xf::StateOp>())
         if (held.contains(state.getSymName()) &&
-            failed(add(stage, state, "state", state.getSymName(),
-                       runner.getShare(state.getTensorType()))))
+            failed(state.getOf()
+                       ? checkCopy(stage, state)
+                       : add(stage, state, "state", state.getSymName(),
+                             runner.getShare(state.getTensorType()))))
           return failure();
     }
     return success();
@@ -419,15 +424,50 @@ private:
     return add(stage, op, "output", name, share);
   }
 
-  LogicalResult add(size_t stage, Operation *op, StringRef kind, StringRef name,
-                    const Share &share) {
-    bool isState = kind == "state";
-    Array array = runner.join(
+  /// What the ranks of a stage have of a value, put together.
+  Array join(size_t stage, bool isState, StringRef name, const Share &share) {
+    return runner.join(
         [&](int64_t rank) -> const Array & {
           auto &all = runner.stages[stage][rank];
           return (isState ? all.states : all.outputs).at(name.str());
         },
         share);
+  }
+
+  /// Whether a step has left the parameter's value in its copy.
+  LogicalResult checkCopy(size_t stage, xf::StateOp copy) {
+    Share share = runner.getShare(copy.getTensorType());
+    return expectEqual(
+        copy,
+        ("copy \"" + copy.getSymName() + "\" differs from its parameter").str(),
+        join(stage, /*isState=*/true, copy.getSymName(), share),
+        join(stage, /*isState=*/true, *copy.getOf(), share));
+  }
+
+  /// What differs goes into `disagreement`, or is an error where there is none.
+  LogicalResult expectEqual(Operation *op, std::string text, const Array &array,
+                            const Array &expected) {
+    if (array.shape != expected.shape) {
+      text += ": it has another shape";
+    } else if (auto i = findDifference(array, expected, tolerance)) {
+      llvm::raw_string_ostream(text)
+          << ": element " << *i << " is "
+          << llvm::format("%.9g and %.9g", expected.data[size_t(*i)],
+                          array.data[size_t(*i)]);
+    } else {
+      return success();
+    }
+    if (!disagreement)
+      return op->emitError(text);
+    if (disagreement->empty())
+      *disagreement = text;
+    return success();
+  }
+
+  LogicalResult add(size_t stage, Operation *op, StringRef kind, StringRef name,
+                    const Share &share) {
+    bool isState = kind == "state";
+    Array array = join(stage, isState, name, share);
     Array &result = (isState ? results.states : results.outputs)[name.str()];
     auto [it, isFirst] =
         firstStages.try_emplace((kind + " \"" + name + "\"").str(), stage);
@@ -439,21 +479,7 @@ private:
     std::string text = it->first + " differs between stages " +
                        std::to_string(it->second) + " and " +
                        std::to_string(stage);
-    if (array.shape != result.shape) {
-      text += ": it has another shape";
-    } else if (auto i = findDifference(array, result, tolerance)) {
-      llvm::raw_string_ostream(text)
-          << ": element " << *i << " is "
-          << llvm::format("%.9g and %.9g", result.data[size_t(*i)],
-                          array.data[size_t(*i)]);
-    } else {
-      return success();
-    }
-    if (!disagreement)
-      return op->emitError(text);
-    if (disagreement->empty())
-      *disagreement = text;
-    return success();
+    return expectEqual(op, text, array, result);
   }
 
   static constexpr double tolerance = 1e-9;

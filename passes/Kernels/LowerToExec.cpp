@@ -158,6 +158,7 @@ void Lowering::declareStates() {
     StringRef category;
     switch (state.getRole()) {
     case xf::StateRole::Parameter:
+    case xf::StateRole::Copy:
       category = "parameters";
       break;
     case xf::StateRole::Constant:
@@ -177,14 +178,14 @@ void Lowering::declareStates() {
 
 /// Whether a new value of the state can be written over the old one. An update
 /// must read each element just before it writes the new one there: the state is
-/// the operand that the result is the new value of, and no other. A collective
+/// the operand that the result is the new value of, and no other. Any other op
 /// must not read it.
 static bool canUpdateInPlace(OpResult value, FlatSymbolRefAttr state) {
   auto reads = [&](Value operand) {
     auto get = operand.getDefiningOp<xf::GetOp>();
     return get && get.getStateAttr() == state;
   };
-  if (isa<dist::CollectiveOpInterface>(value.getOwner()))
+  if (isa<dist::CollectiveOpInterface, CastOpInterface>(value.getOwner()))
     return value.hasOneUse() &&
            llvm::none_of(value.getOwner()->getOperands(), reads);
   auto update = dyn_cast<xf::OptimizerOpInterface>(value.getOwner());

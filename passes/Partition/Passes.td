@@ -34,6 +34,32 @@ def InsertCollectivesPass
   ];
 }
 
+def KeepCopiesPass : Pass<"cleave-keep-copies", "::mlir::ModuleOp"> {
+  let summary = "Keep the casts of parameters from one step to the next";
+  let description = [{
+    Before: a placed step without reshards, which casts a parameter to a type with
+    fewer bits for all its micro-batches. After: that cast is state, a copy of the
+    parameter, and the step ends with casting the new value instead of beginning
+    with casting the old one: kernels that update parameters then write both, and
+    nothing reads the parameter for the sake of its cast. A cast that is gathered
+    is left alone.
+
+    ```mlir
+    %w = xf.get @w : tensor<8x16xf32>
+    %x = xf.cast %w : (tensor<8x16xf32>) -> tensor<8x16xbf16>
+    ...
+    xf.set @w, %new : tensor<8x16xf32>
+    // becomes
+    %x = xf.get @"w/bf16" : tensor<8x16xbf16>
+    ...
+    xf.set @w, %new : tensor<8x16xf32>
+    %y = xf.cast %new : (tensor<8x16xf32>) -> tensor<8x16xbf16>
+    xf.set @"w/bf16", %y : tensor<8x16xbf16>
+    ```
+  }];
+  let statistics = [Statistic<"numCopies", "copies", "parameters kept twice">];
+}
+
 def LocalizePass : Pass<"cleave-localize", "::mlir::ModuleOp"> {
   let summary = "Give every tensor the shape of one rank's shard";
   let description = [{

@@ -36,6 +36,7 @@ static void addPlace(OpPassManager &pm, const StageOptions &options) {
 
 static void addPartition(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createInsertCollectivesPass(options.partition));
+  pm.addPass(createKeepCopiesPass());
   // While types are still global: this is the proof of the program.
   pm.addPass(createVerifyPlacementsPass());
   pm.addPass(createVerifyStepPass());

@@ -76,10 +76,16 @@ ShardBox getShardBox(const program::State &state, const Mesh &mesh, int rank);
 /// has a source and is no moment.
 bool isWeight(const program::State &state);
 
-/// Whether a run cannot go on without a state: all but what is a pure function
-/// of the program, such as tables of rotary embeddings.
+/// Whether it has a parameter's value in another type.
+inline bool isCopy(const program::State &state) {
+  return !toView(state.of()).empty();
+}
+
+/// Whether a run cannot go on without a state: all but copies and what is a
+/// pure function of the program, such as tables of rotary embeddings.
 inline bool isSaved(const program::State &state) {
-  return isWeight(state) || toView(state.role()) != "constant";
+  return isWeight(state) ||
+         (toView(state.role()) != "constant" && !isCopy(state));
 }
 
 /// Whether `rank` is the one of its replicas that writes: it is of the first

@@ -137,7 +137,37 @@ Status verifySource(const fb::State &state, const std::string &label) {
 
 bool isRole(std::string_view role) {
   return role == "parameter" || role == "moment1" || role == "moment2" ||
-         role == "constant";
+         role == "constant" || role == "copy";
+}
+
+/// A copy is of a parameter that has the same elements where it has them.
+Status verifyCopy(const Stage &stage, const fb::State &state,
+                  const std::string &label) {
+  std::string_view of = toView(state.of());
+  if ((toView(state.role()) == "copy") == of.empty())
+    return Status::error(
+        label + (of.empty() ? " is a copy of nothing"
+                            : " is of " + quote(of) + ", but is no copy"));
+  if (of.empty())
+    return {};
+  const fb::State *parameter = stage.findState(of, "parameter");
+  if (!parameter)
+    return Status::error(label + " is a copy of parameter " + quote(of) +
+                         ", which does not exist");
+  auto isSame = [](auto a, auto b) { return std::ranges::equal(a, b); };
+  bool fits = state.dtype() == fb::DType::BF16 &&
+              parameter->dtype() == fb::DType::F32 &&
+              isSame(toSpan(state.shape()), toSpan(parameter->shape())) &&
+              isSame(toSpan(state.logical()), toSpan(parameter->logical()));
+  for (size_t d = 0; fits && d < getSize(state.dims()); ++d) {
+    auto at = flatbuffers::uoffset_t(d);
+    fits = isSame(toSpan(state.dims()->Get(at)->axes()),
+                  toSpan(parameter->dims()->Get(at)->axes()));
+  }
+  return fits ? Status()
+              : Status::error(label + " is a copy of " + quote(of) +
+                              ", expects its shape and placement, and bf16 "
+                              "where that is f32");
 }
 
 Status verifyInit(const fb::State &state, const std::string &label) {
@@ -168,7 +198,8 @@ Status verifyState(const Stage &stage, const fb::State &state, size_t index) {
   label += " " + quote(toView(state.name()));
   if (!isRole(toView(state.role())))
     return Status::error(label + " has role " + quote(toView(state.role())) +
-                         ", expects parameter, moment1, moment2 or constant");
+                         ", expects parameter, moment1, moment2, constant or "
+                         "copy");
   Placed placed{state.dtype(),
                 toSpan(state.shape()),
                 toSpan(state.logical()),
@@ -182,6 +213,7 @@ Status verifyState(const Stage &stage, const fb::State &state, size_t index) {
                          " places, expects 0: it is of no micro-batch");
   if (!toView(state.source()).empty())
     CLEAVE_RETURN_IF_ERROR(verifySource(state, label));
+  CLEAVE_RETURN_IF_ERROR(verifyCopy(stage, state, label));
   return verifyInit(state, label);
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/checkpoint/StateBox.h"
 #include "runtime/cpu/Bf16.h"
 #include "runtime/train/Random.h"
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -133,6 +134,32 @@ static Status initialize(Executor &executor, const fb::State &state,
   });
 }
 
+/// Rounds parameters to what their copies on this rank hold.
+static Status fillCopies(Executor &executor) {
+  for (const fb::State *copy : toList(executor.getStage()->states())) {
+    if (!isCopy(*copy))
+      continue;
+    const fb::State *parameter =
+        executor.getStage().findState(toView(copy->of()), "parameter");
+    auto write = [&](std::span<const std::byte> values) {
+      return executor.write(
+          *copy->operand(), [&](std::span<std::byte> local) -> Status {
+            auto *in = reinterpret_cast<const float *>(values.data());
+            auto *out = reinterpret_cast<uint16_t *>(local.data());
+            executor.getThreadPool().parallelFor(
+                0, int64_t(local.size() / sizeof(uint16_t)), 1 << 14,
+                [&](int64_t begin, int64_t end, int) {
+                  std::transform(in + begin, in + end, out + begin,
+                                 cleave::cpu::toBf16);
+                });
+            return {};
+          });
+    };
+    CLEAVE_RETURN_IF_ERROR(executor.read(*parameter->operand(), write));
+  }
+  return {};
+}
+
 Status cleave::runtime::initializeStates(Executor &executor,
                                          const HuggingFaceWeights *weights,
                                          uint64_t seed,
@@ -152,6 +179,7 @@ Status cleave::runtime::initializeStates(Executor &executor,
       entry = &match.sources.find(toView(state.source()))->second;
     CLEAVE_RETURN_IF_ERROR(initialize(executor, state, entry, seed));
   }
+  CLEAVE_RETURN_IF_ERROR(fillCopies(executor));
   return weights ? weights->check() : Status();
 }
 
@@ -160,5 +188,5 @@ Status cleave::runtime::initializeUnsavedStates(Executor &executor) {
     if (!isSaved(*state))
       CLEAVE_RETURN_IF_ERROR(
           initialize(executor, *state, /*entry=*/nullptr, /*seed=*/0));
-  return {};
+  return fillCopies(executor);
 }

@@ -28,13 +28,15 @@ Status matchWeights(const Program &program, const HuggingFaceWeights &weights,
                     bool compareTied, WeightMatch &match);
 
 /// Fills every state of this rank: parameters from `weights` where that is
-/// not null, all else by its InitKind. Random numbers depend on the seed, the
-/// tensor's name and the element's index in its source tensor, so not on
-/// the layout. Not collective. `notes` gets what a user should know.
+/// not null, copies from their parameters, all else by its InitKind. Random
+/// numbers depend on the seed, the tensor's name and the element's index in its
+/// source tensor, so not on the layout. Not collective. `notes` gets what a
+/// user should know.
 Status initializeStates(Executor &executor, const HuggingFaceWeights *weights,
                         uint64_t seed, std::vector<std::string> &notes);
 
-/// Fills those alone that a checkpoint of a run does not have (isSaved).
+/// Fills those alone that a checkpoint of a run does not have (isSaved), once
+/// it has filled the others.
 Status initializeUnsavedStates(Executor &executor);
 
 /// One shard, by itself: `local` is what the state's operand covers on `rank`.

@@ -92,6 +92,25 @@ class ResumeTest(ToolTest):
         self.assertEqual(self.train("./train", 9, "--save", "again",
                                     "--resume"), [])
 
+    def test_copies_in_bf16_follow_their_parameters(self):
+        """No checkpoint has them: they are what the parameters are, also of a
+        run that goes on in a layout that keeps none."""
+        runs = {}
+        for name, flags in [("one", []), ("shards", ["--dp", "2", "--zero", "1"]),
+                            ("stages", ["--pp", "2", "--micro-batch", "2"])]:
+            self.build(name, "--dtype", "bf16", *flags)
+            states = self.run_tool("cleave", "inspect", name)
+            self.assertEqual(" copy " in states, name != "shards")
+            runs[name] = self.train(f"./{name}", 3, "--save", f"{name}.save")
+        whole = self.train("./one", 6)
+        self.assertEqual(
+            runs["one"] + self.train("./one", 6, "--resume", "one.save"), whole)
+        # Sums in another order, of values that are rounded to bf16.
+        for name in ["shards", "stages"]:
+            self.assert_near(
+                self.train("./one", 6, "--resume", f"{name}.save"), whole[3:],
+                1e-2)
+
     def test_goes_on_in_every_layout(self):
         """State that went through another layout and back is the same bit for
         bit; the losses from there are one another's within rounding."""

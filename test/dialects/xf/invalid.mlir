@@ -34,6 +34,42 @@ xf.state @dim_names parameter : tensor<8x4xf32> {
 
 // -----
 
+// expected-error @+1 {{expects a copy to say of what, and nothing else to}}
+xf.state @no_parameter copy : tensor<8x4xbf16> {
+  init = #xf.init<zeros, 0.0 : f64>}
+
+// -----
+
+xf.state @w parameter : tensor<8x4xf32> {init = #xf.init<zeros, 0.0 : f64>}
+// expected-error @+1 {{expects a copy to say of what, and nothing else to}}
+xf.state @no_copy constant : tensor<8x4xbf16> {
+  init = #xf.init<zeros, 0.0 : f64>, of = @w}
+
+// -----
+
+xf.state @table constant : tensor<8x4xf32> {init = #xf.init<ones, 1.0 : f64>}
+// expected-error @+1 {{expects a parameter named @table}}
+xf.state @of_no_parameter copy : tensor<8x4xbf16> {
+  init = #xf.init<zeros, 0.0 : f64>, of = @table}
+
+// -----
+
+// expected-note @+1 {{parameter declared here}}
+xf.state @w parameter : tensor<8x4xf32> {init = #xf.init<zeros, 0.0 : f64>}
+// expected-error @+1 {{expects the shape and placement of the parameter, and a type with fewer bits than 'tensor<8x4xf32>', got 'tensor<4x8xbf16>'}}
+xf.state @another_shape copy : tensor<4x8xbf16> {
+  init = #xf.init<zeros, 0.0 : f64>, of = @w}
+
+// -----
+
+// expected-note @+1 {{parameter declared here}}
+xf.state @w parameter : tensor<8x4xf32> {init = #xf.init<zeros, 0.0 : f64>}
+// expected-error @+1 {{expects the shape and placement of the parameter, and a type with fewer bits than 'tensor<8x4xf32>', got 'tensor<8x4xf32>'}}
+xf.state @same_type copy : tensor<8x4xf32> {
+  init = #xf.init<zeros, 0.0 : f64>, of = @w}
+
+// -----
+
 // expected-error @+1 {{expects some of the 2 dims as rows and some as columns, got rows of 2}}
 xf.state @all_rows parameter : tensor<8x4xf32> {
   init = #xf.init<zeros, 0.0 : f64>, rows = 2 : i64}

@@ -139,6 +139,14 @@ const Broken programs[] = {
 const Broken states[] = {
     BREAK("state 0 has no name", s.states[0]->name = ""),
     BREAK("has role \"weight\"", s.states[0]->role = "weight"),
+    BREAK("rope.cos\" is a copy of nothing", s.states[1]->role = "copy"),
+    BREAK("rope.cos\" is of \"embedding.weight\", but is no copy",
+          s.states[1]->of = "embedding.weight"),
+    BREAK("is a copy of parameter \"rope.cos\", which does not exist",
+          s.states[1]->role = "copy", s.states[1]->of = "rope.cos"),
+    BREAK("is a copy of \"embedding.weight\", expects its shape and placement, "
+          "and bf16 where that is f32",
+          s.states[1]->role = "copy", s.states[1]->of = "embedding.weight"),
     BREAK("element type 7", s.states[0]->dtype = fb::DType(7)),
     BREAK("expects as many of each", s.states[0]->logical = {15}),
     BREAK("expects as many of each", s.states[0]->dims.pop_back()),
