@@ -207,12 +207,26 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
                                        stream.handle.get()));
   }
 
+  CLEAVE_RETURN_IF_ERROR(prepareBrought());
   // Operands hold nothing yet, so trials may overwrite them.
   CLEAVE_RETURN_IF_ERROR(
       fillWithRandomNumbers(*driver, arena, streams[0].handle.get()));
   CLEAVE_RETURN_IF_ERROR(chooseAlgorithms());
   CLEAVE_RETURN_IF_ERROR(warmUp());
   return synchronize();
+}
+
+Status CudaDevice::prepareBrought() {
+  constexpr uint64_t most = sizeof(double); // bytes
+  for (const fb::Output *output : toList(stage->outputs()))
+    if (output->operand()->bytes() <= most)
+      brought.push_back(
+          {output->operand()->offset(), output->operand()->bytes(), nullptr});
+  CLEAVE_RETURN_IF_ERROR(
+      PinnedMemory::allocate(*context, brought.size() * most, scalars));
+  for (size_t i = 0; i < brought.size(); ++i)
+    brought[i].place = scalars.getData() + i * most;
+  return Status();
 }
 
 Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
@@ -276,10 +290,12 @@ Status CudaDevice::runRange(const RunRange &range,
   for (const CudaInstruction &each : instructions)
     if (each.values)
       *each.values = getScheduleValues(each, range.step, range.updates);
+  isBrought = false;
   CLEAVE_RETURN_IF_ERROR(handOver(range, enqueueAll));
   CLEAVE_CUDA(*driver, eventRecord(rangeEnd.get(), streams[0].handle.get()));
   meanwhile();
   CLEAVE_RETURN_IF_ERROR(synchronize());
+  isBrought = isJudged(range);
   CLEAVE_RETURN_IF_ERROR(measureHost());
   return observer ? reportTimes() : Status();
 }
@@ -292,14 +308,14 @@ Status CudaDevice::handOver(const RunRange &range,
                 eventRecord(timeOrigin.get(), streams[0].handle.get()));
     CLEAVE_CUDA(*driver, eventSynchronize(timeOrigin.get()));
     originNs = getMonotonicNs();
-    return enqueueRange(enqueueAll, eventRecordDefault);
+    return enqueueRange(range, enqueueAll, eventRecordDefault);
   }
   Captured &captured = ranges[{range.begin, range.end}];
   // The first time all is done that cannot be captured, such as loading code.
   if (captured.timesRun++ == 0 || !canBeCaptured())
-    return enqueueRange(enqueueAll, eventRecordDefault);
+    return enqueueRange(range, enqueueAll, eventRecordDefault);
   if (!captured.graph)
-    CLEAVE_RETURN_IF_ERROR(captureRange(enqueueAll, captured));
+    CLEAVE_RETURN_IF_ERROR(captureRange(range, enqueueAll, captured));
   CLEAVE_CUDA(*driver,
               graphLaunch(captured.graph.get(), streams[0].handle.get()));
   return Status();
@@ -311,8 +327,14 @@ bool CudaDevice::canBeCaptured() const {
   });
 }
 
+/// Whether what it computes says if there is to be an update.
+bool CudaDevice::isJudged(const RunRange &range) const {
+  return range.end <= stage->update_run();
+}
+
 /// `beginFlags`: those by which the device records the range's begin.
-Status CudaDevice::enqueueRange(const std::function<Status()> &enqueueAll,
+Status CudaDevice::enqueueRange(const RunRange &range,
+                                const std::function<Status()> &enqueueAll,
                                 unsigned beginFlags) {
   isRecorded.assign(isRecorded.size(), false);
   CLEAVE_CUDA(*driver,
@@ -320,14 +342,21 @@ Status CudaDevice::enqueueRange(const std::function<Status()> &enqueueAll,
                                    beginFlags));
   CLEAVE_RETURN_IF_ERROR(fork());
   CLEAVE_RETURN_IF_ERROR(enqueueAll());
-  return join();
+  CLEAVE_RETURN_IF_ERROR(join());
+  if (isJudged(range))
+    for (const Brought &each : brought)
+      CLEAVE_CUDA(*driver, copyDeviceToHostAsync(
+                               each.place, arena.getAddress() + each.offset,
+                               each.bytes, streams[0].handle.get()));
+  return Status();
 }
 
-Status CudaDevice::captureRange(const std::function<Status()> &enqueueAll,
+Status CudaDevice::captureRange(const RunRange &range,
+                                const std::function<Status()> &enqueueAll,
                                 Captured &captured) {
   void *origin = streams[0].handle.get();
   CLEAVE_CUDA(*driver, streamBeginCapture(origin, captureThreadLocal));
-  Status status = enqueueRange(enqueueAll, eventRecordExternal);
+  Status status = enqueueRange(range, enqueueAll, eventRecordExternal);
   void *graph = nullptr;
   int ended = driver->api.streamEndCapture(origin, &graph);
   Handle owned(graph, driver->api.graphDestroy);
@@ -422,6 +451,9 @@ Status CudaDevice::reportTimes() {
 //===----------------------------------------------------------------------===//
 
 Status CudaDevice::read(uint64_t offset, uint64_t bytes, const Reader &body) {
+  for (const Brought &each : brought)
+    if (isBrought && each.offset == offset && each.bytes == bytes)
+      return body({each.place, each.bytes});
   CLEAVE_RETURN_IF_ERROR(context->bind());
   std::vector<std::byte> copy(bytes);
   CLEAVE_CUDA(*driver,
@@ -432,6 +464,7 @@ Status CudaDevice::read(uint64_t offset, uint64_t bytes, const Reader &body) {
 }
 
 Status CudaDevice::clear(uint64_t offset, uint64_t bytes) {
+  isBrought = false;
   CLEAVE_RETURN_IF_ERROR(context->bind());
   CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress() + offset, 0, bytes,
                                    streams[0].handle.get()));
@@ -441,6 +474,7 @@ Status CudaDevice::clear(uint64_t offset, uint64_t bytes) {
 /// In stream 0, all ranges come behind the copy. The host's memory is free once
 /// it is done.
 Status CudaDevice::write(uint64_t offset, uint64_t bytes, const Writer &body) {
+  isBrought = false;
   CLEAVE_RETURN_IF_ERROR(context->bind());
   auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
   CLEAVE_RETURN_IF_ERROR(body({copy.get(), bytes}));
@@ -463,6 +497,7 @@ Status CudaDevice::allocateStaging(uint64_t bytes,
 /// In stream 0, as write(); but the host goes on.
 Status CudaDevice::writeStaged(uint64_t offset,
                                std::span<const std::byte> staged) {
+  isBrought = false;
   CLEAVE_RETURN_IF_ERROR(context->bind());
   CLEAVE_CUDA(*driver,
               copyHostToDeviceAsync(arena.getAddress() + offset, staged.data(),

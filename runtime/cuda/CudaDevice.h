@@ -107,6 +107,12 @@ private:
     DeviceMemory workspace;
     Handle begin, end; ///< events
   };
+  /// A scalar that a step is judged by, such as its loss: copied to the host
+  /// with the range that computes it, so that nobody stops the device for it.
+  struct Brought {
+    uint64_t offset, bytes; ///< in the arena
+    std::byte *place;       ///< pinned
+  };
   struct Captured {
     int timesRun = 0;
     Handle graph; ///< cuGraphExec
@@ -137,6 +143,7 @@ private:
   Status prepareTrials(Trials &trials) const;
   Status findFastest(const CudaInstruction &product, const Trials &trials);
   Status warmUp();
+  Status prepareBrought();
 
   Status enqueueAlone(const CudaInstruction &each, const RunContext &context,
                       Stream &stream);
@@ -176,10 +183,13 @@ private:
                   const std::function<void()> &meanwhile);
   Status handOver(const RunRange &range,
                   const std::function<Status()> &enqueueAll);
-  Status enqueueRange(const std::function<Status()> &enqueueAll,
+  Status enqueueRange(const RunRange &range,
+                      const std::function<Status()> &enqueueAll,
                       unsigned beginFlags);
-  Status captureRange(const std::function<Status()> &enqueueAll,
+  Status captureRange(const RunRange &range,
+                      const std::function<Status()> &enqueueAll,
                       Captured &captured);
+  bool isJudged(const RunRange &range) const;
   bool canBeCaptured() const;
   Status fork();
   Status join();
@@ -210,6 +220,9 @@ private:
   std::vector<bool> isRecorded; ///< in this range
   PinnedMemory schedules;
   std::vector<PinnedMemory> staging;
+  PinnedMemory scalars; ///< where `brought` is
+  std::vector<Brought> brought;
+  bool isBrought = false; ///< as the arena is now
   std::map<std::pair<size_t, size_t>, Captured> ranges;
   /// Events of the range that runs, and of the one before it.
   Handle rangeBegin, rangeEnd, lastRangeEnd;

@@ -147,6 +147,58 @@ TEST_F(SimulatedDevice, ReadsStagedMemoryWhileTheHostGoesOn) {
   EXPECT_TRUE(status.ok()) << status.message();
 }
 
+/// A loss comes to the host with the range that computes it, and what is read
+/// is what the arena has: also once the host wrote there, or the update did.
+TEST_F(SimulatedDevice, ScalarsAreThoseOfTheArena) {
+  ProgramBuilder b({});
+  fb::Operand x = b.allocate(4), loss = b.allocate(4), late = b.allocate(4),
+              w = b.allocate(4);
+  b.state("x", {}, {}, x);
+  b.state("w", {}, {}, w).role = "parameter";
+  b.start(ProgramBuilder::Before);
+  b.add(fb::CopyT(), {x, loss});
+  b.addUpdate();
+  b.add(fb::CopyT(), {x, late});
+  b.output("loss", {}, {}, loss);
+  b.output("late", {}, {}, late);
+  ExecutorOptions options;
+  options.device = DeviceKind::Cuda;
+  Status status = run(b, options, [](Executor &executor) -> Status {
+    const Stage &stage = executor.getStage();
+    auto write = [&](const fb::Operand &operand, float value) {
+      return executor.write(operand, [&](std::span<std::byte> bytes) {
+        toFloatSpan(bytes)[0] = value;
+        return Status();
+      });
+    };
+    auto expect = [&](const char *name, float value) {
+      return executor.read(*stage.findOutput(name)->operand(),
+                           [&](std::span<const std::byte> bytes) {
+                             float read = 0;
+                             std::memcpy(&read, bytes.data(), sizeof(read));
+                             EXPECT_EQ(read, value) << name;
+                             return Status();
+                           });
+    };
+    const fb::Operand &x = *stage.findState("x", "constant")->operand();
+    for (int64_t step = 0; step < 4; ++step) {
+      float value = float(step) + 1;
+      CLEAVE_RETURN_IF_ERROR(write(x, value));
+      CLEAVE_RETURN_IF_ERROR(executor.computeGradients(step, step, [] {}));
+      CLEAVE_RETURN_IF_ERROR(expect("loss", value));
+      CLEAVE_RETURN_IF_ERROR(executor.applyUpdate());
+      CLEAVE_RETURN_IF_ERROR(expect("late", value));
+      CLEAVE_RETURN_IF_ERROR(expect("loss", value));
+      CLEAVE_RETURN_IF_ERROR(executor.computeGradients(step, step, [] {}));
+      CLEAVE_RETURN_IF_ERROR(
+          write(*stage.findOutput("loss")->operand(), -value));
+      CLEAVE_RETURN_IF_ERROR(expect("loss", -value));
+    }
+    return {};
+  });
+  EXPECT_TRUE(status.ok()) << status.message();
+}
+
 /// Of any size, with nothing behind it, and no NaN.
 TEST_F(SimulatedDevice, TimesProductsOfNumbersLikeThoseOfTraining) {
   const Driver *driver = nullptr;
