@@ -4,10 +4,15 @@
 // kept who wrote it last, and who read it since, of each stream the last; what
 // an op accesses, it must know.
 //
-// A stretch of the list that runs for many micro-batches, one after the other,
-// is gone through as often as there are places that they take in turns, and a
-// few times more: from then on each run meets what the one before it met. Not
-// so where each run has a place of its own: what it finds there is of an
+// Runs that repeat, for micro-batches that all move on by as many, are gone
+// through as often as there are places that they take in turns, and a few times
+// more: from then on each run meets what the one before it met. So it is with a
+// stretch of the list that runs for one micro-batch after the other, and with
+// the forward and backward runs of a pipeline (1F1B), which take turns:
+//
+//   F0 F1 F2 | F3 B0 | F4 B1 | F5 B2 | ... | F99 B96 | B97 B98 B99
+//
+// Not so where each run has a place of its own: what it finds there is of an
 // earlier stretch's run, which the runs before it need not have known.
 //
 //===----------------------------------------------------------------------===//
@@ -37,8 +42,8 @@ class Walker {
 public:
   explicit Walker(StreamProgram &program)
       : program(program), lastClocks(program.ops.size()),
-        lastOrdinals(program.ops.size()),
-        recorders(program.ops.size() + 1, -1) {
+        lastOrdinals(program.ops.size()), recorders(program.ops.size() + 1, -1),
+        accesses(findContested(program)) {
     for (auto [i, op] : llvm::enumerate(program.ops))
       if (op.event > 0)
         record(op.event, int64_t(i));
@@ -77,6 +82,14 @@ private:
     int64_t end = 0;
     History history;
   };
+  /// Runs of which each is the same stretch of the list as the one `length`
+  /// before it, for a micro-batch that is `step` further.
+  struct Repetition {
+    size_t length = 1, count = 1; ///< `count` times `length` runs
+    int64_t step = 0;
+    size_t worthwhile = 1; ///< how many times to go through them
+  };
+  using Accesses = llvm::SmallVector<ByteAccess, 4>;
 
   void record(int64_t event, int64_t op) {
     if (event >= int64_t(recorders.size()))
@@ -90,13 +103,16 @@ private:
   }
   void split(int64_t at);
   void note(const ByteAccess &access, int64_t op, const StreamRun &run);
-  size_t countAlike(size_t first) const;
-  size_t countWorthwhile(size_t first) const;
+  static std::vector<Accesses> findContested(const StreamProgram &program);
+  Repetition findRepetition(size_t first) const;
+  Repetition findRepetition(size_t first, size_t length) const;
+  size_t countWorthwhile(size_t first, const Repetition &repetition) const;
 
   StreamProgram &program;
   std::vector<Clock> lastClocks; ///< after the latest execution of each op
   std::vector<int64_t> lastOrdinals;
   std::vector<int64_t> recorders; ///< by event
+  std::vector<Accesses> accesses; ///< of each op, see findContested()
   int64_t numEvents = 0;
   Clock issued = {};
   std::array<Clock, maxStreams> known = {};
@@ -105,42 +121,115 @@ private:
 
 } // namespace
 
-/// Runs of one stretch of the list that follow each other from `first` on.
-size_t Walker::countAlike(size_t first) const {
-  size_t count = 1;
-  while (first + count < program.runs.size() &&
-         int64_t(first + count) != program.updateRun &&
-         program.runs[first + count].begin == program.runs[first].begin)
-    ++count;
-  return count;
+/// The accesses of each op, but for those to bytes that no op writes, such as
+/// the ids of a batch: nobody waits for these.
+std::vector<Walker::Accesses>
+Walker::findContested(const StreamProgram &program) {
+  auto getAll = [](const ByteAccess &access) {
+    int64_t more = std::max<int64_t>(access.places - 1, 0) * access.stride;
+    return std::pair(access.begin, access.begin + more + access.bytes);
+  };
+  std::map<int64_t, int64_t> written; // begin to end, apart from each other
+  for (const StreamOp &op : program.ops)
+    for (const ByteAccess &access : op.accesses) {
+      if (!access.writes)
+        continue;
+      auto [begin, end] = getAll(access);
+      auto next = written.upper_bound(begin);
+      if (next != written.begin() && std::prev(next)->second >= begin)
+        --next;
+      while (next != written.end() && next->first <= end) {
+        begin = std::min(begin, next->first);
+        end = std::max(end, next->second);
+        next = written.erase(next);
+      }
+      written[begin] = end;
+    }
+  auto isWritten = [&](const ByteAccess &access) {
+    auto [begin, end] = getAll(access);
+    auto next = written.lower_bound(end);
+    return next != written.begin() && std::prev(next)->second > begin;
+  };
+  std::vector<Accesses> contested;
+  for (const StreamOp &op : program.ops)
+    contested.emplace_back(llvm::make_filter_range(op.accesses, isWritten));
+  return contested;
 }
 
-/// How many of these to go through.
-size_t Walker::countWorthwhile(size_t first) const {
-  const StreamRun &run = program.runs[first];
-  size_t count = countAlike(first);
+/// As often as it goes from `first` on.
+Walker::Repetition Walker::findRepetition(size_t first, size_t length) const {
+  const std::vector<StreamRun> &runs = program.runs;
+  size_t end = int64_t(first) < program.updateRun
+                   ? size_t(std::min(program.updateRun, int64_t(runs.size())))
+                   : runs.size();
+  Repetition found;
+  found.length = length;
+  if (first + length >= end)
+    return found;
+  found.step = runs[first + length].microBatch - runs[first].microBatch;
+  auto goesOn = [&](size_t i) {
+    const StreamRun &run = runs[i], &next = runs[i + length];
+    return next.begin == run.begin && next.end == run.end &&
+           next.microBatch - run.microBatch == found.step;
+  };
+  size_t alike = 0;
+  while (first + alike + length < end && goesOn(first + alike))
+    ++alike;
+  found.count = 1 + alike / length;
+  return found;
+}
+
+/// The one that saves the most runs; else the next run by itself.
+Walker::Repetition Walker::findRepetition(size_t first) const {
+  // Of an interleaved schedule, two times stages times chunks.
+  constexpr size_t longest = 256;
+  Repetition best;
+  size_t most = 0;
+  for (size_t length = 1; length <= longest; ++length) {
+    Repetition found = findRepetition(first, length);
+    if ((found.count - 1) * length <= most)
+      continue;
+    found.worthwhile = countWorthwhile(first, found);
+    size_t saved = (found.count - found.worthwhile) * length;
+    if (saved > most) {
+      most = saved;
+      best = found;
+    }
+  }
+  return best;
+}
+
+size_t Walker::countWorthwhile(size_t first,
+                               const Repetition &repetition) const {
   constexpr size_t repetitions = 4;
   size_t turns = 1;
-  for (int64_t i = run.begin; i < run.end; ++i)
-    for (const ByteAccess &access : program.ops[i].accesses) {
-      if (access.places > 0)
-        turns = std::lcm(turns, size_t(access.places));
-      if (turns * repetitions >= count)
-        return count;
-    }
+  if (repetition.count <= repetitions)
+    return repetition.count;
+  for (size_t i = first; i < first + repetition.length; ++i)
+    for (int64_t op = program.runs[i].begin; op < program.runs[i].end; ++op)
+      for (const ByteAccess &access : accesses[size_t(op)]) {
+        if (access.places > 0)
+          turns =
+              std::lcm(turns, size_t(access.places /
+                                     std::gcd(access.places, repetition.step)));
+        if (turns * repetitions >= repetition.count)
+          return repetition.count;
+      }
   // The last of them is in the places of the last of all. Where nothing is
   // accessed, there may be fewer.
-  return std::min(count, turns * repetitions + count % turns);
+  return std::min(repetition.count,
+                  turns * repetitions + repetition.count % turns);
 }
 
 template <typename Visit>
 void Walker::walk(Visit &&visit) {
   for (size_t first = 0; first < program.runs.size();) {
-    size_t worthwhile = countWorthwhile(first);
+    Repetition repetition = findRepetition(first);
     if (int64_t(first) == program.updateRun)
       for (Clock &clock : known)
         clock = issued;
-    for (size_t i = first; i < first + worthwhile; ++i) {
+    size_t end = first + repetition.worthwhile * repetition.length;
+    for (size_t i = first; i < end; ++i) {
       const StreamRun &run = program.runs[i];
       for (int64_t op = run.begin; op < run.end; ++op) {
         const StreamOp &each = program.ops[op];
@@ -154,7 +243,7 @@ void Walker::walk(Visit &&visit) {
         lastClocks[size_t(op)] = clock;
       }
     }
-    first += countAlike(first);
+    first += repetition.count * repetition.length;
   }
 }
 
@@ -177,7 +266,7 @@ Walker::findUnknown(int64_t op, const StreamRun &run, int64_t &byte) {
     unknown[size_t(stream)] = point;
     byte = at;
   };
-  for (const ByteAccess &access : program.ops[op].accesses) {
+  for (const ByteAccess &access : accesses[size_t(op)]) {
     int64_t begin = getBegin(access, run), end = begin + access.bytes;
     auto it = stretches.upper_bound(begin);
     if (it != stretches.begin() && std::prev(it)->second.end > begin)
@@ -193,7 +282,7 @@ Walker::findUnknown(int64_t op, const StreamRun &run, int64_t &byte) {
 }
 
 void Walker::access(int64_t op, const StreamRun &run) {
-  for (const ByteAccess &access : program.ops[op].accesses)
+  for (const ByteAccess &access : accesses[size_t(op)])
     note(access, op, run);
 }
 
