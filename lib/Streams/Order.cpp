@@ -125,16 +125,12 @@ private:
 /// the ids of a batch: nobody waits for these.
 std::vector<Walker::Accesses>
 Walker::findContested(const StreamProgram &program) {
-  auto getAll = [](const ByteAccess &access) {
-    int64_t more = std::max<int64_t>(access.places - 1, 0) * access.stride;
-    return std::pair(access.begin, access.begin + more + access.bytes);
-  };
   std::map<int64_t, int64_t> written; // begin to end, apart from each other
   for (const StreamOp &op : program.ops)
     for (const ByteAccess &access : op.accesses) {
       if (!access.writes)
         continue;
-      auto [begin, end] = getAll(access);
+      int64_t begin = access.begin, end = access.getEnd();
       auto next = written.upper_bound(begin);
       if (next != written.begin() && std::prev(next)->second >= begin)
         --next;
@@ -146,9 +142,8 @@ Walker::findContested(const StreamProgram &program) {
       written[begin] = end;
     }
   auto isWritten = [&](const ByteAccess &access) {
-    auto [begin, end] = getAll(access);
-    auto next = written.lower_bound(end);
-    return next != written.begin() && std::prev(next)->second > begin;
+    auto next = written.lower_bound(access.getEnd());
+    return next != written.begin() && std::prev(next)->second > access.begin;
   };
   std::vector<Accesses> contested;
   for (const StreamOp &op : program.ops)

@@ -31,16 +31,19 @@ struct ByteAccess {
   int64_t stride = 0;
   bool writes = false;
 
+  /// Behind the bytes of all places.
+  int64_t getEnd() const {
+    return begin + std::max<int64_t>(places - 1, 0) * stride + bytes;
+  }
   /// Whether both have a byte in common in some micro-batch. Those that move on
   /// together keep their distance; of others, any place of one may meet any of
   /// the other.
   bool mayMeet(const ByteAccess &other) const {
     bool together = places == other.places && stride == other.stride;
-    auto getEnd = [&](const ByteAccess &access) {
-      int64_t more = together ? 0 : std::max<int64_t>(access.places - 1, 0);
-      return access.begin + more * access.stride + access.bytes;
+    auto endOf = [&](const ByteAccess &access) {
+      return together ? access.begin + access.bytes : access.getEnd();
     };
-    return begin < getEnd(other) && other.begin < getEnd(*this);
+    return begin < endOf(other) && other.begin < endOf(*this);
   }
 };
 

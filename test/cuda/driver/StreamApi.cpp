@@ -265,20 +265,8 @@ CLEAVE_ENTRY int cuEventDestroy_v2(void *event) {
              : call.report(errorInvalidHandle, "no such event");
 }
 
-CLEAVE_ENTRY int cuEventRecord(void *event, void *handle) {
-  StreamCall call("cuEventRecord");
-  Stream *stream;
-  Event *found;
-  if (int code = call.findStream(handle, stream))
-    return code;
-  if (int code = call.findEvent(event, found))
-    return code;
-  return call->record(*found, *stream);
-}
-
-CLEAVE_ENTRY int cuEventRecordWithFlags(void *event, void *handle,
-                                        unsigned flags) {
-  StreamCall call("cuEventRecordWithFlags");
+static int recordEvent(StreamCall call, void *event, void *handle,
+                       unsigned flags) {
   Stream *stream;
   Event *found;
   if (int code = call.findStream(handle, stream))
@@ -292,6 +280,17 @@ CLEAVE_ENTRY int cuEventRecordWithFlags(void *event, void *handle,
                        "flags " + std::to_string(flags) +
                            (stream->capture ? "" : " outside of a capture"));
   return call->captureRecord(event, *stream);
+}
+
+CLEAVE_ENTRY int cuEventRecord(void *event, void *handle) {
+  return recordEvent(StreamCall("cuEventRecord"), event, handle,
+                     eventRecordDefault);
+}
+
+CLEAVE_ENTRY int cuEventRecordWithFlags(void *event, void *handle,
+                                        unsigned flags) {
+  return recordEvent(StreamCall("cuEventRecordWithFlags"), event, handle,
+                     flags);
 }
 
 /// Whether the host may ask of the event.
