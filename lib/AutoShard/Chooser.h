@@ -4,7 +4,9 @@
 
 #include "Potentials.h"
 #include "Repeats.h"
+#include <deque>
 #include <memory>
+#include <string>
 
 namespace cleave::autoshard {
 
@@ -19,9 +21,27 @@ constexpr double unbounded = -std::numeric_limits<double>::infinity();
 /// Places, ascending, in which a tensor is needed besides where it is made.
 using Needs = llvm::SmallVector<Place, 3>;
 
-/// The tensors between two ops, as numbers: of each, where it is made, if that
-/// is known; how many needs; the needs.
-using Key = std::u16string;
+/// What is known of a tensor between two ops: where it is made, if its op has
+/// been, and where ops need it besides.
+struct Whereabouts {
+  Place made = 0;
+  Needs needs;
+};
+
+/// A number for each.
+class WhereaboutsNumbers {
+public:
+  uint32_t get(Place made, llvm::ArrayRef<Place> needs);
+  const Whereabouts &operator[](uint32_t number) const { return all[number]; }
+
+private:
+  std::deque<Whereabouts> all;
+  std::unordered_map<std::u16string, uint32_t> numbers;
+};
+
+/// The numbers of the whereabouts of all tensors between two ops, in the order
+/// of Chooser::cuts.
+using Key = std::u32string;
 
 /// A tensor between the ops that have been and those to come.
 struct Slot {
@@ -29,33 +49,6 @@ struct Slot {
   bool isMade = false; ///< by an op that has been
   unsigned later = 0;  ///< so many ops to come need it
 };
-
-/// What a key says of one tensor.
-struct View {
-  Place made = 0;
-  llvm::ArrayRef<Place> needs;
-  size_t length = 0; ///< of it in the key
-};
-
-inline View read(const Slot &slot, const Key &key, size_t at) {
-  static_assert(sizeof(Place) == sizeof(char16_t));
-  View view;
-  size_t begin = at;
-  if (slot.isMade)
-    view.made = Place(key[at++]);
-  size_t count = key[at++];
-  view.needs = {reinterpret_cast<const Place *>(key.data()) + at, count};
-  view.length = at + count - begin;
-  return view;
-}
-
-inline void write(Key &key, bool isMade, Place made, const Needs &needs) {
-  if (isMade)
-    key.push_back(char16_t(made));
-  key.push_back(char16_t(needs.size()));
-  for (Place need : needs)
-    key.push_back(char16_t(need));
-}
 
 struct State {
   Key key;
@@ -81,8 +74,17 @@ struct Touched {
 struct Outcome {
   double cost = 0;
   uint32_t strategy = 0;
-  Key slots;       ///< of those that lie behind it
+  Key slots;       ///< of those of its tensors that lie behind it
   double rest = 0; ///< Chooser::getRest of the slots
+};
+
+/// A state behind an op that a search may keep.
+struct Candidate {
+  double bound = 0, cost = 0;
+  uint32_t from = 0;    ///< the state before the op
+  uint32_t outcome = 0; ///< of that state's
+
+  auto operator<=>(const Candidate &) const = default;
 };
 
 class Chooser {
@@ -114,15 +116,16 @@ private:
                             std::optional<uint32_t> only);
   std::optional<ShardingChoice> search(size_t width, double upper);
   void polish(ShardingChoice &choice);
-  std::vector<Outcome> getOutcomes(size_t step, llvm::ArrayRef<View> before,
+  std::vector<Outcome> getOutcomes(size_t step, const Key &before,
                                    llvm::ArrayRef<uint32_t> strategies);
-  void dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
-                 size_t width);
+  std::vector<State> keep(size_t step, llvm::ArrayRef<State> states,
+                          llvm::ArrayRef<const std::vector<Outcome> *> outcomes,
+                          size_t width);
   bool isMetBy(llvm::ArrayRef<Slot> cut, const Key &better, const Key &key,
                double cost);
   double getMost(size_t tensor, Place need);
   void boundRests();
-  double getRest(size_t step, size_t firstSlot, const Key &key);
+  double getRest(size_t step, size_t slot, uint32_t number);
   void finish(ShardingChoice &choice);
   /// The best of those in which all parts that were left out are like one of
   /// those that remain.
@@ -157,12 +160,14 @@ private:
   /// the end.
   std::vector<std::vector<Slot>> cuts;
   std::vector<std::vector<Touched>> touched; ///< by step
+  WhereaboutsNumbers whereabouts;
+  std::vector<Candidate> candidates; ///< of one step; kept for its memory
   /// By step: what the ops from there on take at least; besides, by slot, what
   /// is to be added for its place, if it is made, or else for that of each op
   /// that needs it.
   std::vector<double> rest;
   std::vector<std::vector<std::vector<double>>> restMade;
-  std::vector<std::vector<std::vector<llvm::ArrayRef<double>>>> restNeeded;
+  std::vector<std::vector<std::vector<std::vector<double>>>> restNeeded;
   std::vector<std::vector<double>> restShares; ///< Potentials::getShare
   std::optional<Potentials> potentials;
   /// The problem with fewer of its equal parts, if it has many.

@@ -37,6 +37,19 @@ double cleave::getStepSeconds(const Mesh &mesh, const PlacedTensor &tensor,
          roundSeconds(besides.ofSkew);
 }
 
+static ByStepKind getSeconds(const Mesh &mesh, const PlacedTensor &tensor,
+                             const Placement &from, llvm::ArrayRef<Step> steps,
+                             CollectivePricer price, MoveSeconds besides) {
+  ByStepKind seconds = {};
+  const Placement *before = &from;
+  for (const Step &step : steps) {
+    seconds[size_t(step.kind)] +=
+        getStepSeconds(mesh, tensor, *before, step, price, besides);
+    before = &step.after;
+  }
+  return seconds;
+}
+
 std::optional<ByStepKind>
 cleave::getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
                           const Placement &from, const Placement &to,
@@ -47,14 +60,16 @@ cleave::getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
     llvm::consumeError(steps.takeError());
     return std::nullopt;
   }
-  ByStepKind seconds = {};
-  const Placement *before = &from;
-  for (const Step &step : *steps) {
-    seconds[size_t(step.kind)] +=
-        getStepSeconds(mesh, tensor, *before, step, price, besides);
-    before = &step.after;
+  return getSeconds(mesh, tensor, from, *steps, price, besides);
+}
+
+ByStepKind Places::computeSeconds(const Placement &from, const Placement &to) {
+  llvm::Expected<std::vector<Step>> steps = planner.plan(from, to);
+  if (!steps) {
+    llvm::consumeError(steps.takeError());
+    return {impossible};
   }
-  return seconds;
+  return ::getSeconds(mesh, tensor, from, *steps, price, besides);
 }
 
 llvm::Error Costs::prepare() {
@@ -62,8 +77,8 @@ llvm::Error Costs::prepare() {
     std::vector<int64_t> shape(tensor.shape.begin(), tensor.shape.end());
     MoveSeconds besides = problem.getMoveSeconds(tensor);
     auto at = shapes
-                  ->try_emplace({shape, tensor.elementBytes, besides}, tensor,
-                                besides)
+                  ->try_emplace({shape, tensor.elementBytes, besides},
+                                problem.mesh, tensor, besides, price)
                   .first;
     places.push_back(&at->second);
     homes.emplace_back();
@@ -71,8 +86,8 @@ llvm::Error Costs::prepare() {
       homes.back().push_back(places.back()->add(placement));
     // Of equally good ones the one that takes the least memory comes first.
     llvm::sort(homes.back(), [&](Place a, Place b) {
-      return std::pair(places.back()->getBytes(problem.mesh, a), a) <
-             std::pair(places.back()->getBytes(problem.mesh, b), b);
+      return std::pair(places.back()->getBytes(a), a) <
+             std::pair(places.back()->getBytes(b), b);
     });
   }
   for (const PlacedOp &op : problem.ops) {
@@ -153,7 +168,7 @@ void Costs::setByteCost(double seconds) {
 
 double Costs::getMoveSeconds(size_t tensor, Place from, Place to) {
   const ByStepKind &once =
-      places[tensor]->getSeconds(problem.mesh, price, from, to);
+      places[tensor]->getSeconds(from, to);
   double moves = problem.tensors[tensor].moves;
   if (exposed.empty() || once[0] == impossible)
     return getSum(once) * moves;

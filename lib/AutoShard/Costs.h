@@ -20,7 +20,11 @@ using Place = uint16_t;
 /// The placements of tensors of one shape, and the seconds between them.
 class Places {
 public:
-  Places(const PlacedTensor &one, MoveSeconds besides) : besides(besides) {
+  /// The mesh must outlive it.
+  Places(const Mesh &mesh, const PlacedTensor &one, MoveSeconds besides,
+         CollectivePricer price)
+      : mesh(mesh), besides(besides), price(price),
+        planner(mesh, one.shape, one.elementBytes, price) {
     tensor.shape = one.shape;
     tensor.elementBytes = one.elementBytes;
   }
@@ -40,22 +44,19 @@ public:
   size_t size() const { return placements.size(); }
 
   /// If there is no way, `impossible` of the first kind.
-  const ByStepKind &getSeconds(const Mesh &mesh, CollectivePricer price,
-                               Place from, Place to) {
+  const ByStepKind &getSeconds(Place from, Place to) {
     size_t all = placements.size();
     // All placements are known before the first question.
     if (seconds.size() != all * all)
       seconds.assign(all * all, {-1});
     ByStepKind &known = seconds[from * all + to];
     if (known[0] < 0)
-      known = getReshardSeconds(mesh, tensor, placements[from], placements[to],
-                                price, besides)
-                  .value_or(ByStepKind{impossible});
+      known = computeSeconds(placements[from], placements[to]);
     return known;
   }
 
   /// Of a rank's shard.
-  double getBytes(const Mesh &mesh, Place place) {
+  double getBytes(Place place) {
     double &known = bytes[place];
     if (known < 0)
       known = tensor.getBytes(mesh, placements[place]);
@@ -63,8 +64,13 @@ public:
   }
 
 private:
+  ByStepKind computeSeconds(const Placement &from, const Placement &to);
+
+  const Mesh &mesh;
   PlacedTensor tensor; ///< one of them, as far as all are alike
   MoveSeconds besides;
+  CollectivePricer price;
+  ReshardPlanner planner;
   std::vector<Placement> placements;
   std::vector<double> bytes; ///< by place; -1: nobody has asked yet
   std::unordered_map<size_t, llvm::SmallVector<Place, 1>> numbers;
@@ -110,7 +116,7 @@ public:
   double getKeep(size_t tensor, Place place);
   /// Of a rank's shard.
   double getBytes(size_t tensor, Place place) const {
-    return places[tensor]->getBytes(problem.mesh, place);
+    return places[tensor]->getBytes(place);
   }
   /// Where an input that is needed so is best kept, and the cost.
   std::pair<Place, double> getBestHome(size_t tensor,
@@ -119,6 +125,9 @@ public:
   /// Seconds of a step that it takes to have a tensor elsewhere, too, as far as
   /// they count.
   double getMoveSeconds(size_t tensor, Place from, Place to);
+
+  /// Equal of tensors whose moves cost the same.
+  const void *getKind(size_t tensor) const { return kinds[tensor]; }
 
   double getByteCost() const { return byteCost; }
   void setByteCost(double seconds);

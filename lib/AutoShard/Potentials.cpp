@@ -55,6 +55,40 @@ void Potentials::addNodes(llvm::ArrayRef<size_t> steps) {
   }
 }
 
+Potentials::End Potentials::collect(llvm::ArrayRef<Place> byState) {
+  End end;
+  end.places = byState;
+  llvm::sort(end.places);
+  end.places.erase(llvm::unique(end.places), end.places.end());
+  for (Place place : byState)
+    end.byState.push_back(
+        uint32_t(llvm::lower_bound(end.places, place) - end.places.begin()));
+  end.message.assign(end.places.size(), 0);
+  return end;
+}
+
+/// Those of equal layers are the same.
+void Potentials::addMoves() {
+  using Ends = std::tuple<const void *, std::vector<Place>, std::vector<Place>>;
+  std::map<Ends, std::shared_ptr<const Moves>> known;
+  for (Edge &edge : edges) {
+    const std::vector<Place> &froms = edge.made.places, &tos = edge.needed.places;
+    auto [at, isNew] =
+        known.try_emplace({costs.getKind(edge.tensor), froms, tos});
+    if (isNew) {
+      auto moves = std::make_shared<Moves>();
+      for (Place from : froms)
+        for (Place to : tos)
+          moves->forth.push_back(costs.getMove(edge.tensor, from, to));
+      for (size_t to = 0; to != tos.size(); ++to)
+        for (size_t from = 0; from != froms.size(); ++from)
+          moves->back.push_back(moves->forth[from * tos.size() + to]);
+      at->second = std::move(moves);
+    }
+    edge.moves = at->second;
+  }
+}
+
 void Potentials::addEdges() {
   std::vector<size_t> maker(costs.problem.tensors.size(), ~size_t(0));
   for (auto [number, node] : llvm::enumerate(nodes))
@@ -76,35 +110,25 @@ void Potentials::addEdges() {
       edge.tensor = tensor;
       edge.maker = maker[tensor];
       edge.user = user;
+      std::vector<Place> made, needed; // by state of either node
       const Node &from = nodes[edge.maker];
       if (from.isInput)
-        edge.made.assign(costs.homes[tensor].begin(),
-                         costs.homes[tensor].end());
+        made.assign(costs.homes[tensor].begin(), costs.homes[tensor].end());
       else
         for (uint32_t strategy : lists[from.number])
           for (auto [result, place] :
                costs.touches[from.number][strategy].makes)
             if (result == tensor)
-              edge.made.push_back(place);
+              made.push_back(place);
       // An op that needs a tensor in two places needs it in one of them.
       for (uint32_t strategy : lists[node.number]) {
         auto needs = costs.touches[node.number][strategy].needs;
-        edge.needed.push_back(
-            llvm::find_if(needs, [&, tensor = tensor](auto touch) {
-              return touch.first == tensor;
-            })->second);
+        needed.push_back(llvm::find_if(needs, [&, tensor = tensor](auto touch) {
+                           return touch.first == tensor;
+                         })->second);
       }
-      auto collect = [](const std::vector<Place> &all) {
-        std::vector<Place> some = all;
-        llvm::sort(some);
-        some.erase(llvm::unique(some), some.end());
-        return some;
-      };
-      edge.froms = collect(edge.made);
-      edge.tos = collect(edge.needed);
-      size_t places = costs.places[tensor]->size();
-      edge.toMaker.assign(places, 0);
-      edge.toUser.assign(places, 0);
+      edge.made = collect(made);
+      edge.needed = collect(needed);
       nodes[edge.maker].edges.push_back(edges.size());
       nodes[edge.user].edges.push_back(edges.size());
       byTensor[tensor].push_back(edges.size());
@@ -113,6 +137,7 @@ void Potentials::addEdges() {
   }
   for (Edge &edge : edges)
     edge.share = 1 / double(byTensor[edge.tensor].size());
+  addMoves();
 }
 
 void Potentials::follow(const ShardingChoice &choice) {
@@ -143,12 +168,15 @@ void Potentials::follow(const ShardingChoice &choice) {
 }
 
 void Potentials::improve(unsigned mostPasses) {
-  for (unsigned i = 0; i != mostPasses; ++i) {
+  constexpr unsigned inARow = 5;
+  for (unsigned i = 0; i < mostPasses; i += inARow) {
     double before = getBound();
-    pass(/*isForth=*/true);
-    pass(/*isForth=*/false);
+    for (unsigned j = 0; j != inARow; ++j) {
+      pass(/*isForth=*/true);
+      pass(/*isForth=*/false);
+    }
     setRests();
-    if (i > 8 && getBound() - before < 1e-3 * before)
+    if (i > 0 && getBound() - before < inARow * 1e-3 * before)
       break;
   }
 }
@@ -158,42 +186,48 @@ void Potentials::sum(Node &node) {
   node.all = node.own;
   for (size_t number : node.edges) {
     const Edge &edge = edges[number];
-    bool makes = &nodes[edge.maker] == &node;
-    const std::vector<Place> &places = makes ? edge.made : edge.needed;
-    const std::vector<double> &message = makes ? edge.toMaker : edge.toUser;
-    for (auto [state, place] : llvm::enumerate(places))
-      node.all[state] += message[place];
+    const End &end = &nodes[edge.maker] == &node ? edge.made : edge.needed;
+    for (auto [state, place] : llvm::enumerate(end.byState))
+      node.all[state] += end.message[place];
+  }
+}
+
+/// Lowers `least`, by place of one end, to `given`, by place of the other, and
+/// the move, of which `share` counts. `moves`: a row for each place of the
+/// other.
+static void addMove(llvm::MutableArrayRef<double> least,
+                    llvm::ArrayRef<double> given, double share,
+                    llvm::ArrayRef<double> moves) {
+  for (auto [number, begin] : llvm::enumerate(given)) {
+    const double *row = moves.data() + number * least.size();
+    if (begin == impossible)
+      continue;
+    for (size_t to = 0; to != least.size(); ++to) {
+      double sum = begin + share * row[to];
+      least[to] = sum < least[to] ? sum : least[to];
+    }
   }
 }
 
 void Potentials::send(size_t from, Edge &edge, double share) {
   Node &node = nodes[from];
   bool makes = edge.maker == from;
-  const std::vector<Place> &own = makes ? edge.made : edge.needed;
-  const std::vector<Place> &ownPlaces = makes ? edge.froms : edge.tos;
-  const std::vector<Place> &others = makes ? edge.tos : edge.froms;
-  std::vector<double> &received = makes ? edge.toMaker : edge.toUser;
-  std::vector<double> &sent = makes ? edge.toUser : edge.toMaker;
-  std::vector<double> best(received.size(), impossible);
-  for (auto [state, place] : llvm::enumerate(own))
-    best[place] = std::min(best[place], share * node.all[state]);
-  for (Place place : ownPlaces)
-    if (best[place] != impossible)
-      best[place] -= received[place];
-  double least = impossible;
-  for (Place other : others) {
-    double value = impossible;
-    for (Place place : ownPlaces)
-      value =
-          std::min(value, best[place] + (makes ? getCost(edge, place, other)
-                                               : getCost(edge, other, place)));
-    sent[other] = value;
-    least = std::min(least, value);
-  }
+  const End &own = makes ? edge.made : edge.needed;
+  std::vector<double> &sent = (makes ? edge.needed : edge.made).message;
+  scratch.assign(own.places.size(), impossible);
+  for (auto [state, place] : llvm::enumerate(own.byState))
+    scratch[place] = std::min(scratch[place], share * node.all[state]);
+  for (auto [best, received] : llvm::zip_equal(scratch, own.message))
+    if (best != impossible)
+      best -= received;
+  llvm::fill(sent, impossible);
+  addMove(sent, scratch, edge.share,
+          makes ? edge.moves->forth : edge.moves->back);
+  double least = *llvm::min_element(sent);
   if (least == impossible)
     return;
-  for (Place other : others)
-    sent[other] -= least;
+  for (double &each : sent)
+    each -= least;
 }
 
 void Potentials::pass(bool isForth) {
@@ -229,18 +263,18 @@ void Potentials::setRests() {
       bool makes = edge.maker == number;
       if ((makes ? edge.user : edge.maker) > number)
         continue;
-      std::vector<double> least(edge.toMaker.size(), impossible);
-      for (Place own : makes ? edge.froms : edge.tos)
-        for (Place other : makes ? edge.tos : edge.froms) {
-          Place from = makes ? own : other, to = makes ? other : own;
-          // What has no end is not chosen.
-          if (edge.toMaker[from] != impossible && edge.toUser[to] != impossible)
-            least[own] =
-                std::min(least[own], getCost(edge, from, to) -
-                                         edge.toMaker[from] - edge.toUser[to]);
-        }
-      for (auto [state, place] :
-           llvm::enumerate(makes ? edge.made : edge.needed))
+      const End &own = makes ? edge.made : edge.needed;
+      const End &other = makes ? edge.needed : edge.made;
+      scratch.clear();
+      // What has no end is not chosen.
+      for (double message : other.message)
+        scratch.push_back(message == impossible ? impossible : -message);
+      std::vector<double> least(own.places.size(), impossible);
+      addMove(least, scratch, edge.share,
+              makes ? edge.moves->back : edge.moves->forth);
+      for (auto [each, message] : llvm::zip_equal(least, own.message))
+        each = message == impossible ? impossible : each - message;
+      for (auto [state, place] : llvm::enumerate(own.byState))
         node.all[state] += least[place];
     }
     rests[node.step] += *std::min_element(node.all.begin(), node.all.end());
@@ -282,18 +316,18 @@ double Potentials::getApart(size_t tensor, llvm::ArrayRef<Place> needs) {
   auto [at, isNew] = apart[tensor].try_emplace(needs.vec(), 0);
   if (!isNew)
     return at->second;
-  std::vector<double> added(costs.places[tensor]->size(), impossible);
-  for (Place from : edge.froms) {
+  std::vector<double> added;
+  for (Place from : edge.made.places) {
     double sum = 0, most = 0;
     for (Place need : needs) {
       double move = costs.getMove(tensor, from, need);
       sum += move;
       most = std::max(most, move);
     }
-    added[from] = sum == impossible ? impossible : sum - most;
+    added.push_back(sum == impossible ? impossible : sum - most);
   }
   double least = impossible;
-  for (auto [state, place] : llvm::enumerate(edge.made))
+  for (auto [state, place] : llvm::enumerate(edge.made.byState))
     least = std::min(least, node.all[state] + added[place]);
   double before = *std::min_element(node.all.begin(), node.all.end());
   return at->second = least == impossible ? impossible : least - before;
@@ -311,16 +345,22 @@ std::vector<double> Potentials::getMade(size_t tensor, size_t step) const {
   std::vector<double> all(costs.places[tensor]->size(), 0);
   for (size_t number : byTensor[tensor])
     if (const Edge &edge = edges[number]; nodes[edge.user].step >= step)
-      for (Place place : edge.froms)
-        all[place] += edge.toMaker[place];
+      for (auto [place, message] :
+           llvm::zip_equal(edge.made.places, edge.made.message))
+        all[place] += message;
   return all;
 }
 
-std::vector<llvm::ArrayRef<double>> Potentials::getNeeded(size_t tensor,
-                                                          size_t step) const {
-  std::vector<llvm::ArrayRef<double>> all;
+std::vector<std::vector<double>> Potentials::getNeeded(size_t tensor,
+                                                       size_t step) const {
+  std::vector<std::vector<double>> all;
   for (size_t number : byTensor[tensor])
-    if (const Edge &edge = edges[number]; nodes[edge.user].step < step)
-      all.push_back(edge.toUser);
+    if (const Edge &edge = edges[number]; nodes[edge.user].step < step) {
+      std::vector<double> &own =
+          all.emplace_back(costs.places[tensor]->size(), 0);
+      for (auto [place, message] :
+           llvm::zip_equal(edge.needed.places, edge.needed.message))
+        own[place] = message;
+    }
   return all;
 }

@@ -36,8 +36,7 @@ public:
   std::vector<double> getMade(size_t tensor, size_t step) const;
   /// Of a tensor that is not, of each op before `step` that needs it: for each
   /// place, what is to be added if it needs it there.
-  std::vector<llvm::ArrayRef<double>> getNeeded(size_t tensor,
-                                                size_t step) const;
+  std::vector<std::vector<double>> getNeeded(size_t tensor, size_t step) const;
   /// Of a tensor that is not made, and is needed in these places: what is to be
   /// added because it is moved to each of them. An edge costs a part of its own
   /// move, as if all edges moved the tensor to one place; so of several places
@@ -61,25 +60,31 @@ private:
     std::vector<double> own, all; ///< by state: its cost; with all messages
     llvm::SmallVector<size_t, 6> edges;
   };
+  /// The places at one end of an edge.
+  struct End {
+    std::vector<Place> places;     ///< those that occur, ascending
+    std::vector<uint32_t> byState; ///< of the node: which of them
+    std::vector<double> message;   ///< to the node, by which of them
+  };
+  /// What a tensor's moves cost, of which an edge costs its share: from each
+  /// place of its maker to each of its user; and the same the other way round.
+  struct Moves {
+    std::vector<double> forth, back;
+  };
   struct Edge {
     size_t tensor = 0, maker = 0, user = 0; ///< nodes
     double share = 0;                       ///< of the tensor's move
-    /// By state of either node: the tensor's place.
-    std::vector<Place> made, needed;
-    std::vector<Place> froms, tos; ///< those that occur
-    /// Messages, by place: to the node that makes it, and that needs it.
-    std::vector<double> toMaker, toUser;
+    End made, needed;
+    std::shared_ptr<const Moves> moves;
   };
 
   void addNodes(llvm::ArrayRef<size_t> steps);
   void addEdges();
+  void addMoves();
   void pass(bool isForth);
+  static End collect(llvm::ArrayRef<Place> byState);
   void sum(Node &node);
   void send(size_t from, Edge &edge, double share);
-  double getCost(const Edge &edge, Place from, Place to) {
-    double move = costs.getMove(edge.tensor, from, to);
-    return move == impossible ? impossible : edge.share * move;
-  }
   void setRests();
 
   Costs &costs;
@@ -88,6 +93,7 @@ private:
   std::vector<Edge> edges;
   std::vector<llvm::SmallVector<size_t, 4>> byTensor; ///< edges
   std::vector<double> rests;                          ///< by step
+  std::vector<double> scratch; ///< kept for its memory
   /// By tensor and places: what getApart has said.
   std::vector<std::map<std::vector<Place>, double>> apart;
 };

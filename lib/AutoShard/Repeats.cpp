@@ -27,13 +27,14 @@ static bool areAlike(const ShardingProblem &problem, const PlacedOp &a,
   return a.seconds == b.seconds && areTensors(a.operands, b.operands) &&
          areTensors(a.results, b.results) &&
          a.strategies.size() == b.strategies.size() &&
-         llvm::all_of(
-             llvm::zip_equal(a.strategies, b.strategies), [](auto pair) {
-               const RulePlacements &left = std::get<0>(pair).placements;
-               const RulePlacements &right = std::get<1>(pair).placements;
-               return left.operands == right.operands &&
-                      left.results == right.results;
-             });
+         (a.strategies.isSameAs(b.strategies) ||
+          llvm::all_of(
+              llvm::zip_equal(a.strategies, b.strategies), [](auto pair) {
+                const RulePlacements &left = std::get<0>(pair).placements;
+                const RulePlacements &right = std::get<1>(pair).placements;
+                return left.operands == right.operands &&
+                       left.results == right.results;
+              }));
 }
 
 /// What all parts of a problem have; memory is for the whole.

@@ -28,9 +28,20 @@
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
+#include <unordered_set>
 
 using namespace cleave;
 using namespace cleave::autoshard;
+
+uint32_t WhereaboutsNumbers::get(Place made, llvm::ArrayRef<Place> needs) {
+  static_assert(sizeof(Place) == sizeof(char16_t));
+  std::u16string key(1, char16_t(made));
+  key.append(needs.begin(), needs.end());
+  auto [at, isNew] = numbers.try_emplace(std::move(key), uint32_t(all.size()));
+  if (isNew)
+    all.push_back({made, Needs(needs)});
+  return at->second;
+}
 
 /// Says in which order ops are decided, and what lies between them.
 void Chooser::order() {
@@ -113,37 +124,31 @@ void Chooser::boundRests() {
   }
 }
 
-/// What the ops from a step on take at least for tensors being as the key says,
-/// which is of slots from `firstSlot` on.
-double Chooser::getRest(size_t step, size_t firstSlot, const Key &key) {
-  double sum = 0;
-  size_t at = 0;
-  for (size_t number = firstSlot; at != key.size(); ++number) {
-    const Slot &slot = cuts[step][number];
-    View view = read(slot, key, at);
-    at += view.length;
-    if (!slot.isMade) {
-      for (llvm::ArrayRef<double> each : restNeeded[step][number]) {
-        double least = impossible;
-        for (Place need : view.needs)
-          least = std::min(least, each[need]);
-        sum += least;
-      }
-      sum += potentials->getApart(slot.tensor, view.needs);
-      continue;
-    }
-    sum += restMade[step][number][view.made];
+/// What the ops from a step on take at least for the tensor of a slot being as
+/// it is.
+double Chooser::getRest(size_t step, size_t number, uint32_t where) {
+  const Slot &slot = cuts[step][number];
+  const auto &[made, needs] = whereabouts[where];
+  if (slot.isMade) {
     // Ops to come may need it where it has been moved to already.
     double most = 0;
-    for (Place need : view.needs)
-      most = std::max(most, costs.getMove(slot.tensor, view.made, need));
-    sum -= most * restShares[step][number];
+    for (Place need : needs)
+      most = std::max(most, costs.getMove(slot.tensor, made, need));
+    return restMade[step][number][made] - most * restShares[step][number];
+  }
+  double sum = potentials->getApart(slot.tensor, needs);
+  for (const std::vector<double> &each : restNeeded[step][number]) {
+    double least = impossible;
+    for (Place need : needs)
+      least = std::min(least, each[need]);
+    sum += least;
   }
   return sum;
 }
 
-std::vector<Outcome> Chooser::getOutcomes(size_t step,
-                                          llvm::ArrayRef<View> before,
+/// `before`: the whereabouts of the tensors that it touches and that lie before
+/// it.
+std::vector<Outcome> Chooser::getOutcomes(size_t step, const Key &before,
                                           llvm::ArrayRef<uint32_t> strategies) {
   std::unordered_map<Key, size_t> numbers;
   std::vector<Outcome> outcomes;
@@ -153,23 +158,21 @@ std::vector<Outcome> Chooser::getOutcomes(size_t step,
     Outcome outcome;
     outcome.strategy = strategy;
     outcome.cost = costs.seconds[op][strategy];
+    size_t at = 0;
     for (const Touched &one : touched[step]) {
       size_t tensor = one.tensor;
-      Place made = 0;
-      Needs needs;
-      if (one.before != none) {
-        made = before[one.before].made;
-        needs.assign(before[one.before].needs.begin(),
-                     before[one.before].needs.end());
-      }
+      Whereabouts where;
+      if (one.before != none)
+        where = whereabouts[before[at++]];
+      auto &[made, needs] = where;
       for (auto [operand, need] : own.needs) {
-        auto where = llvm::lower_bound(needs, need);
+        auto position = llvm::lower_bound(needs, need);
         if (operand != tensor || (one.wasMade && need == made) ||
-            (where != needs.end() && *where == need))
+            (position != needs.end() && *position == need))
           continue;
         if (one.wasMade)
           outcome.cost += costs.getMove(tensor, made, need);
-        needs.insert(where, need);
+        needs.insert(position, need);
       }
       for (auto [result, place] : own.makes)
         if (result == tensor) {
@@ -180,7 +183,7 @@ std::vector<Outcome> Chooser::getOutcomes(size_t step,
             outcome.cost += costs.getMove(tensor, made, need);
         }
       if (one.behind != none) {
-        write(outcome.slots, one.isMade, made, needs);
+        outcome.slots.push_back(whereabouts.get(made, needs));
       } else if (costs.isInput(tensor)) {
         outcome.cost += costs.getBestHome(tensor, needs).second;
       }
@@ -217,12 +220,12 @@ bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
   if (cost < 0)
     return false;
   double extra = 0;
-  size_t atA = 0, atB = 0;
-  for (const Slot &slot : cut) {
+  for (auto [number, slot] : llvm::enumerate(cut)) {
+    if (better[number] == key[number])
+      continue;
     size_t tensor = slot.tensor;
-    View a = read(slot, better, atA), b = read(slot, key, atB);
-    atA += a.length;
-    atB += b.length;
+    const Whereabouts &a = whereabouts[better[number]];
+    const Whereabouts &b = whereabouts[key[number]];
     if (slot.isMade) {
       if (a.made != b.made)
         extra += slot.later * costs.getMove(tensor, a.made, b.made);
@@ -259,41 +262,6 @@ bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
   return true;
 }
 
-/// Orders states by their bounds, and drops those that another of no more cost
-/// can do the work of, until there are more than `width` others.
-void Chooser::dropWorse(llvm::ArrayRef<Slot> cut, std::vector<State> &states,
-                        size_t width) {
-  // Most are dropped for one of the first; a wide search is to be exact.
-  constexpr size_t narrow = 64;
-  const size_t mostCompared = width > narrow ? 256 : 32;
-  auto isBefore = [](const State &a, const State &b) {
-    return std::tie(a.bound, a.key) < std::tie(b.bound, b.key);
-  };
-  size_t kept = 0, ordered = 0;
-  for (size_t i = 0; i != states.size() && kept <= width; ++i) {
-    // Those that are dropped for being too many need no order.
-    if (i == ordered) {
-      ordered = std::min(states.size(), i + 4 * width);
-      auto begin = states.begin() + ptrdiff_t(i);
-      auto end = states.begin() + ptrdiff_t(ordered);
-      if (end != states.end())
-        std::nth_element(begin, end, states.end(), isBefore);
-      std::sort(begin, end, isBefore);
-    }
-    bool isWorse = false;
-    for (size_t other = 0; other != std::min(kept, mostCompared) && !isWorse;
-         ++other)
-      isWorse = isMetBy(cut, states[other].key, states[i].key,
-                        states[i].cost - states[other].cost);
-    if (isWorse)
-      continue;
-    if (kept != i)
-      states[kept] = std::move(states[i]);
-    ++kept;
-  }
-  states.resize(kept);
-}
-
 /// The states behind a step, those of the lowest bounds first, without those
 /// of a higher bound than `upper`, and of what another can do the work of; at
 /// most one more than `width`. `only`: the op's strategy, if it is not free.
@@ -301,55 +269,95 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
                                    double upper, size_t width,
                                    std::optional<uint32_t> only) {
   llvm::ArrayRef<Slot> cut = cuts[step];
-  // By what a state says of the op's own tensors.
-  std::unordered_map<Key, std::vector<Outcome>> known;
-  std::unordered_map<Key, size_t> numbers;
-  std::vector<State> found;
-  llvm::SmallVector<View, 16> views(cut.size());
-  llvm::SmallVector<bool, 16> isTouched(cut.size());
+  llvm::SmallVector<size_t, 8> own;
   for (const Touched &one : touched[step])
     if (one.before != none)
-      isTouched[one.before] = true;
-  size_t numOthers = size_t(llvm::count(isTouched, false));
+      own.push_back(one.before);
+  // What the op leaves alone comes first behind it, in the same order.
+  llvm::SmallVector<size_t, 16> others;
+  for (size_t slot = 0; slot != cut.size(); ++slot)
+    if (!llvm::is_contained(own, slot))
+      others.push_back(slot);
   llvm::ArrayRef<uint32_t> strategies = (*lists)[steps[step]];
   if (only)
     strategies = *only;
+  // By what a state says of the op's own tensors.
+  std::unordered_map<Key, std::vector<Outcome>> known;
+  std::vector<const std::vector<Outcome> *> byState;
+  candidates.clear();
   for (auto [from, state] : llvm::enumerate(states)) {
-    Key own, others;
-    size_t at = 0;
-    for (auto [number, slot] : llvm::enumerate(cut)) {
-      views[number] = read(slot, state.key, at);
-      (isTouched[number] ? own : others)
-          .append(state.key, at, views[number].length);
-      at += views[number].length;
-    }
-    auto [outcomes, isNew] = known.try_emplace(own);
+    Key before;
+    for (size_t slot : own)
+      before.push_back(state.key[slot]);
+    auto [outcomes, isNew] = known.try_emplace(before);
     if (isNew) {
-      outcomes->second = getOutcomes(step, views, strategies);
+      outcomes->second = getOutcomes(step, before, strategies);
       for (Outcome &outcome : outcomes->second)
-        outcome.rest = getRest(step + 1, numOthers, outcome.slots);
+        for (auto [slot, where] : llvm::enumerate(outcome.slots))
+          outcome.rest += getRest(step + 1, others.size() + slot, where);
     }
-    double restOthers = rest[step + 1] + getRest(step + 1, 0, others);
-    for (const Outcome &outcome : outcomes->second) {
+    byState.push_back(&outcomes->second);
+    double restOthers = rest[step + 1];
+    for (auto [slot, number] : llvm::enumerate(others))
+      restOthers += getRest(step + 1, slot, state.key[number]);
+    for (auto [number, outcome] : llvm::enumerate(outcomes->second)) {
       double cost = state.cost + outcome.cost;
       double bound = cost + restOthers + outcome.rest;
-      if (!(bound <= upper))
-        continue;
-      Key key = others + outcome.slots;
-      auto [at, isFirst] = numbers.try_emplace(key, found.size());
-      if (isFirst) {
-        found.push_back(
-            {std::move(key), cost, bound, uint32_t(from), outcome.strategy});
-      } else if (State &other = found[at->second]; cost < other.cost) {
-        other.bound += cost - other.cost;
-        other.cost = cost;
-        other.from = uint32_t(from);
-        other.strategy = outcome.strategy;
-      }
+      if (bound <= upper)
+        candidates.push_back({bound, cost, uint32_t(from), uint32_t(number)});
     }
   }
-  dropWorse(cuts[step + 1], found, width);
-  return found;
+  return keep(step, states, byState, width);
+}
+
+/// Of the candidates those of the lowest bounds, without those that another of
+/// no more cost can do the work of; at most one more than `width`.
+std::vector<State>
+Chooser::keep(size_t step, llvm::ArrayRef<State> states,
+              llvm::ArrayRef<const std::vector<Outcome> *> outcomes,
+              size_t width) {
+  // Most are dropped for one of the first; a wide search is to be exact.
+  constexpr size_t narrow = 64;
+  const size_t mostCompared = width > narrow ? 256 : 32;
+  llvm::ArrayRef<Slot> cut = cuts[step], behind = cuts[step + 1];
+  llvm::SmallVector<bool, 16> isOther(cut.size(), true);
+  for (const Touched &one : touched[step])
+    if (one.before != none)
+      isOther[one.before] = false;
+  std::vector<State> kept;
+  std::unordered_set<Key> keys;
+  size_t ordered = 0;
+  for (size_t i = 0; i != candidates.size() && kept.size() <= width; ++i) {
+    // Those that are dropped for being too many need no order.
+    if (i == ordered) {
+      ordered = std::min(candidates.size(), i + 4 * width);
+      auto begin = candidates.begin() + ptrdiff_t(i);
+      auto end = candidates.begin() + ptrdiff_t(ordered);
+      if (end != candidates.end())
+        std::nth_element(begin, end, candidates.end());
+      std::sort(begin, end);
+    }
+    const Candidate &each = candidates[i];
+    const Outcome &outcome = (*outcomes[each.from])[each.outcome];
+    Key key;
+    key.reserve(behind.size());
+    for (auto [slot, where] : llvm::enumerate(states[each.from].key))
+      if (isOther[slot])
+        key.push_back(where);
+    key += outcome.slots;
+    // Of equal ones the first costs least.
+    if (!keys.insert(key).second)
+      continue;
+    bool isWorse = false;
+    for (size_t other = 0;
+         other != std::min(kept.size(), mostCompared) && !isWorse; ++other)
+      isWorse =
+          isMetBy(behind, kept[other].key, key, each.cost - kept[other].cost);
+    if (!isWorse)
+      kept.push_back({std::move(key), each.cost, each.bound, each.from,
+                      outcome.strategy});
+  }
+  return kept;
 }
 
 /// The best choice of no more than `upper`; nothing if there is none.

@@ -303,10 +303,10 @@ bool Applier::narrow(size_t number, Test passes) {
   if (left.size() == op.strategies.size())
     return true;
   auto keepOnly = [&](auto &list) {
-    for (auto [to, from] : llvm::enumerate(left))
-      if (to != from)
-        list[to] = std::move(list[from]);
-    list.resize(left.size());
+    std::vector<std::decay_t<decltype(list[0])>> kept;
+    for (size_t strategy : left)
+      kept.push_back(list[strategy]);
+    list = std::move(kept);
   };
   keepOnly(op.strategies);
   keepOnly(op.seconds);
@@ -433,7 +433,7 @@ void Applier::splitNothingElse() {
           others += !llvm::is_contained(own, axis);
       return others;
     };
-    size_t least = countOthers(op.strategies.front());
+    size_t least = countOthers(op.strategies[0]);
     for (const Strategy &strategy : op.strategies)
       least = std::min(least, countOthers(strategy));
     narrow(number, [&](const Strategy &strategy) {

@@ -363,8 +363,9 @@ void PlacementGraph::addSum(xf::AdditionOpInterface op) {
                                          price, MoveSeconds())
                            .value_or(ByStepKind());
   sum.seconds = {getSum(seconds)};
-  sum.strategies.resize(1);
-  sum.strategies[0].placements.results = {Placement()};
+  Strategy everywhere;
+  everywhere.placements.results = {Placement()};
+  sum.strategies = {std::move(everywhere)};
   addToProblem({Site::Summed, op, 0, {}}, std::move(sum), -1);
 }
 
@@ -393,6 +394,33 @@ static uint32_t findRows(const ShardingRule &rule) {
   return rows;
 }
 
+StrategyList PlacementGraph::getShared(const ShardingRule &rule) {
+  auto known = llvm::find_if(
+      strategies, [&](const auto &each) { return each.first == rule; });
+  if (known != strategies.end())
+    return known->second;
+  return strategies.emplace_back(rule, getStrategies(mesh, rule)).second;
+}
+
+std::optional<Strategy>
+PlacementGraph::keepTo(Operation *op, const PlacedOp &placed,
+                       const Strategy &strategy) const {
+  Strategy left = strategy;
+  for (auto [tensor, placement] :
+       llvm::zip_equal(placed.results, left.placements.results))
+    if (const std::optional<Placement> &pinned = known[tensor].pinned;
+        pinned && !(*pinned == placement))
+      return std::nullopt;
+  for (auto [operand, placement] :
+       llvm::zip_equal(op->getOperands(), left.placements.operands))
+    if (isStacked(operand)) {
+      if (!placement.dims[0].empty())
+        return std::nullopt;
+      placement.dims.erase(placement.dims.begin());
+    }
+  return left;
+}
+
 LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   When when = getWhen(op);
   PlacedOp placed;
@@ -412,31 +440,26 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   double times = when == When::Once ? 1 : double(accumulate.getCount());
   if (auto share = shares.find(op); share != shares.end())
     times *= share->second;
-  for (Strategy &strategy : getStrategies(mesh, rule)) {
+  StrategyList all = getShared(rule);
+  std::vector<Strategy> some; // where it may not have all as they are
+  bool mayHaveAll =
+      llvm::none_of(placed.results,
+                    [&](size_t tensor) { return known[tensor].pinned; }) &&
+      llvm::none_of(op->getOperands(),
+                    [&](Value operand) { return isStacked(operand); });
+  for (const Strategy &strategy : all) {
     FailureOr<double> seconds = pricer.price(op, rule, strategy);
     if (failed(seconds))
       return failure();
-    RulePlacements &placements = strategy.placements;
-    if (llvm::any_of(llvm::zip_equal(placed.results, placements.results),
-                     [&](auto result) {
-                       const auto &[tensor, placement] = result;
-                       const std::optional<Placement> &pinned =
-                           known[tensor].pinned;
-                       return pinned && !(*pinned == placement);
-                     }))
-      continue;
-    bool splitsSteps = false;
-    for (auto [operand, placement] :
-         llvm::zip_equal(op->getOperands(), placements.operands))
-      if (isStacked(operand)) {
-        splitsSteps |= !placement.dims[0].empty();
-        placement.dims.erase(placement.dims.begin());
-      }
-    if (splitsSteps)
-      continue;
-    placed.strategies.push_back(std::move(strategy));
+    if (!mayHaveAll) {
+      std::optional<Strategy> left = keepTo(op, placed, strategy);
+      if (!left)
+        continue;
+      some.push_back(std::move(*left));
+    }
     placed.seconds.push_back(*seconds * times);
   }
+  placed.strategies = mayHaveAll ? all : StrategyList(std::move(some));
   if (placed.strategies.empty())
     return op.emitOpError("cannot be split so that its result is where ")
            << pinName << " has it";
@@ -607,14 +630,16 @@ void PlacementGraph::addSame(Site site, size_t operand,
   op.dims.assign(problem.tensors[operand].shape.size(), 0);
   if (auto names = dims.find(value); names != dims.end() && !isStacked(value))
     op.dims.assign(names->second.begin(), names->second.end());
+  std::vector<Strategy> strategies;
   for (const Placement &placement : placements) {
     Strategy strategy;
     strategy.axes.assign(placement.dims.begin(), placement.dims.end());
     strategy.placements.operands = {placement};
     strategy.placements.results.assign(results.size(), placement);
-    op.strategies.push_back(std::move(strategy));
+    strategies.push_back(std::move(strategy));
     op.seconds.push_back(0);
   }
+  op.strategies = std::move(strategies);
   addToProblem(site, std::move(op), at);
 }
 

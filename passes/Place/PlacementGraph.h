@@ -129,6 +129,11 @@ private:
   /// Says that a tensor belongs to a forward op that reads it.
   void anchor(mlir::Value value, double at);
   double getAt(const PlacedOp &op, When when);
+  StrategyList getShared(const ShardingRule &rule);
+  /// The strategy without the dims of micro-batches; nothing if it splits them,
+  /// or makes a result elsewhere than its pin has it.
+  std::optional<Strategy> keepTo(mlir::Operation *op, const PlacedOp &placed,
+                                 const Strategy &strategy) const;
   /// The bit of a dim's name; 0 of none, and of names beyond the 32nd.
   uint32_t nameDim(llvm::StringRef name);
   /// What an op's factors are, from the names of its operands' dims; names
@@ -176,6 +181,8 @@ private:
   mlir::OpBuilder b;
   llvm::DenseMap<Seen, size_t> numbers; ///< of tensors
   std::vector<Known> known;             ///< by tensor
+  /// Those of rules.
+  std::vector<std::pair<ShardingRule, StrategyList>> strategies;
   /// By state: the value that it is set to, which is in the state's place.
   llvm::DenseMap<mlir::Operation *, mlir::Value> updates;
   llvm::DenseMap<mlir::Operation *, size_t> states; ///< the tensors of states

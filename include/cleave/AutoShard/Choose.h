@@ -61,7 +61,7 @@ struct PlacedOp {
   uint32_t rowsOf = 0;
   bool isProduct = false; ///< it is worth to run beside communication
   llvm::SmallVector<size_t, 4> operands, results; ///< numbers of tensors
-  std::vector<Strategy> strategies;
+  StrategyList strategies;
   std::vector<double> seconds;
   /// Those with the highest are decided first, of equal ones the last: it does
   /// not change what is chosen, but how long that takes. Ops that belong

@@ -3,6 +3,7 @@
 #define CLEAVE_AUTOSHARD_STRATEGIES_H
 
 #include "cleave/Placement/ShardingRule.h"
+#include <memory>
 #include <vector>
 
 namespace cleave {
@@ -16,6 +17,29 @@ struct Strategy {
   /// Whether all that the op reads are sums that are yet to be reduced along an
   /// axis.
   bool addsSums(Axis axis) const;
+};
+
+/// Strategies that are not changed any more, so that ops that have the same may
+/// share them: on three axes an op has hundreds.
+class StrategyList {
+public:
+  StrategyList() = default;
+  StrategyList(std::initializer_list<Strategy> strategies)
+      : StrategyList(std::vector<Strategy>(strategies)) {}
+  StrategyList(std::vector<Strategy> strategies)
+      : list(std::make_shared<const std::vector<Strategy>>(
+            std::move(strategies))) {}
+
+  size_t size() const { return list ? list->size() : 0; }
+  bool empty() const { return size() == 0; }
+  const Strategy &operator[](size_t number) const { return (*list)[number]; }
+  const Strategy *begin() const { return list ? list->data() : nullptr; }
+  const Strategy *end() const { return begin() + size(); }
+  /// Whether these are shared, not only equal.
+  bool isSameAs(const StrategyList &other) const { return list == other.list; }
+
+private:
+  std::shared_ptr<const std::vector<Strategy>> list;
 };
 
 /// All of them: each axis of more than one rank splits a factor, or lets the

@@ -4,6 +4,7 @@
 
 #include "cleave/Placement/Placement.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <memory>
 #include <vector>
 
 namespace cleave {
@@ -67,6 +68,25 @@ llvm::Expected<std::vector<Step>>
 planReshard(const Mesh &mesh, llvm::ArrayRef<int64_t> globalShape,
             const Placement &from, const Placement &to, int64_t elementBytes,
             CollectivePricer price);
+
+/// planReshard for many pairs of placements of one tensor. It remembers which
+/// steps lead where, and how far it has looked from the last `from`: pairs with
+/// the same one should follow each other.
+class ReshardPlanner {
+public:
+  /// The mesh and what `price` refers to must outlive it.
+  ReshardPlanner(const Mesh &mesh, llvm::ArrayRef<int64_t> globalShape,
+                 int64_t elementBytes, CollectivePricer price);
+  ReshardPlanner(ReshardPlanner &&) noexcept;
+  ~ReshardPlanner();
+
+  llvm::Expected<std::vector<Step>> plan(const Placement &from,
+                                         const Placement &to);
+
+private:
+  struct Impl;
+  std::unique_ptr<Impl> impl;
+};
 
 } // namespace cleave
 

@@ -218,8 +218,9 @@ TEST(Beside, TheChoiceIsOfTheStepWithWhatRunsBeside) {
   Gathers step;
   // Its own share of the parameter would do, for two seconds more.
   PlacedOp &op = step.problem.ops.back();
-  op.strategies.push_back(op.strategies[0]);
-  op.strategies[1].placements.operands[1] = SmallStep::split(0);
+  Strategy other = op.strategies[0];
+  other.placements.operands[1] = SmallStep::split(0);
+  op.strategies = {op.strategies[0], other};
   op.seconds.push_back(7);
   auto price = [](Step::Kind, llvm::ArrayRef<Axis>, double) { return 4.; };
   ShardingChoice serial = llvm::cantFail(chooseShardings(step.problem, price));

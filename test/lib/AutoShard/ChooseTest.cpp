@@ -511,8 +511,9 @@ ShardingProblem makeMLP(const Mesh &mesh, int64_t tokens, int64_t hidden,
     return problem;
   PlacedOp end;
   end.operands = {y};
-  end.strategies = {getStrategies(mesh, whole).front()};
-  end.strategies[0].placements.results.clear();
+  Strategy strategy = getStrategies(mesh, whole).front();
+  strategy.placements.results.clear();
+  end.strategies = {strategy};
   end.seconds = {0};
   problem.ops.push_back(end);
   return problem;
@@ -611,14 +612,15 @@ TEST(Choose, Failures) {
   ShardingProblem problem = makeMLP(mesh, 4, 4, 4, true);
   auto price = [](Step::Kind, llvm::ArrayRef<Axis>, double) { return 1.; };
   // What is whole cannot become partial.
-  problem.ops[1].strategies = {problem.ops[1].strategies[0]};
+  Strategy partial = problem.ops[1].strategies[0];
+  partial.placements.operands[0].partial = {0};
+  problem.ops[1].strategies = {partial};
   problem.ops[1].seconds = {0};
-  problem.ops[1].strategies[0].placements.operands[0].partial = {0};
   problem.ops[0].strategies = {problem.ops[0].strategies[0]};
   problem.ops[0].seconds = {0};
   EXPECT_EQ(llvm::toString(chooseShardings(problem, price).takeError()),
             "op 0: no strategy gives what the ops that use it need");
-  problem.ops[2].strategies.clear();
+  problem.ops[2].strategies = {};
   EXPECT_EQ(llvm::toString(chooseShardings(problem, price).takeError()),
             "op 2: has no strategy");
 }

@@ -3,7 +3,8 @@
 // For every mesh of up to 8 ranks with up to 3 axes, tensors of rank 1 to 3,
 // several shapes and pricers, and every pair of placements: the planned steps
 // are carried out on arrays and must give the value, and their seconds must
-// equal the shortest path that Bellman-Ford finds over all conceivable steps.
+// equal the shortest path that Bellman-Ford finds over all conceivable steps. A
+// planner that has been asked before plans the same.
 //
 //===----------------------------------------------------------------------===//
 #include "Ring.h"
@@ -94,6 +95,18 @@ void checkPairs(const Mesh &mesh, llvm::ArrayRef<int64_t> shape,
   std::vector<Placement> placements = getPlacements(mesh, shape, reduction);
   std::vector<Edge> edges =
       getEdges(mesh, shape, placements, price, elementBytes);
+  // It is asked for all pairs, and remembers.
+  ReshardPlanner planner(mesh, shape, elementBytes, price);
+  auto checkPlanner = [&](const Placement &from, const Placement &to,
+                          llvm::ArrayRef<Step> want) {
+    auto got = planner.plan(from, to);
+    ASSERT_TRUE(static_cast<bool>(got));
+    EXPECT_TRUE(llvm::equal(*got, want, [](const Step &a, const Step &b) {
+      return a.kind == b.kind && a.axes == b.axes && a.dim == b.dim &&
+             a.splitDim == b.splitDim && a.after == b.after;
+    })) << from.toString(mesh)
+        << " -> " << to.toString(mesh);
+  };
 
   for (unsigned source = 0; source < placements.size(); source += stride) {
     const Placement &from = placements[source];
@@ -125,6 +138,7 @@ void checkPairs(const Mesh &mesh, llvm::ArrayRef<int64_t> shape,
         continue;
       }
       ASSERT_TRUE(static_cast<bool>(steps)) << what;
+      checkPlanner(from, to, *steps);
 
       auto ranks = start;
       Placement placement = from;
