@@ -47,7 +47,7 @@ std::vector<ShardingChoice> Chooser::searchStyles(size_t width) {
 
 /// The best of what styles and other prices of a byte have led to.
 std::vector<ShardingChoice> Chooser::getStarts(size_t width) {
-  constexpr size_t mostKnown = 12, most = 3;
+  constexpr size_t mostKnown = 4, most = 3;
   std::vector<ShardingChoice> starts = known;
   if (known.size() < mostKnown)
     llvm::append_range(starts, searchStyles(width));
@@ -92,9 +92,8 @@ llvm::Expected<ShardingChoice> Chooser::searchNarrowly(size_t width) {
 /// A choice that is good: a narrow search's, polished.
 llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
   std::vector<ShardingChoice> starts;
-  // What was good at some prices of a byte has what is good at others.
-  constexpr size_t enough = 3;
-  if (wheel && known.size() >= enough) {
+  // What was good at one price of a byte has what is good at others.
+  if (wheel && !known.empty()) {
     starts = {fuse(known, width)};
     starts[0].bound = std::min(potentials->getBound(), getCost(starts[0]));
   } else {
@@ -296,7 +295,7 @@ llvm::Error Chooser::prepare() {
   if (llvm::Error error = begin())
     return error;
   // Of more equal parts, what lies between the first and the last is alike.
-  constexpr size_t mostParts = 4;
+  constexpr size_t mostParts = 3;
   reduced = reduce(problem, steps, mostParts);
   if (!reduced)
     return llvm::Error::success();

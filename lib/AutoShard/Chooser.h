@@ -4,7 +4,6 @@
 
 #include "Potentials.h"
 #include "Repeats.h"
-#include <deque>
 #include <memory>
 #include <string>
 
@@ -32,10 +31,11 @@ struct Whereabouts {
 class WhereaboutsNumbers {
 public:
   uint32_t get(Place made, llvm::ArrayRef<Place> needs);
+  /// Valid until the next `get`.
   const Whereabouts &operator[](uint32_t number) const { return all[number]; }
 
 private:
-  std::deque<Whereabouts> all;
+  std::vector<Whereabouts> all;
   std::unordered_map<std::u16string, uint32_t> numbers;
 };
 
@@ -77,6 +77,9 @@ struct Outcome {
   Key slots;       ///< of those of its tensors that lie behind it
   double rest = 0; ///< Chooser::getRest of the slots
 };
+
+/// By what a state says of the tensors that the op touches.
+using Outcomes = std::unordered_map<Key, std::vector<Outcome>>;
 
 /// A state behind an op that a search may keep.
 struct Candidate {
@@ -162,6 +165,8 @@ private:
   std::vector<std::vector<Touched>> touched; ///< by step
   WhereaboutsNumbers whereabouts;
   std::vector<Candidate> candidates; ///< of one step; kept for its memory
+  /// By step; while choices are polished, which comes to the same ones often.
+  std::vector<Outcomes> outcomes;
   /// By step: what the ops from there on take at least; besides, by slot, what
   /// is to be added for its place, if it is made, or else for that of each op
   /// that needs it.

@@ -12,32 +12,68 @@ double Move::getSeconds() const {
   return times * seconds;
 }
 
-static Move makeMove(const ShardingProblem &problem, size_t number,
-                     const Placement &from, const Placement &to,
-                     CollectivePricer price) {
-  const PlacedTensor &tensor = problem.tensors[number];
-  Move move{number, from, to, {}, tensor.moves, {}};
-  // There is one, or it would not have been chosen.
-  Placement at = from;
-  for (Step &step : llvm::cantFail(planReshard(
-           problem.mesh, tensor.shape, from, to, tensor.elementBytes, price))) {
-    MoveStep each;
-    each.seconds = getStepSeconds(problem.mesh, tensor, at, step, price,
-                                  problem.getMoveSeconds(tensor));
-    each.input = tensor.getBytes(problem.mesh, at);
-    each.bytes =
-        std::max(each.input, tensor.getBytes(problem.mesh, step.after));
-    at = step.after;
-    each.step = std::move(step);
-    move.steps.push_back(std::move(each));
+namespace {
+/// Plans moves; those of equal layers once.
+class Mover {
+public:
+  Mover(const ShardingProblem &problem, CollectivePricer price)
+      : problem(problem), price(price) {}
+
+  Move make(size_t number, const Placement &from, const Placement &to) {
+    const PlacedTensor &tensor = problem.tensors[number];
+    std::vector<Planned> &all =
+        byKind[{{tensor.shape.begin(), tensor.shape.end()},
+                tensor.elementBytes,
+                problem.getMoveSeconds(tensor)}];
+    auto known = llvm::find_if(all, [&](const Planned &planned) {
+      return planned.from == from && planned.to == to;
+    });
+    if (known == all.end())
+      known = all.insert(known, {from, to, plan(tensor, from, to)});
+    return {number, from, to, {}, tensor.moves, known->steps};
   }
-  return move;
-}
+
+private:
+  struct Planned {
+    Placement from, to;
+    std::vector<MoveStep> steps;
+  };
+
+  std::vector<MoveStep> plan(const PlacedTensor &tensor, const Placement &from,
+                             const Placement &to) const {
+    std::vector<MoveStep> steps;
+    Placement at = from;
+    // There is a way, or it would not have been chosen.
+    for (Step &step :
+         llvm::cantFail(planReshard(problem.mesh, tensor.shape, from, to,
+                                    tensor.elementBytes, price))) {
+      MoveStep each;
+      each.seconds = getStepSeconds(problem.mesh, tensor, at, step, price,
+                                    problem.getMoveSeconds(tensor));
+      each.input = tensor.getBytes(problem.mesh, at);
+      each.bytes =
+          std::max(each.input, tensor.getBytes(problem.mesh, step.after));
+      at = step.after;
+      each.step = std::move(step);
+      steps.push_back(std::move(each));
+    }
+    return steps;
+  }
+
+  const ShardingProblem &problem;
+  CollectivePricer price;
+  /// By what moves cost the same.
+  std::map<std::tuple<std::vector<int64_t>, int64_t, MoveSeconds>,
+           std::vector<Planned>>
+      byKind;
+};
+} // namespace
 
 std::vector<Move> cleave::getMoves(const ShardingProblem &problem,
                                    const ShardingChoice &choice,
                                    CollectivePricer price) {
   std::vector<std::vector<Move>> byTensor(problem.tensors.size());
+  Mover mover(problem, price);
   for (auto [number, op, strategy] :
        llvm::enumerate(problem.ops, choice.strategies))
     for (auto [tensor, need] : llvm::zip_equal(
@@ -50,8 +86,7 @@ std::vector<Move> cleave::getMoves(const ShardingProblem &problem,
         return move.to == need;
       });
       if (known == moves.end())
-        known =
-            moves.insert(known, makeMove(problem, tensor, made, need, price));
+        known = moves.insert(known, mover.make(tensor, made, need));
       if (!llvm::is_contained(known->ops, number))
         known->ops.push_back(number);
     }

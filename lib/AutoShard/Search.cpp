@@ -220,9 +220,11 @@ bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
   if (cost < 0)
     return false;
   double extra = 0;
-  for (auto [number, slot] : llvm::enumerate(cut)) {
+  // Most differ by what the last op has touched, which comes last.
+  for (size_t number = cut.size(); number-- > 0;) {
     if (better[number] == key[number])
       continue;
+    const Slot &slot = cut[number];
     size_t tensor = slot.tensor;
     const Whereabouts &a = whereabouts[better[number]];
     const Whereabouts &b = whereabouts[key[number]];
@@ -281,8 +283,8 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
   llvm::ArrayRef<uint32_t> strategies = (*lists)[steps[step]];
   if (only)
     strategies = *only;
-  // By what a state says of the op's own tensors.
-  std::unordered_map<Key, std::vector<Outcome>> known;
+  Outcomes once;
+  Outcomes &known = only || outcomes.empty() ? once : outcomes[step];
   std::vector<const std::vector<Outcome> *> byState;
   candidates.clear();
   for (auto [from, state] : llvm::enumerate(states)) {
@@ -326,6 +328,7 @@ Chooser::keep(size_t step, llvm::ArrayRef<State> states,
       isOther[one.before] = false;
   std::vector<State> kept;
   std::unordered_set<Key> keys;
+  Key key;
   size_t ordered = 0;
   for (size_t i = 0; i != candidates.size() && kept.size() <= width; ++i) {
     // Those that are dropped for being too many need no order.
@@ -339,8 +342,7 @@ Chooser::keep(size_t step, llvm::ArrayRef<State> states,
     }
     const Candidate &each = candidates[i];
     const Outcome &outcome = (*outcomes[each.from])[each.outcome];
-    Key key;
-    key.reserve(behind.size());
+    key.clear();
     for (auto [slot, where] : llvm::enumerate(states[each.from].key))
       if (isOther[slot])
         key.push_back(where);
@@ -354,8 +356,7 @@ Chooser::keep(size_t step, llvm::ArrayRef<State> states,
       isWorse =
           isMetBy(behind, kept[other].key, key, each.cost - kept[other].cost);
     if (!isWorse)
-      kept.push_back({std::move(key), each.cost, each.bound, each.from,
-                      outcome.strategy});
+      kept.push_back({key, each.cost, each.bound, each.from, outcome.strategy});
   }
   return kept;
 }
@@ -402,11 +403,12 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
 /// those that differ there and nowhere else. Until no such steps are left, or
 /// it has been through all of them a few times.
 void Chooser::polish(ShardingChoice &choice) {
-  constexpr size_t windows[] = {8, 24}, width = 64;
+  constexpr size_t windows[] = {8, 24}, width = 16;
   constexpr int mostRounds = 24;
   auto getStrategy = [&](size_t step) -> size_t & {
     return choice.strategies[steps[step]];
   };
+  outcomes.assign(steps.size(), {});
   // The choice's own states.
   std::vector<State> trail(1);
   for (size_t step = 0; step != steps.size(); ++step)
@@ -472,6 +474,7 @@ void Chooser::polish(ShardingChoice &choice) {
         trail[later].cost -= saved;
     }
   }
+  outcomes.clear();
   finish(choice);
 }
 

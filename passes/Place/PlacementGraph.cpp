@@ -144,6 +144,7 @@ LogicalResult PlacementGraph::addStates() {
     size_t tensor = getTensor(set.getValue(), When::Once);
     states[state] = tensor;
     known[tensor].pinned = *pin;
+    known[tensor].isState = true;
     problem.tensors[tensor].copies = 1;
   }
   return success();
@@ -402,15 +403,18 @@ StrategyList PlacementGraph::getShared(const ShardingRule &rule) {
   return strategies.emplace_back(rule, getStrategies(mesh, rule)).second;
 }
 
-std::optional<Strategy>
-PlacementGraph::keepTo(Operation *op, const PlacedOp &placed,
-                       const Strategy &strategy) const {
+std::optional<Strategy> PlacementGraph::keepTo(Operation *op,
+                                               const PlacedOp &placed,
+                                               const Strategy &strategy) const {
   Strategy left = strategy;
   for (auto [tensor, placement] :
-       llvm::zip_equal(placed.results, left.placements.results))
-    if (const std::optional<Placement> &pinned = known[tensor].pinned;
-        pinned && !(*pinned == placement))
+       llvm::zip_equal(placed.results, left.placements.results)) {
+    const Known &result = known[tensor];
+    if (result.pinned && !(*result.pinned == placement))
       return std::nullopt;
+    if (result.isState && placement.isPartial())
+      return std::nullopt;
+  }
   for (auto [operand, placement] :
        llvm::zip_equal(op->getOperands(), left.placements.operands))
     if (isStacked(operand)) {
@@ -441,25 +445,20 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   if (auto share = shares.find(op); share != shares.end())
     times *= share->second;
   StrategyList all = getShared(rule);
-  std::vector<Strategy> some; // where it may not have all as they are
-  bool mayHaveAll =
-      llvm::none_of(placed.results,
-                    [&](size_t tensor) { return known[tensor].pinned; }) &&
-      llvm::none_of(op->getOperands(),
-                    [&](Value operand) { return isStacked(operand); });
+  std::vector<Strategy> some;
+  bool isChanged = llvm::any_of(
+      op->getOperands(), [&](Value operand) { return isStacked(operand); });
   for (const Strategy &strategy : all) {
     FailureOr<double> seconds = pricer.price(op, rule, strategy);
     if (failed(seconds))
       return failure();
-    if (!mayHaveAll) {
-      std::optional<Strategy> left = keepTo(op, placed, strategy);
-      if (!left)
-        continue;
+    if (std::optional<Strategy> left = keepTo(op, placed, strategy)) {
       some.push_back(std::move(*left));
+      placed.seconds.push_back(*seconds * times);
     }
-    placed.seconds.push_back(*seconds * times);
   }
-  placed.strategies = mayHaveAll ? all : StrategyList(std::move(some));
+  isChanged |= some.size() < all.size();
+  placed.strategies = isChanged ? StrategyList(std::move(some)) : all;
   if (placed.strategies.empty())
     return op.emitOpError("cannot be split so that its result is where ")
            << pinName << " has it";

@@ -89,6 +89,7 @@ private:
     std::optional<double> at;
     bool isForward = false;          ///< read or made in the forward pass
     std::optional<Placement> pinned; ///< where its op has to make it
+    bool isState = false;            ///< it is kept, so no partial sum
   };
 
   /// Sums of many tensors become sums of two, so that some of them may be added
@@ -131,7 +132,7 @@ private:
   double getAt(const PlacedOp &op, When when);
   StrategyList getShared(const ShardingRule &rule);
   /// The strategy without the dims of micro-batches; nothing if it splits them,
-  /// or makes a result elsewhere than its pin has it.
+  /// makes a result elsewhere than its pin has it, or a state a partial sum.
   std::optional<Strategy> keepTo(mlir::Operation *op, const PlacedOp &placed,
                                  const Strategy &strategy) const;
   /// The bit of a dim's name; 0 of none, and of names beyond the 32nd.
