@@ -1,6 +1,6 @@
 //===- XfState.cpp - Verifiers of state and of the step's shape -----------===//
 #include "dialects/dist/Placements.h"
-#include "dialects/xf/Xf.h"
+#include "dialects/xf/Parameters.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -296,3 +296,20 @@ LogicalResult AccumulateOp::verifyRegions() { return verifySegments(*this); }
 
 /// What an `xf.accumulate` without values ends in.
 void YieldOp::build(OpBuilder &, OperationState &) {}
+
+StateOp xf::getRoundedParameter(CastOpInterface op) {
+  if (op->getNumOperands() != 1 || op->getNumResults() != 1)
+    return {};
+  auto get = op->getOperand(0).getDefiningOp<GetOp>();
+  if (!get)
+    return {};
+  auto state =
+      SymbolTable::lookupNearestSymbolFrom<StateOp>(op, get.getStateAttr());
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  RankedTensorType whole = state.getTensorType();
+  bool isRounded =
+      type.clone(whole.getElementType()) == whole &&
+      type.getElementTypeBitWidth() < whole.getElementTypeBitWidth();
+  return isRounded && state.getRole() == StateRole::Parameter ? state
+                                                              : StateOp();
+}

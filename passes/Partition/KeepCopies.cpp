@@ -1,4 +1,5 @@
 //===- KeepCopies.cpp - Casts of parameters as state ----------------------===//
+#include "dialects/xf/Parameters.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/CastInterfaces.h"
@@ -39,24 +40,13 @@ class KeepCopies : public cleave::impl::KeepCopiesPassBase<KeepCopies> {
 /// it is none, or is cast to be gathered: then each rank casts its shard, and
 /// the gathered one lives no longer than it is needed.
 xf::StateOp KeepCopies::findParameter(CastOpInterface cast) {
-  if (cast->getNumOperands() != 1 || cast->getNumResults() != 1)
+  xf::StateOp state = xf::getRoundedParameter(cast);
+  if (!state || !sets.contains(state.getSymNameAttr()))
     return {};
-  auto get = cast->getOperand(0).getDefiningOp<xf::GetOp>();
-  if (!get || !sets.contains(get.getStateAttr().getAttr()))
-    return {};
-  auto state = SymbolTable::lookupNearestSymbolFrom<xf::StateOp>(
-      cast, get.getStateAttr());
-  auto type = mlir::cast<RankedTensorType>(cast->getResult(0).getType());
-  RankedTensorType whole = state.getTensorType();
-  bool isSmaller =
-      type.clone(whole.getElementType()) == whole &&
-      type.getElementTypeBitWidth() < whole.getElementTypeBitWidth();
   bool isGathered = llvm::any_of(cast->getUsers(), [](Operation *user) {
     return isa<dist::CollectiveOpInterface>(user);
   });
-  return state.getRole() == xf::StateRole::Parameter && isSmaller && !isGathered
-             ? state
-             : xf::StateOp();
+  return isGathered ? xf::StateOp() : state;
 }
 
 /// Declares the copy, and sets it where the parameter is set.

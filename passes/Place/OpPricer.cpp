@@ -1,6 +1,7 @@
 //===- OpPricer.cpp - Seconds of an op on the shards of a strategy --------===//
 #include "passes/Place/OpPricer.h"
 #include "cleave/Cost/Kernels.h"
+#include "dialects/xf/Parameters.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -19,12 +20,22 @@ MoveSeconds cleave::getMoveSeconds(const Device &device,
   return {2 * getStreamTime(device, 1), profile.rankSkew};
 }
 
+/// Of the whole tensor.
+static double getWholeBytes(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  return double(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
+}
+
 FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
                                   const ShardingRule &rule,
                                   const Strategy &strategy) const {
   auto cost = dyn_cast<xf::CostOpInterface>(*op);
   double flops = cost ? cost.getFlops().executed : 0;
   double bytes = cost ? cost.getBytes() : xf::getTensorBytes(op);
+  // The update has the parameter at hand, and only writes what is rounded.
+  if (auto cast = dyn_cast<CastOpInterface>(*op);
+      cast && xf::getRoundedParameter(cast))
+    bytes -= getWholeBytes(op->getOperand(0));
   double seconds =
       getStreamTime(device, bytes * getLocalShare(op, strategy.placements));
   if (flops == 0)
@@ -82,7 +93,7 @@ double OpPricer::getLocalShare(Operation *op,
     for (auto [value, placement] : llvm::zip_equal(values, placed)) {
       auto type = cast<RankedTensorType>(value.getType());
       double bytes = type.getElementTypeBitWidth() / 8.;
-      all += bytes * double(type.getNumElements());
+      all += getWholeBytes(value);
       for (int64_t size : placement.getLocalShape(mesh, type.getShape()))
         bytes *= double(size);
       local += bytes;
