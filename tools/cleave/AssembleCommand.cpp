@@ -1,5 +1,5 @@
 //===- AssembleCommand.cpp - cleave assemble ------------------------------===//
-#include "CommandLine.h"
+#include "CompileFlags.h"
 #include "Files.h"
 #include "runtime/program/Program.h"
 #include "llvm/Support/FormatVariadic.h"

@@ -1,5 +1,5 @@
 //===- CompileCommand.cpp - cleave compile --------------------------------===//
-#include "CommandLine.h"
+#include "CompileFlags.h"
 #include "Files.h"
 #include "ProgramJSON.h"
 #include "llvm/Support/Format.h"

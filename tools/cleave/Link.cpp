@@ -1,5 +1,5 @@
 //===- Link.cpp - Object file and runtime to one executable ---------------===//
-#include "CommandLine.h"
+#include "CompileFlags.h"
 #include "Files.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"

@@ -5,7 +5,7 @@
 // weights and tokens. docs/formats.md describes the files and the bounds.
 //
 //===----------------------------------------------------------------------===//
-#include "CommandLine.h"
+#include "CompileFlags.h"
 #include "Files.h"
 #include "cleave/Json/Json.h"
 #include "runtime/io/Safetensors.h"

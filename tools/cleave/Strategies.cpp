@@ -1,6 +1,6 @@
 //===- Strategies.cpp - Placements of a step, chosen in several ways ------===//
 #include "Strategies.h"
-#include "CommandLine.h"
+#include "CompileFlags.h"
 #include "Files.h"
 #include "PlanFlags.h"
 #include "cleave/Frontend/Model.h"

@@ -1,5 +1,5 @@
 //===- TrainCommand.cpp - cleave train: compile and run in one go ---------===//
-#include "CommandLine.h"
+#include "CompileFlags.h"
 #include "Files.h"
 #include "llvm/Support/Errno.h"
 #include "llvm/Support/FileSystem.h"
