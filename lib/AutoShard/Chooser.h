@@ -122,6 +122,7 @@ private:
   std::vector<Outcome> getOutcomes(size_t step, const Key &before,
                                    llvm::ArrayRef<uint32_t> strategies);
   std::vector<State> keep(size_t step, llvm::ArrayRef<State> states,
+                          llvm::ArrayRef<size_t> others,
                           llvm::ArrayRef<const std::vector<Outcome> *> outcomes,
                           size_t width);
   bool isMetBy(llvm::ArrayRef<Slot> cut, const Key &better, const Key &key,

@@ -309,23 +309,20 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
         candidates.push_back({bound, cost, uint32_t(from), uint32_t(number)});
     }
   }
-  return keep(step, states, byState, width);
+  return keep(step, states, others, byState, width);
 }
 
 /// Of the candidates those of the lowest bounds, without those that another of
-/// no more cost can do the work of; at most one more than `width`.
-std::vector<State>
-Chooser::keep(size_t step, llvm::ArrayRef<State> states,
-              llvm::ArrayRef<const std::vector<Outcome> *> outcomes,
-              size_t width) {
+/// no more cost can do the work of; at most one more than `width`. `states`:
+/// before the step; `others`: their slots that the op leaves alone;
+/// `outcomes`: by state.
+std::vector<State> Chooser::keep(
+    size_t step, llvm::ArrayRef<State> states, llvm::ArrayRef<size_t> others,
+    llvm::ArrayRef<const std::vector<Outcome> *> outcomes, size_t width) {
   // Most are dropped for one of the first; a wide search is to be exact.
   constexpr size_t narrow = 64;
   const size_t mostCompared = width > narrow ? 256 : 32;
-  llvm::ArrayRef<Slot> cut = cuts[step], behind = cuts[step + 1];
-  llvm::SmallVector<bool, 16> isOther(cut.size(), true);
-  for (const Touched &one : touched[step])
-    if (one.before != none)
-      isOther[one.before] = false;
+  llvm::ArrayRef<Slot> behind = cuts[step + 1];
   std::vector<State> kept;
   std::unordered_set<Key> keys;
   Key key;
@@ -343,9 +340,8 @@ Chooser::keep(size_t step, llvm::ArrayRef<State> states,
     const Candidate &each = candidates[i];
     const Outcome &outcome = (*outcomes[each.from])[each.outcome];
     key.clear();
-    for (auto [slot, where] : llvm::enumerate(states[each.from].key))
-      if (isOther[slot])
-        key.push_back(where);
+    for (size_t slot : others)
+      key.push_back(states[each.from].key[slot]);
     key += outcome.slots;
     // Of equal ones the first costs least.
     if (!keys.insert(key).second)
