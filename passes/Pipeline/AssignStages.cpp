@@ -75,15 +75,19 @@ std::optional<int64_t> Assigner::getJoinedStage(Operation *op) {
                                               : std::nullopt;
 }
 
-/// None for what reads nothing of the micro-batch.
+/// None for what reads nothing of the micro-batch, itself or through others: a
+/// parameter's move in several steps.
 std::optional<int64_t> Assigner::choose(Operation *op) {
   int64_t layer = xf::getLayer(op);
   if (layer >= 0 && layer < int64_t(stageOfLayer.size())) {
     std::optional<int64_t> joined = getJoinedStage(op);
     return joined ? *joined : stageOfLayer[size_t(layer)];
   }
-  auto isOfBody = [&](Value value) { return value.getParentBlock() == &body; };
-  if (llvm::none_of(op->getOperands(), isOfBody))
+  auto isOfMicroBatch = [&](Value value) {
+    Operation *from = value.getDefiningOp();
+    return from ? stages.contains(from) : value.getParentBlock() == &body;
+  };
+  if (llvm::none_of(op->getOperands(), isOfMicroBatch))
     return std::nullopt;
   Neighbours around = neighbours.lookup(op);
   if (isBackward(op))
