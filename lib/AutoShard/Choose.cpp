@@ -92,8 +92,9 @@ llvm::Expected<ShardingChoice> Chooser::searchNarrowly(size_t width) {
 /// A choice that is good: a narrow search's, polished.
 llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
   std::vector<ShardingChoice> starts;
-  // What was good at one price of a byte has what is good at others.
-  if (wheel && !known.empty()) {
+  // What was good at some prices of a byte has what is good at others.
+  constexpr size_t enough = 2;
+  if (wheel && known.size() >= enough) {
     starts = {fuse(known, width)};
     starts[0].bound = std::min(potentials->getBound(), getCost(starts[0]));
   } else {
