@@ -402,6 +402,7 @@ private:
   MoveStep &getStep(const Source &source) const {
     return moves[source.move].steps[source.step];
   }
+  double getLost(const OverlapResult &result) const;
   double slowDown(List &list) const;
   double priceBucket(const List &list, llvm::ArrayRef<int64_t> bucket) const;
 
@@ -421,12 +422,17 @@ double Timer::priceBucket(const List &list,
   return price(first.kind, first.axes, input);
 }
 
+/// What compute loses to what is beside it.
+double Timer::getLost(const OverlapResult &result) const {
+  double waited = result.seconds - result.compute;
+  return beside.slowdown * std::max(0., result.communication - waited);
+}
+
 /// Compute takes longer by what it loses to what is beside it, if that is about
 /// as much as where it did not. Returns how much.
 double Timer::slowDown(List &list) const {
   OverlapResult result = overlap(list.ops);
-  double waited = result.seconds - result.compute;
-  double lost = beside.slowdown * std::max(0., result.communication - waited);
+  double lost = getLost(result);
   if (lost == 0)
     return 0;
   for (auto [op, source] : llvm::zip_equal(list.ops, list.sources))
@@ -446,7 +452,10 @@ void Timer::add(List list, double times) {
         return priceBucket(list, bucket);
       });
   Parts parts(problem, moves, price, list);
-  double sum = result.seconds;
+  double sum = result.seconds - lost;
+  // What begins together takes less, and so compute loses less to it.
+  lost = getLost(result);
+  sum += lost;
   for (auto [number, op] : llvm::enumerate(list.ops)) {
     const Source &source = list.sources[number];
     if (source.move == none)
