@@ -1,6 +1,8 @@
 //===- OpPricer.cpp - Seconds of an op on the shards of a strategy --------===//
 #include "passes/Place/OpPricer.h"
 #include "cleave/Cost/Kernels.h"
+#include "dialects/dist/Dist.h"
+#include "dialects/xf/Origins.h"
 #include "dialects/xf/Parameters.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -26,15 +28,68 @@ static double getWholeBytes(Value value) {
   return double(type.getNumElements()) * type.getElementTypeBitWidth() / 8;
 }
 
+static double getExecutedFlops(Operation *op) {
+  auto cost = dyn_cast<xf::CostOpInterface>(op);
+  return cost ? cost.getFlops().executed : 0;
+}
+
+/// Whether an op takes each element of one tensor to one of the same type: it
+/// is done in the kernel of an op beside it that is no product.
+static bool isUnary(Operation *op, const ShardingRule &rule) {
+  return op->getNumOperands() == 1 && op->getNumResults() == 1 &&
+         op->getOperand(0).getType() == op->getResult(0).getType() &&
+         rule.operands == rule.results && getExecutedFlops(op) == 0;
+}
+
+static bool mayHaveUnary(Operation *beside, Operation *op) {
+  return beside && beside->getBlock() == op->getBlock() &&
+         isa<xf::ShardingRuleOpInterface>(beside) &&
+         getExecutedFlops(beside) == 0;
+}
+
+/// Of a unary op, whether that is its only reader, moved or not, which then
+/// reads what the unary op would have read.
+static bool isOfReader(Operation *op) {
+  Value value = op->getResult(0);
+  while (value.hasOneUse()) {
+    Operation *user = *value.getUsers().begin();
+    if (!isa<dist::ReshardOp>(user))
+      return mayHaveUnary(user, op);
+    value = user->getResult(0);
+  }
+  return false;
+}
+
+/// Or what has made its operand, which then only writes more.
+static bool isOfMaker(Operation *op) {
+  return mayHaveUnary(xf::getUnmoved(op->getOperand(0)).getDefiningOp(), op);
+}
+
+/// Whether micro-batches add up what an op makes, or a sum of that and more.
+static bool isYielded(Operation *op) {
+  if (op->getNumResults() != 1 || !op->hasOneUse() ||
+      !isa<xf::AccumulateOp>(op->getParentOp()))
+    return false;
+  Operation *user = *op->getUsers().begin();
+  return user->hasTrait<OpTrait::IsTerminator>() ||
+         (isa<xf::AdditionOpInterface>(user) && isYielded(user));
+}
+
 FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
                                   const ShardingRule &rule,
                                   const Strategy &strategy) const {
+  bool isUnary = ::isUnary(op, rule);
+  if (isUnary && isOfReader(op))
+    return 0.;
+  // Each addend of a gradient that micro-batches add up is added to the sum.
+  if (isa<xf::AdditionOpInterface>(*op) && isYielded(op))
+    return 0.;
   auto cost = dyn_cast<xf::CostOpInterface>(*op);
-  double flops = cost ? cost.getFlops().executed : 0;
+  double flops = getExecutedFlops(op);
   double bytes = cost ? cost.getBytes() : xf::getTensorBytes(op);
-  // The update has the parameter at hand, and only writes what is rounded.
-  if (auto cast = dyn_cast<CastOpInterface>(*op);
-      cast && xf::getRoundedParameter(cast))
+  // So does an update, which has the parameter at hand that is rounded.
+  auto cast = dyn_cast<CastOpInterface>(*op);
+  if ((isUnary && isOfMaker(op)) || (cast && xf::getRoundedParameter(cast)))
     bytes -= getWholeBytes(op->getOperand(0));
   double seconds =
       getStreamTime(device, bytes * getLocalShare(op, strategy.placements));
@@ -70,10 +125,7 @@ FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
 }
 
 double OpPricer::getSumBytes(Operation *op, const Strategy &strategy) const {
-  bool isYielded = op->getNumResults() == 1 && op->hasOneUse() &&
-                   isa<xf::AccumulateOp>(op->getParentOp()) &&
-                   (*op->getUsers().begin())->hasTrait<OpTrait::IsTerminator>();
-  if (!isYielded)
+  if (!isYielded(op))
     return 0;
   return 2 * getPlacedTensor(op->getResult(0))
                  .getBytes(mesh, strategy.placements.results[0]);
