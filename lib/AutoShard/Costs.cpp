@@ -167,8 +167,7 @@ void Costs::setByteCost(double seconds) {
 }
 
 double Costs::getMoveSeconds(size_t tensor, Place from, Place to) {
-  const ByStepKind &once =
-      places[tensor]->getSeconds(from, to);
+  const ByStepKind &once = places[tensor]->getSeconds(from, to);
   double moves = problem.tensors[tensor].moves;
   if (exposed.empty() || once[0] == impossible)
     return getSum(once) * moves;

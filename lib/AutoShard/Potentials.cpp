@@ -72,7 +72,8 @@ void Potentials::addMoves() {
   using Ends = std::tuple<const void *, std::vector<Place>, std::vector<Place>>;
   std::map<Ends, std::shared_ptr<const Moves>> known;
   for (Edge &edge : edges) {
-    const std::vector<Place> &froms = edge.made.places, &tos = edge.needed.places;
+    const std::vector<Place> &froms = edge.made.places,
+                             &tos = edge.needed.places;
     auto [at, isNew] =
         known.try_emplace({costs.getKind(edge.tensor), froms, tos});
     if (isNew) {

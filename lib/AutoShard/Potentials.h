@@ -93,7 +93,7 @@ private:
   std::vector<Edge> edges;
   std::vector<llvm::SmallVector<size_t, 4>> byTensor; ///< edges
   std::vector<double> rests;                          ///< by step
-  std::vector<double> scratch; ///< kept for its memory
+  std::vector<double> scratch;                        ///< kept for its memory
   /// By tensor and places: what getApart has said.
   std::vector<std::map<std::vector<Place>, double>> apart;
 };

@@ -360,7 +360,7 @@ std::vector<Step> Search::follow(int last) const {
 
 struct ReshardPlanner::Impl {
   Graph graph;
-  Placement from; ///< of the searches
+  Placement from;                      ///< of the searches
   std::map<unsigned, Search> searches; ///< by the axes that stay partial
 };
 

@@ -101,11 +101,14 @@ void checkPairs(const Mesh &mesh, llvm::ArrayRef<int64_t> shape,
                           llvm::ArrayRef<Step> want) {
     auto got = planner.plan(from, to);
     ASSERT_TRUE(static_cast<bool>(got));
-    EXPECT_TRUE(llvm::equal(*got, want, [](const Step &a, const Step &b) {
-      return a.kind == b.kind && a.axes == b.axes && a.dim == b.dim &&
-             a.splitDim == b.splitDim && a.after == b.after;
-    })) << from.toString(mesh)
-        << " -> " << to.toString(mesh);
+    EXPECT_TRUE(llvm::equal(*got, want,
+                            [](const Step &a, const Step &b) {
+                              return a.kind == b.kind && a.axes == b.axes &&
+                                     a.dim == b.dim &&
+                                     a.splitDim == b.splitDim &&
+                                     a.after == b.after;
+                            }))
+        << from.toString(mesh) << " -> " << to.toString(mesh);
   };
 
   for (unsigned source = 0; source < placements.size(); source += stride) {
