@@ -27,7 +27,7 @@ struct Whereabouts {
   Needs needs;
 };
 
-/// A number for each.
+/// Gives whereabouts numbers, by which states are compared.
 class WhereaboutsNumbers {
 public:
   uint32_t get(Place made, llvm::ArrayRef<Place> needs);
@@ -122,7 +122,6 @@ private:
   std::vector<Outcome> getOutcomes(size_t step, const Key &before,
                                    llvm::ArrayRef<uint32_t> strategies);
   std::vector<State> keep(size_t step, llvm::ArrayRef<State> states,
-                          llvm::ArrayRef<size_t> others,
                           llvm::ArrayRef<const std::vector<Outcome> *> outcomes,
                           size_t width);
   bool isMetBy(llvm::ArrayRef<Slot> cut, const Key &better, const Key &key,
@@ -164,6 +163,9 @@ private:
   /// the end.
   std::vector<std::vector<Slot>> cuts;
   std::vector<std::vector<Touched>> touched; ///< by step
+  /// By step: the slots before it that its op leaves alone; these come first
+  /// behind it, in the same order.
+  std::vector<llvm::SmallVector<size_t, 16>> untouched;
   WhereaboutsNumbers whereabouts;
   std::vector<Candidate> candidates; ///< of one step; kept for its memory
   /// By step; while choices are polished, which comes to the same ones often.

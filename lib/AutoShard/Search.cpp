@@ -73,10 +73,13 @@ void Chooser::order() {
     std::vector<Touched> &each = touched.emplace_back();
     // What the op leaves alone comes first.
     std::vector<Slot> next;
+    llvm::SmallVector<size_t, 16> &left = untouched.emplace_back();
     llvm::SmallVector<size_t, 8> all = getTouched(op);
-    for (const Slot &slot : cut)
-      if (!llvm::is_contained(all, slot.tensor))
+    for (auto [number, slot] : llvm::enumerate(cut))
+      if (!llvm::is_contained(all, slot.tensor)) {
+        left.push_back(number);
         next.push_back(slot);
+      }
     for (size_t tensor : all) {
       Touched one;
       one.tensor = tensor;
@@ -270,16 +273,7 @@ bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
 std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
                                    double upper, size_t width,
                                    std::optional<uint32_t> only) {
-  llvm::ArrayRef<Slot> cut = cuts[step];
-  llvm::SmallVector<size_t, 8> own;
-  for (const Touched &one : touched[step])
-    if (one.before != none)
-      own.push_back(one.before);
-  // What the op leaves alone comes first behind it, in the same order.
-  llvm::SmallVector<size_t, 16> others;
-  for (size_t slot = 0; slot != cut.size(); ++slot)
-    if (!llvm::is_contained(own, slot))
-      others.push_back(slot);
+  llvm::ArrayRef<size_t> others = untouched[step];
   llvm::ArrayRef<uint32_t> strategies = (*lists)[steps[step]];
   if (only)
     strategies = *only;
@@ -289,8 +283,9 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
   candidates.clear();
   for (auto [from, state] : llvm::enumerate(states)) {
     Key before;
-    for (size_t slot : own)
-      before.push_back(state.key[slot]);
+    for (const Touched &one : touched[step])
+      if (one.before != none)
+        before.push_back(state.key[one.before]);
     auto [outcomes, isNew] = known.try_emplace(before);
     if (isNew) {
       outcomes->second = getOutcomes(step, before, strategies);
@@ -309,16 +304,16 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
         candidates.push_back({bound, cost, uint32_t(from), uint32_t(number)});
     }
   }
-  return keep(step, states, others, byState, width);
+  return keep(step, states, byState, width);
 }
 
 /// Of the candidates those of the lowest bounds, without those that another of
 /// no more cost can do the work of; at most one more than `width`. `states`:
-/// before the step; `others`: their slots that the op leaves alone;
-/// `outcomes`: by state.
-std::vector<State> Chooser::keep(
-    size_t step, llvm::ArrayRef<State> states, llvm::ArrayRef<size_t> others,
-    llvm::ArrayRef<const std::vector<Outcome> *> outcomes, size_t width) {
+/// before the step; `outcomes`: by state.
+std::vector<State>
+Chooser::keep(size_t step, llvm::ArrayRef<State> states,
+              llvm::ArrayRef<const std::vector<Outcome> *> outcomes,
+              size_t width) {
   // Most are dropped for one of the first; a wide search is to be exact.
   constexpr size_t narrow = 64;
   const size_t mostCompared = width > narrow ? 256 : 32;
@@ -340,7 +335,7 @@ std::vector<State> Chooser::keep(
     const Candidate &each = candidates[i];
     const Outcome &outcome = (*outcomes[each.from])[each.outcome];
     key.clear();
-    for (size_t slot : others)
+    for (size_t slot : untouched[step])
       key.push_back(states[each.from].key[slot]);
     key += outcome.slots;
     // Of equal ones the first costs least.
