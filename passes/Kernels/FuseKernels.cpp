@@ -14,6 +14,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Kernels/FuseKernels.h"
+#include "passes/Kernels/Passes.h"
 #include "dialects/xf/Provenance.h"
 #include "passes/Log.h"
 
@@ -81,6 +82,11 @@ static llvm::StringRef tryFit(const KernelGroup &group, Operation *op,
       return "they walk other rows and columns";
     spreadOverRows(space, target);
   }
+  size_t tensors = space.inputs.size() + space.outputs.size();
+  for (const KernelGroup::Member &member : group.members)
+    tensors += member.space.inputs.size() + member.space.outputs.size();
+  if (tensors > mostKernelTensors)
+    return "a kernel has no room for so many tensors";
   for (const KernelAccess &each : space.inputs) {
     exec::AccessAttr written = findOutput(group, getTensor(op, each.tensor));
     if (written && written != each.access)

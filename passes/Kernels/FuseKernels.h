@@ -21,7 +21,8 @@ struct KernelGroup {
 
 /// Partitions the kernel ops of a block: maximal runs of neighbours that walk
 /// the same rows and columns and read each other's values only at the element
-/// that they compute; ops on one element a row may join as well. With `fuse`
+/// that they compute; ops on one element a row may join as well; of no more
+/// tensors than a kernel may have. With `fuse`
 /// unset each op is its own group. Ops that `isKernel` denies are not there.
 llvm::SmallVector<KernelGroup>
 groupKernels(mlir::Block &block, bool fuse,

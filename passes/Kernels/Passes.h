@@ -10,6 +10,10 @@
 #include "mlir/Pass/Pass.h"
 
 namespace cleave {
+/// That a kernel may read and write: a launch hands over 4,352 bytes of
+/// arguments on any GPU (CUDA C++ Programming Guide, 12.5), and each takes 8.
+constexpr size_t mostKernelTensors = 512;
+
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "passes/Kernels/Passes.h.inc"

@@ -21,8 +21,22 @@ def ExpandCompositesPass : Pass<"cleave-expand-composites"> {
     %h = xf.linear %g, %g {contract = 1 : i64, inputs_first} ...
     // ... their sum, and its product with %n, scaled and added
     ```
+
+    A sum of more tensors than a kernel can have becomes sums, in the same order,
+    here with `most-addends=3`:
+
+    ```mlir
+    %s = xf.add %a, %b, %c, %d : ...
+    // becomes
+    %t = xf.add %a, %b, %c : ...
+    %s = xf.add %t, %d : ...
+    ```
   }];
   let dependentDialects = ["::cleave::xf::XfDialect"];
+  let options = [
+    Option<"mostAddends", "most-addends", "unsigned", "mostKernelTensors / 2",
+           "tensors that one kernel may add, at least 2">,
+  ];
 }
 
 def LowerToExecPass : Pass<"cleave-lower-to-exec", "::mlir::ModuleOp"> {
