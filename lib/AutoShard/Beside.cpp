@@ -87,13 +87,18 @@ private:
 /// What is waited for between products of a list, if these are in parts.
 class Parts {
 public:
-  Parts(const ShardingProblem &problem, llvm::ArrayRef<Move> moves,
-        CollectivePricer price, const List &list)
-      : problem(problem), moves(moves), price(price), list(list) {}
+  Parts(const ShardingProblem &problem, const ShardingChoice &choice,
+        llvm::ArrayRef<Move> moves, CollectivePricer price, const List &list)
+      : problem(problem), choice(choice), moves(moves), price(price),
+        list(list) {}
 
-  /// Seconds that are waited for a list's op, or that parts take longer, if
-  /// `waited` is waited for where it is whole.
-  double getWaited(size_t number, double waited) const;
+  /// What comes of a collective in parts.
+  struct Cut {
+    double waited = 0; ///< seconds, and those that parts take longer
+    double hidden = 0; ///< seconds of communication beside compute
+  };
+  /// Of a list's op, if `waited` is waited for where it is whole.
+  Cut cut(size_t number, double waited) const;
 
 private:
   using Buffers = llvm::SmallDenseSet<int64_t, 16>;
@@ -101,21 +106,19 @@ private:
 
   /// Whether the op's rows are of those of that buffer.
   bool isRowsOf(size_t number, int64_t buffer) const;
-  /// Seconds of what is in parts, and how many products there are of it.
+  /// What is in parts: its seconds, and which products there are.
   struct Side {
     double seconds = 0;
-    int64_t products = 0;
-
-    void add(const OverlapOp &op, const PlacedOp &placed) {
-      seconds += op.seconds;
-      products += placed.isProduct;
-    }
+    llvm::SmallVector<size_t, 4> products; ///< ops of the problem
   };
+  double getLonger(const Side &side, int64_t count) const;
+  void add(size_t number, Side &side) const;
   Side getBefore(size_t number) const;
   Side getBehind(size_t number) const;
   int64_t countRows(const Source &source) const;
 
   const ShardingProblem &problem;
+  const ShardingChoice &choice;
   llvm::ArrayRef<Move> moves;
   CollectivePricer price;
   const List &list;
@@ -259,6 +262,21 @@ bool Parts::isRowsOf(size_t number, int64_t buffer) const {
   return false;
 }
 
+void Parts::add(size_t number, Side &side) const {
+  side.seconds += list.ops[number].seconds;
+  if (size_t op = list.sources[number].op; problem.ops[op].isProduct)
+    side.products.push_back(op);
+}
+
+/// Seconds that products take longer in so many parts.
+double Parts::getLonger(const Side &side, int64_t count) const {
+  double longer = 0;
+  for (size_t number : side.products)
+    if (const PlacedOp &op = problem.ops[number]; op.getLonger)
+      longer += op.getLonger(op.strategies[choice.strategies[number]], count);
+  return longer;
+}
+
 /// What makes the rows that are moved, up to products; but for what
 /// these products need.
 Parts::Side Parts::getBefore(size_t number) const {
@@ -272,12 +290,12 @@ Parts::Side Parts::getBefore(size_t number) const {
                           [&](int64_t each) { return buffers.contains(each); });
     };
     size_t placed = list.sources[i].op;
-    bool isBlocked = writes(blocked);
-    bool isPart = !isBlocked && writes(rows) && placed != none &&
+    bool isNeeded = writes(blocked) || writes(rows);
+    bool isPart = isNeeded && !writes(blocked) && placed != none &&
                   problem.ops[placed].rowsOf != 0;
     if (isPart)
-      side.add(op, problem.ops[placed]);
-    if (isBlocked || (isPart && problem.ops[placed].isProduct))
+      add(i, side);
+    if (isNeeded && (!isPart || problem.ops[placed].isProduct))
       blocked.insert_range(op.reads);
     else if (isPart)
       for (int64_t read : op.reads)
@@ -295,14 +313,20 @@ Parts::Side Parts::getBehind(size_t number) const {
   for (size_t i = number + 1; i < std::min(list.ops.size(), number + 1 + reach);
        ++i) {
     const OverlapOp &op = list.ops[i];
-    bool isBlocked = llvm::any_of(
-        op.reads, [&](int64_t each) { return blocked.contains(each); });
-    bool isPart = !isBlocked && llvm::any_of(op.reads, [&](int64_t each) {
-      return rows.contains(each) && isRowsOf(i, each);
-    });
+    auto reads = [&](const Buffers &buffers) {
+      return llvm::any_of(op.reads,
+                          [&](int64_t each) { return buffers.contains(each); });
+    };
+    bool isUser = reads(blocked) || reads(rows);
+    size_t placed = list.sources[i].op;
+    // What reads a row elsewhere than in its own waits for all of them.
+    bool isPart =
+        isUser && !reads(blocked) && llvm::all_of(op.reads, [&](int64_t each) {
+          return !rows.contains(each) || isRowsOf(i, each);
+        });
     if (isPart)
-      side.add(op, problem.ops[list.sources[i].op]);
-    if (isBlocked || (isPart && problem.ops[list.sources[i].op].isProduct))
+      add(i, side);
+    if (isUser && (!isPart || problem.ops[placed].isProduct))
       blocked.insert_range(op.writes);
     else if (isPart)
       rows.insert_range(op.writes);
@@ -334,31 +358,34 @@ int64_t Parts::countRows(const Source &source) const {
   return rows;
 }
 
-double Parts::getWaited(size_t number, double waited) const {
+Parts::Cut Parts::cut(size_t number, double waited) const {
   const Source &source = list.sources[number];
   const MoveStep &step = moves[source.move].steps[source.step];
+  Cut best{waited, 0};
   int64_t rows = countRows(source);
   if (rows == 1)
-    return waited;
+    return best;
   Side before = getBefore(number), behind = getBehind(number);
   ProductParts parts;
-  parts.before = before.seconds;
-  parts.after = behind.seconds;
   parts.beside = list.ops[number].seconds - waited;
-  double best = waited;
   for (int64_t count : partCounts) {
     if (rows % count != 0)
       break;
     parts.count = count;
+    double longerBefore = getLonger(before, count),
+           longerBehind = getLonger(behind, count);
+    parts.before = before.seconds + longerBefore;
+    parts.after = behind.seconds + longerBehind;
     parts.communication = double(count) * price(step.step.kind, step.step.axes,
                                                 step.input / double(count));
-    best = std::min(
-        best, parts.getExposed() +
-                  double((count - 1) * (before.products + behind.products)) *
-                      problem.partSeconds);
+    double exposed = parts.getExposed();
+    double all = exposed + longerBefore + longerBehind;
+    if (all < best.waited)
+      best = {all, parts.communication - exposed};
   }
-  bool isWorth = waited - best >= leastSavedByParts * list.ops[number].seconds;
-  return isWorth ? best : waited;
+  bool isWorth =
+      waited - best.waited >= leastSavedByParts * list.ops[number].seconds;
+  return isWorth ? best : Cut{waited, 0};
 }
 
 //===----------------------------------------------------------------------===//
@@ -386,9 +413,11 @@ namespace {
 /// Adds up the lists of a step.
 class Timer {
 public:
-  Timer(const ShardingProblem &problem, llvm::MutableArrayRef<Move> moves,
-        CollectivePricer price, const BesideCompute &beside)
-      : problem(problem), moves(moves), price(price), beside(beside) {
+  Timer(const ShardingProblem &problem, const ShardingChoice &choice,
+        llvm::MutableArrayRef<Move> moves, CollectivePricer price,
+        const BesideCompute &beside)
+      : problem(problem), choice(choice), moves(moves), price(price),
+        beside(beside) {
     for (Move &move : moves)
       for (MoveStep &step : move.steps)
         step.exposed = 0;
@@ -407,6 +436,7 @@ private:
   double priceBucket(const List &list, llvm::ArrayRef<int64_t> bucket) const;
 
   const ShardingProblem &problem;
+  const ShardingChoice &choice;
   llvm::MutableArrayRef<Move> moves;
   CollectivePricer price;
   const BesideCompute &beside;
@@ -451,7 +481,7 @@ void Timer::add(List list, double times) {
       overlapInBuckets(list.ops, [&](llvm::ArrayRef<int64_t> bucket) {
         return priceBucket(list, bucket);
       });
-  Parts parts(problem, moves, price, list);
+  Parts parts(problem, choice, moves, price, list);
   double sum = result.seconds - lost;
   // What begins together takes less, and so compute loses less to it.
   lost = getLost(result);
@@ -463,8 +493,9 @@ void Timer::add(List list, double times) {
     double exposed = op.seconds;
     if (op.stream > 0) {
       double waited = std::min(result.waited[number], op.seconds);
-      exposed = waited > 0 ? parts.getWaited(number, waited) : 0;
-      if (result.streams[number] == 0 && exposed == waited)
+      Parts::Cut cut = waited > 0 ? parts.cut(number, waited) : Parts::Cut();
+      exposed = cut.waited + beside.slowdown * cut.hidden;
+      if (result.streams[number] == 0 && cut.hidden == 0)
         exposed += source.skew;
       sum += exposed - waited;
       exposed += lost * op.seconds / aside;
@@ -491,7 +522,7 @@ double cleave::timeBeside(const ShardingProblem &problem,
                           llvm::MutableArrayRef<Move> moves,
                           CollectivePricer price, const BesideCompute &beside) {
   Lister lister(problem, choice, moves, beside);
-  Timer timer(problem, moves, price, beside);
+  Timer timer(problem, choice, moves, price, beside);
   List first = lister.before, last;
   first.append(lister.inside);
   if (lister.microBatches > 1) {

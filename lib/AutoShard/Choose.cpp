@@ -4,218 +4,12 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Chooser.h"
-#include "Styles.h"
-#include "cleave/AutoShard/Beside.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
 
 using namespace cleave;
 using namespace cleave::autoshard;
-
-std::optional<ShardingChoice> Chooser::expand(const ShardingChoice &part) {
-  std::optional<ShardingChoice> best;
-  for (const std::vector<size_t> &standing : reduced->standing) {
-    ShardingChoice choice;
-    for (size_t op : standing)
-      choice.strategies.push_back(part.strategies[op]);
-    finish(choice);
-    if (choice.seconds < impossible &&
-        (!best || getCost(choice) < getCost(*best)))
-      best = std::move(choice);
-  }
-  return best;
-}
-
-/// What keeps to each style, by bounds that hold for nothing else, so that they
-/// are near.
-std::vector<ShardingChoice> Chooser::searchStyles(size_t width) {
-  std::vector<ShardingChoice> found;
-  std::optional<Potentials> free(std::move(potentials));
-  for (const auto &own : getStyles(problem, costs.usable)) {
-    potentials.emplace(costs, steps, own);
-    boundRests();
-    lists = &own;
-    if (std::optional<ShardingChoice> styled = search(width, impossible))
-      found.push_back(std::move(*styled));
-  }
-  lists = base;
-  potentials.emplace(std::move(*free));
-  boundRests();
-  return found;
-}
-
-/// The best of what styles and other prices of a byte have led to.
-std::vector<ShardingChoice> Chooser::getStarts(size_t width) {
-  constexpr size_t mostKnown = 4, most = 3;
-  std::vector<ShardingChoice> starts = known;
-  if (known.size() < mostKnown)
-    llvm::append_range(starts, searchStyles(width));
-  llvm::sort(starts, [&](const ShardingChoice &a, const ShardingChoice &b) {
-    return getCost(a) < getCost(b);
-  });
-  starts.resize(std::min(starts.size(), most));
-  return starts;
-}
-
-static bool isIn(const ShardingChoice &choice,
-                 llvm::ArrayRef<ShardingChoice> all) {
-  return llvm::any_of(all, [&](const ShardingChoice &other) {
-    return other.strategies == choice.strategies;
-  });
-}
-
-/// What a narrow search comes to; fails where there is nothing.
-llvm::Expected<ShardingChoice> Chooser::searchNarrowly(size_t width) {
-  auto searchIn = [&](const std::vector<std::vector<uint32_t>> &own) {
-    lists = &own;
-    std::optional<ShardingChoice> choice = search(width, impossible);
-    lists = base;
-    return choice;
-  };
-  std::optional<ShardingChoice> choice = searchIn(*base);
-  // Where all that it kept came to no end, a choice without partial sums does.
-  if (!choice && leavesOut) {
-    choice = searchIn(costs.plain);
-    if (choice)
-      choice->bound = std::min(potentials->getBound(), getCost(*choice));
-  }
-  for (; !choice && leavesOut; width *= 8)
-    choice = search(width * 8, impossible);
-  if (!choice)
-    return llvm::createStringError(
-        problem.ops[failedAt].name +
-        ": no strategy gives what the ops that use it need");
-  return std::move(*choice);
-}
-
-/// A choice that is good: a narrow search's, polished.
-llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
-  std::vector<ShardingChoice> starts;
-  // What was good at some prices of a byte has what is good at others.
-  constexpr size_t enough = 2;
-  if (wheel && known.size() >= enough) {
-    starts = {fuse(known, width)};
-    starts[0].bound = std::min(potentials->getBound(), getCost(starts[0]));
-  } else {
-    llvm::Expected<ShardingChoice> choice = searchNarrowly(width);
-    if (!choice)
-      return choice;
-    starts = {std::move(*choice)};
-    double bound = starts[0].bound;
-    if (bound < getCost(starts[0])) {
-      llvm::append_range(starts, wheel ? turn(width) : getStarts(width));
-      if (wheel)
-        starts = {fuse(starts, width)};
-      starts[0].bound = bound;
-    }
-  }
-  found = {improve(std::move(starts[0]), width)};
-  // What is known by now helps the others, too, however good they are.
-  for (ShardingChoice &start : llvm::drop_begin(starts)) {
-    start.bound = found[0].bound;
-    potentials->follow(start);
-    boundRests();
-    found.push_back(improve(std::move(start), width));
-  }
-  for (const ShardingChoice &each : found)
-    if (!isIn(each, known))
-      known.push_back(each);
-  return getCheapest(found);
-}
-
-const ShardingChoice &
-Chooser::getCheapest(llvm::ArrayRef<ShardingChoice> choices) const {
-  return *std::min_element(
-      choices.begin(), choices.end(),
-      [&](const auto &a, const auto &b) { return getCost(a) < getCost(b); });
-}
-
-/// The best of those that do of each op what one of these does.
-ShardingChoice Chooser::fuse(llvm::ArrayRef<ShardingChoice> choices,
-                             size_t width) {
-  const ShardingChoice &best = getCheapest(choices);
-  std::vector<std::vector<uint32_t>> own(problem.ops.size());
-  for (auto [op, list] : llvm::enumerate(own)) {
-    for (const ShardingChoice &each : choices)
-      list.push_back(uint32_t(each.strategies[op]));
-    llvm::sort(list);
-    list.erase(llvm::unique(list), list.end());
-  }
-  std::optional<Potentials> free(std::move(potentials));
-  potentials.emplace(costs, steps, own);
-  potentials->follow(best);
-  boundRests();
-  lists = &own;
-  std::optional<ShardingChoice> fused = search(width, getCost(best));
-  lists = base;
-  potentials.emplace(std::move(*free));
-  potentials->follow(fused ? *fused : best);
-  boundRests();
-  return fused ? *fused : best;
-}
-
-/// Choices in which all equal parts have the same, and others what is best
-/// then: from each choice that was found for a part.
-std::vector<ShardingChoice> Chooser::turn(size_t width) {
-  std::vector<ShardingChoice> choices;
-  llvm::Expected<ShardingChoice> turned = wheel->solve(costs.getByteCost());
-  if (!turned) {
-    llvm::consumeError(turned.takeError());
-    return choices;
-  }
-  // A wider search may have come to another one.
-  if (!isIn(*turned, wheel->found))
-    wheel->found.push_back(std::move(*turned));
-  for (const ShardingChoice &each : wheel->found) {
-    for (std::optional<size_t> op : *wheelOps)
-      fixed.push_back(op ? std::optional(uint32_t(each.strategies[*op]))
-                         : std::nullopt);
-    std::optional<ShardingChoice> choice = search(width, impossible);
-    fixed.clear();
-    if (choice && !isIn(*choice, choices))
-      choices.push_back(std::move(*choice));
-  }
-  return choices;
-}
-
-/// Each better choice says which bounds matter, and each better bound which
-/// states do.
-ShardingChoice Chooser::improve(ShardingChoice choice, size_t width) {
-  constexpr int mostRounds = 4;
-  for (int i = 0; i != mostRounds && choice.bound < getCost(choice); ++i) {
-    double bound = choice.bound;
-    polish(choice);
-    choice.bound = std::min(bound, getCost(choice));
-    potentials->follow(choice);
-    boundRests();
-    std::optional<ShardingChoice> better = search(width, getCost(choice));
-    if (!better)
-      break;
-    better->bound = std::max(better->bound, bound);
-    bool isLast = getCost(*better) >= getCost(choice) * (1 - slack);
-    choice = std::move(*better);
-    if (isLast)
-      break;
-  }
-  return choice;
-}
-
-/// The choice with fewer of the equal parts, for all of them; nothing if that
-/// is none.
-std::optional<ShardingChoice> Chooser::solveReduced() {
-  llvm::Expected<ShardingChoice> part = inner->solve(costs.getByteCost());
-  if (!part) {
-    llvm::consumeError(part.takeError());
-    return std::nullopt;
-  }
-  std::optional<ShardingChoice> choice = expand(*part);
-  if (choice) {
-    choice->bound = unbounded;
-    choice->states = part->states;
-  }
-  return choice;
-}
 
 void Chooser::bound(ShardingChoice &choice) {
   if (choice.bound != unbounded || !looksForBounds)
@@ -242,7 +36,7 @@ void Chooser::findFew() {
   ++timesFound;
   potentials.emplace(costs, steps, costs.usable);
   boundRests();
-  Potentials::Lists best = potentials->getBest(most);
+  StrategyLists best = potentials->getBest(most);
   few.resize(best.size());
   for (auto [list, more] : llvm::zip_equal(few, best)) {
     std::vector<uint32_t> both;
@@ -252,20 +46,32 @@ void Chooser::findFew() {
   }
 }
 
-llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
+/// Of bytes.
+void Chooser::setPrice(double secondsPerByte) {
   costs.setByteCost(secondsPerByte);
   most.assign(problem.tensors.size(), {});
+}
+
+/// Searches have few strategies until endNarrowly.
+void Chooser::beginNarrowly() {
+  findFew();
+  potentials.emplace(costs, steps, few);
+  boundRests();
+  lists = base = &few;
+}
+
+void Chooser::endNarrowly() { lists = base = &costs.usable; }
+
+llvm::Expected<ShardingChoice> Chooser::solve(double secondsPerByte) {
+  setPrice(secondsPerByte);
   size_t width = std::min<size_t>(64, mostStates);
   std::optional<ShardingChoice> choice;
-  if (inner)
+  if (tied)
     choice = solveReduced();
   if (!choice) {
-    findFew();
-    potentials.emplace(costs, steps, few);
-    boundRests();
-    lists = base = &few;
+    beginNarrowly();
     llvm::Expected<ShardingChoice> narrow = solveNarrowly(width);
-    lists = base = &costs.usable;
+    endNarrowly();
     if (!narrow)
       return narrow;
     choice = std::move(*narrow);
@@ -289,31 +95,7 @@ llvm::Error Chooser::begin() {
   if (llvm::Error error = costs.prepare())
     return error;
   order();
-  return llvm::Error::success();
-}
-
-llvm::Error Chooser::prepare() {
-  if (llvm::Error error = begin())
-    return error;
-  // Of more equal parts, what lies between the first and the last is alike.
-  constexpr size_t mostParts = 3;
-  reduced = reduce(problem, steps, mostParts);
-  if (!reduced)
-    return llvm::Error::success();
-  auto make = [&](const ShardingProblem &part) {
-    return std::make_unique<Chooser>(part, price, mostStates,
-                                     costs.getShapes());
-  };
-  inner = make(reduced->problem);
-  if (llvm::Error error = inner->begin())
-    return error;
-  inner->wheel = make(reduced->wheel.problem);
-  inner->wheelOps = &reduced->wheel.ops;
-  // It only helps to begin.
-  if (llvm::Error error = inner->wheel->begin()) {
-    llvm::consumeError(std::move(error));
-    inner->wheel.reset();
-  }
+  findGroups();
   return llvm::Error::success();
 }
 
@@ -326,113 +108,6 @@ static double getDear(const ShardingChoice &fast) {
 static double getByteSeconds(const ShardingChoice &fast,
                              const ShardingChoice &small) {
   return (small.seconds - fast.seconds) / (fast.bytes - small.bytes);
-}
-
-void Chooser::setExposed(const std::vector<ByStepKind> &shares) {
-  costs.setExposed(shares);
-  for (auto *choices : {&known, &found})
-    for (ShardingChoice &choice : *choices)
-      finish(choice);
-  // What is best where much is hidden may be new.
-  if (timesExposed++ == 0)
-    timesFound = std::min<size_t>(timesFound, 2);
-  for (auto *part : {&inner, &wheel})
-    if (*part)
-      (*part)->setExposed(shares);
-}
-
-namespace {
-/// Which share of what is moved for a reason, by a kind of step, is taken to be
-/// exposed.
-class Shares {
-public:
-  Shares(const ShardingProblem &problem, double slowdown)
-      : reasons(findReasons(problem)) {
-    // A guess, since one has to begin: between one product and the next some of
-    // it is hidden in parts.
-    constexpr double ofActivations = 0.3;
-    for (ByStepKind &shares : byReason)
-      shares.fill(std::max(least, slowdown));
-    for (Reason reason :
-         {Reason::ForwardActivations, Reason::BackwardActivations})
-      byReason[size_t(reason)].fill(ofActivations);
-    for (ByStepKind &shares : byReason)
-      shares[size_t(Step::Kind::Slice)] = 1;
-  }
-
-  std::vector<ByStepKind> getByTensor() const {
-    std::vector<ByStepKind> all;
-    for (Reason reason : reasons)
-      all.push_back(byReason[size_t(reason)]);
-    return all;
-  }
-
-  /// Those of timed moves; of what is not moved they stay.
-  void learn(llvm::ArrayRef<Move> moves) {
-    std::array<ByStepKind, numReasons> all = {}, exposed = {};
-    for (const Move &move : moves)
-      for (const MoveStep &step : move.steps) {
-        size_t reason = size_t(reasons[move.tensor]);
-        all[reason][size_t(step.step.kind)] += move.times * step.seconds;
-        exposed[reason][size_t(step.step.kind)] += step.exposed;
-      }
-    for (size_t i = 0; i != numReasons; ++i)
-      for (size_t kind = 0; kind != Step::numKinds; ++kind)
-        if (all[i][kind] > 0)
-          byReason[i][kind] =
-              std::clamp(exposed[i][kind] / all[i][kind], least, 1.);
-  }
-
-private:
-  /// What is hidden is not for nothing: of equals the one that moves less.
-  static constexpr double least = 0.02;
-
-  std::vector<Reason> reasons; ///< by tensor
-  std::array<ByStepKind, numReasons> byReason;
-};
-} // namespace
-
-llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
-  if (llvm::Error error = prepare())
-    return error;
-  llvm::Expected<ShardingChoice> best = choose();
-  if (!best)
-    return best;
-  best->besideSeconds = best->seconds;
-  if (!beside.mayHide())
-    return best;
-  auto time = [&](ShardingChoice &choice, Shares *shares) {
-    std::vector<Move> moves = getMoves(problem, choice, price);
-    choice.besideSeconds = timeBeside(problem, choice, moves, price, beside);
-    if (shares)
-      shares->learn(moves);
-  };
-  time(*best, nullptr);
-  const double bound = best->bound;
-  Shares shares(problem, beside.slowdown);
-  // Those of shares say nothing of the step.
-  looksForBounds = false;
-  std::vector<size_t> last = best->strategies;
-  constexpr int mostTurns = 5, mostInVain = 2;
-  for (int turn = 0, inVain = 0; turn != mostTurns && inVain != mostInVain;
-       ++turn) {
-    setExposed(shares.getByTensor());
-    llvm::Expected<ShardingChoice> next = choose();
-    if (!next)
-      return next;
-    setExposed({});
-    finish(*next);
-    next->bound = bound;
-    if (next->strategies == last)
-      break;
-    last = next->strategies;
-    time(*next, &shares);
-    bool isBetter = next->besideSeconds < best->besideSeconds;
-    inVain = isBetter ? 0 : inVain + 1;
-    if (isBetter)
-      best = std::move(next);
-  }
-  return best;
 }
 
 llvm::Expected<ShardingChoice> Chooser::choose() {
@@ -464,6 +139,7 @@ llvm::Expected<ShardingChoice> Chooser::choose() {
   // Between a choice that does not fit and one that does lie others, if one is
   // cheaper than both at the price at which these cost the same.
   constexpr int mostPrices = 24;
+  constexpr size_t mostLooked = 6;
   for (int i = 0; i != mostPrices && fast->seconds < small->seconds; ++i) {
     double byteSeconds = getByteSeconds(*fast, *small);
     llvm::Expected<ShardingChoice> next = solve(byteSeconds);
@@ -479,6 +155,10 @@ llvm::Expected<ShardingChoice> Chooser::choose() {
       break;
     (fits ? *small : *fast) = *next;
   }
+  fill(*fast, *small, best);
+  for (ShardingChoice &each : getKnown(mostLooked))
+    if (each.bytes <= problem.memory && each.seconds < best.seconds)
+      best = std::move(each);
   // The last price is the one at which what fits and what does not are equal.
   bound(last);
   best.bound =

@@ -4,6 +4,7 @@
 
 #include "Potentials.h"
 #include "Repeats.h"
+#include "Styles.h"
 #include <memory>
 #include <string>
 
@@ -107,10 +108,17 @@ private:
   /// One that fits.
   llvm::Expected<ShardingChoice> choose();
   void setExposed(const std::vector<ByStepKind> &shares);
+  double estimateBeside(const ShardingChoice &choice,
+                        const BesideCompute &beside);
+  std::vector<ShardingChoice>
+  getPromising(const std::vector<ByStepKind> &shares,
+               const BesideCompute &beside,
+               llvm::ArrayRef<ShardingChoice> timed);
   llvm::Error prepare();
   /// The same without equal parts.
   llvm::Error begin();
   void order();
+  void findGroups();
   /// Of the choice with the least cost, a byte that is kept costing
   /// `secondsPerByte`; its bound is one of costs.
   llvm::Expected<ShardingChoice> solve(double secondsPerByte);
@@ -130,19 +138,33 @@ private:
   void boundRests();
   double getRest(size_t step, size_t slot, uint32_t number);
   void finish(ShardingChoice &choice);
-  /// The best of those in which all parts that were left out are like one of
-  /// those that remain.
   std::optional<ShardingChoice> expand(const ShardingChoice &part);
+  ShardingChoice untie(const ShardingChoice &part);
+  ShardingChoice tie(const ShardingChoice &whole);
+  std::optional<ShardingChoice> improveTied(const ShardingChoice &whole);
+  ShardingChoice reduceChoice(const ShardingChoice &whole);
+  std::optional<ShardingChoice> refine(llvm::ArrayRef<ShardingChoice> wholes);
+  void setPrice(double secondsPerByte);
+  void beginNarrowly();
+  void endNarrowly();
   llvm::Expected<ShardingChoice> searchNarrowly(size_t width);
   llvm::Expected<ShardingChoice> solveNarrowly(size_t width);
   std::optional<ShardingChoice> solveReduced();
+  std::vector<ShardingChoice> getKnown(size_t most);
+  void fill(const ShardingChoice &fast, const ShardingChoice &small,
+            ShardingChoice &best);
   void findFew();
   /// Says how much better another of the same cost of a byte could be, where
   /// that is `unbounded` yet.
   void bound(ShardingChoice &choice);
-  std::vector<ShardingChoice> searchStyles(size_t width);
-  std::vector<ShardingChoice> turn(size_t width);
+  void sortRecipes();
+  bool takeOutDead(StrategyLists &own);
+  void searchRecipes();
+  std::optional<ShardingChoice> searchIn(const StrategyLists &own,
+                                         size_t width);
+  void addRecipes(std::vector<ShardingChoice> &starts, size_t most) const;
   std::vector<ShardingChoice> getStarts(size_t width);
+  void keepBest(std::vector<ShardingChoice> &choices, size_t most) const;
   const ShardingChoice &
   getCheapest(llvm::ArrayRef<ShardingChoice> choices) const;
   ShardingChoice fuse(llvm::ArrayRef<ShardingChoice> choices, size_t width);
@@ -166,6 +188,7 @@ private:
   /// By step: the slots before it that its op leaves alone; these come first
   /// behind it, in the same order.
   std::vector<llvm::SmallVector<size_t, 16>> untouched;
+  std::vector<std::vector<size_t>> groups; ///< of steps, see findGroups
   WhereaboutsNumbers whereabouts;
   std::vector<Candidate> candidates; ///< of one step; kept for its memory
   /// By step; while choices are polished, which comes to the same ones often.
@@ -180,27 +203,40 @@ private:
   std::optional<Potentials> potentials;
   /// The problem with fewer of its equal parts, if it has many.
   std::optional<Reduced> reduced;
-  std::unique_ptr<Chooser> inner; ///< of that
+  std::unique_ptr<Chooser> tied;  ///< of one part that stands for all
+  std::unique_ptr<Chooser> inner; ///< of a few parts
   bool looksForBounds = true;
   size_t failedAt = 0;    ///< the op where the last search failed
   bool leavesOut = false; ///< whether it left out states
   /// By op: the strategies that a search keeps to.
-  const Potentials::Lists *lists = &costs.usable;
-  const Potentials::Lists *base = &costs.usable; ///< where nothing else is said
-  Potentials::Lists few;                         ///< those of a narrow search
-  size_t timesFound = 0;                         ///< at so many prices
-  size_t timesExposed = 0;                       ///< that shares were set
+  const StrategyLists *lists = &costs.usable;
+  const StrategyLists *base = &costs.usable; ///< where nothing else is said
+  StrategyLists few;                         ///< those of a narrow search
+  size_t timesFound = 0;                     ///< at so many prices
+  size_t timesExposed = 0;                   ///< that shares were set
   /// By op: its strategy, where a search is not free; or nothing at all.
   std::vector<std::optional<uint32_t>> fixed;
-  /// One of the equal parts, whose choices are to start from, and by op of the
-  /// problem the part's; null if there are none.
-  std::unique_ptr<Chooser> wheel;
-  const std::vector<std::optional<size_t>> *wheelOps = nullptr;
   /// What the last narrow search came to, from each of its starts.
   std::vector<ShardingChoice> found;
+  /// Styles, and what those of their recipes come to that can be done; nothing:
+  /// nobody has looked yet.
+  struct Recipe {
+    Styles::Recipe recipe;
+    ShardingChoice choice; ///< the best at some price of a byte
+  };
+  std::optional<Styles> styles;
+  std::vector<Recipe> recipes;
   /// What narrow searches came to at all prices of a byte.
   std::vector<ShardingChoice> known;
 };
+
+/// Whether one of these does the same.
+inline bool isIn(const ShardingChoice &choice,
+                 llvm::ArrayRef<ShardingChoice> all) {
+  return llvm::any_of(all, [&](const ShardingChoice &other) {
+    return other.strategies == choice.strategies;
+  });
+}
 
 } // namespace cleave::autoshard
 

@@ -1,5 +1,6 @@
 //===- Costs.cpp - A problem of placements as numbers ---------------------===//
 #include "Costs.h"
+#include "cleave/AutoShard/Moves.h"
 #include "llvm/ADT/STLExtras.h"
 #include <cmath>
 #include <numeric>
@@ -27,26 +28,10 @@ double cleave::autoshard::roundSeconds(double seconds) {
   return std::ldexp(std::round(std::ldexp(seconds, 40)), -40);
 }
 
-double cleave::getStepSeconds(const Mesh &mesh, const PlacedTensor &tensor,
-                              const Placement &before, const Step &step,
-                              CollectivePricer price, MoveSeconds besides) {
-  if (step.kind == Step::Kind::Slice)
-    return roundSeconds(besides.ofSlice * tensor.getBytes(mesh, step.after));
-  return getStepSeconds(mesh, tensor.shape, before, step, tensor.elementBytes,
-                        price) +
-         roundSeconds(besides.ofSkew);
-}
-
-static ByStepKind getSeconds(const Mesh &mesh, const PlacedTensor &tensor,
-                             const Placement &from, llvm::ArrayRef<Step> steps,
-                             CollectivePricer price, MoveSeconds besides) {
+static ByStepKind addUp(llvm::ArrayRef<MoveStep> steps) {
   ByStepKind seconds = {};
-  const Placement *before = &from;
-  for (const Step &step : steps) {
-    seconds[size_t(step.kind)] +=
-        getStepSeconds(mesh, tensor, *before, step, price, besides);
-    before = &step.after;
-  }
+  for (const MoveStep &each : steps)
+    seconds[size_t(each.step.kind)] += each.seconds;
   return seconds;
 }
 
@@ -60,7 +45,7 @@ cleave::getReshardSeconds(const Mesh &mesh, const PlacedTensor &tensor,
     llvm::consumeError(steps.takeError());
     return std::nullopt;
   }
-  return getSeconds(mesh, tensor, from, *steps, price, besides);
+  return addUp(priceSteps(mesh, tensor, from, *steps, price, besides));
 }
 
 ByStepKind Places::computeSeconds(const Placement &from, const Placement &to) {
@@ -69,7 +54,7 @@ ByStepKind Places::computeSeconds(const Placement &from, const Placement &to) {
     llvm::consumeError(steps.takeError());
     return {impossible};
   }
-  return ::getSeconds(mesh, tensor, from, *steps, price, besides);
+  return addUp(priceSteps(mesh, tensor, from, *steps, price, besides));
 }
 
 llvm::Error Costs::prepare() {

@@ -82,6 +82,9 @@ private:
 using PlacesByShape =
     std::map<std::tuple<std::vector<int64_t>, int64_t, MoveSeconds>, Places>;
 
+/// By op of a problem: some of its strategies, by their numbers.
+using StrategyLists = std::vector<std::vector<uint32_t>>;
+
 /// What a strategy does: (tensor, place).
 struct Touches {
   llvm::SmallVector<std::pair<size_t, Place>, 4> needs, makes;
@@ -144,11 +147,11 @@ public:
   std::vector<std::vector<Touches>> touches; ///< by op and strategy
   std::vector<std::vector<double>> seconds;  ///< likewise
   /// By op: strategies whose inputs can be where they need them.
-  std::vector<std::vector<uint32_t>> usable;
+  StrategyLists usable;
   /// By op: those of them that need no partial sums. A choice of such can
   /// always be completed: what is whole gets everywhere, and all else becomes
   /// whole.
-  std::vector<std::vector<uint32_t>> plain;
+  StrategyLists plain;
   /// By tensor: an input that is had everywhere at no cost.
   std::vector<bool> isFree;
 

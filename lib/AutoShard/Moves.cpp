@@ -1,5 +1,6 @@
 //===- Moves.cpp - What a choice of placements moves ----------------------===//
 #include "cleave/AutoShard/Moves.h"
+#include "Costs.h"
 #include "llvm/ADT/STLExtras.h"
 #include <map>
 
@@ -12,6 +13,29 @@ double Move::getSeconds() const {
   return times * seconds;
 }
 
+std::vector<MoveStep>
+cleave::priceSteps(const Mesh &mesh, const PlacedTensor &tensor,
+                   const Placement &from, std::vector<Step> steps,
+                   CollectivePricer price, MoveSeconds besides) {
+  std::vector<MoveStep> priced;
+  priced.reserve(steps.size());
+  const Placement *at = &from;
+  for (Step &step : steps) {
+    MoveStep &each = priced.emplace_back();
+    double after = tensor.getBytes(mesh, step.after);
+    each.input = tensor.getBytes(mesh, *at);
+    each.bytes = std::max(each.input, after);
+    each.seconds = step.kind == Step::Kind::Slice
+                       ? autoshard::roundSeconds(besides.ofSlice * after)
+                       : getStepSeconds(mesh, tensor.shape, *at, step,
+                                        tensor.elementBytes, price) +
+                             autoshard::roundSeconds(besides.ofSkew);
+    each.step = std::move(step);
+    at = &each.step.after;
+  }
+  return priced;
+}
+
 namespace {
 /// Plans moves; those of equal layers once.
 class Mover {
@@ -21,15 +45,24 @@ public:
 
   Move make(size_t number, const Placement &from, const Placement &to) {
     const PlacedTensor &tensor = problem.tensors[number];
-    std::vector<Planned> &all =
-        byKind[{{tensor.shape.begin(), tensor.shape.end()},
-                tensor.elementBytes,
-                problem.getMoveSeconds(tensor)}];
-    auto known = llvm::find_if(all, [&](const Planned &planned) {
+    MoveSeconds besides = problem.getMoveSeconds(tensor);
+    Kind &kind = kinds
+                     .try_emplace({{tensor.shape.begin(), tensor.shape.end()},
+                                   tensor.elementBytes,
+                                   besides},
+                                  problem.mesh, tensor, price)
+                     .first->second;
+    auto known = llvm::find_if(kind.all, [&](const Planned &planned) {
       return planned.from == from && planned.to == to;
     });
-    if (known == all.end())
-      known = all.insert(known, {from, to, plan(tensor, from, to)});
+    if (known == kind.all.end()) {
+      // There is a way, or it would not have been chosen.
+      std::vector<Step> steps = llvm::cantFail(kind.planner.plan(from, to));
+      known = kind.all.insert(known,
+                              {from, to,
+                               priceSteps(problem.mesh, tensor, from,
+                                          std::move(steps), price, besides)});
+    }
     return {number, from, to, {}, tensor.moves, known->steps};
   }
 
@@ -38,34 +71,18 @@ private:
     Placement from, to;
     std::vector<MoveStep> steps;
   };
+  /// Tensors whose moves cost the same.
+  struct Kind {
+    Kind(const Mesh &mesh, const PlacedTensor &tensor, CollectivePricer price)
+        : planner(mesh, tensor.shape, tensor.elementBytes, price) {}
 
-  std::vector<MoveStep> plan(const PlacedTensor &tensor, const Placement &from,
-                             const Placement &to) const {
-    std::vector<MoveStep> steps;
-    Placement at = from;
-    // There is a way, or it would not have been chosen.
-    for (Step &step :
-         llvm::cantFail(planReshard(problem.mesh, tensor.shape, from, to,
-                                    tensor.elementBytes, price))) {
-      MoveStep each;
-      each.seconds = getStepSeconds(problem.mesh, tensor, at, step, price,
-                                    problem.getMoveSeconds(tensor));
-      each.input = tensor.getBytes(problem.mesh, at);
-      each.bytes =
-          std::max(each.input, tensor.getBytes(problem.mesh, step.after));
-      at = step.after;
-      each.step = std::move(step);
-      steps.push_back(std::move(each));
-    }
-    return steps;
-  }
+    ReshardPlanner planner;
+    std::vector<Planned> all;
+  };
 
   const ShardingProblem &problem;
   CollectivePricer price;
-  /// By what moves cost the same.
-  std::map<std::tuple<std::vector<int64_t>, int64_t, MoveSeconds>,
-           std::vector<Planned>>
-      byKind;
+  std::map<std::tuple<std::vector<int64_t>, int64_t, MoveSeconds>, Kind> kinds;
 };
 } // namespace
 

@@ -8,7 +8,7 @@ using namespace cleave;
 using namespace cleave::autoshard;
 
 Potentials::Potentials(Costs &costs, llvm::ArrayRef<size_t> steps,
-                       const Lists &lists)
+                       const StrategyLists &lists)
     : costs(costs), lists(lists), byTensor(costs.problem.tensors.size()),
       rests(steps.size() + 1, 0) {
   addNodes(steps);
@@ -284,8 +284,8 @@ void Potentials::setRests() {
     rests[step] += rests[step + 1];
 }
 
-Potentials::Lists Potentials::getBest(size_t most) const {
-  Lists best(lists);
+StrategyLists Potentials::getBest(size_t most) const {
+  StrategyLists best(lists);
   for (const Node &node : nodes) {
     if (node.isInput || lists[node.number].size() <= most)
       continue;

@@ -16,12 +16,10 @@ namespace cleave::autoshard {
 /// messages are, what they bound is right; more passes make the bounds better.
 class Potentials {
 public:
-  /// By op: the strategies that it has.
-  using Lists = std::vector<std::vector<uint32_t>>;
-
   /// `steps`: the ops, in the order in which they are decided. `lists` must
   /// outlive it.
-  Potentials(Costs &costs, llvm::ArrayRef<size_t> steps, const Lists &lists);
+  Potentials(Costs &costs, llvm::ArrayRef<size_t> steps,
+             const StrategyLists &lists);
 
   /// Forth and back. Stops when the bound of all grows by less than a
   /// thousandth.
@@ -47,7 +45,7 @@ public:
   /// By op: so many of its strategies, those with which all ops take the least
   /// by these bounds, in their order; and its first one, which splits nothing,
   /// so that some choice of them can be completed.
-  Lists getBest(size_t most) const;
+  StrategyLists getBest(size_t most) const;
   /// Says that a tensor costs what it is moved for in this choice, as far as it
   /// is: so the bounds of choices that are like it are better.
   void follow(const ShardingChoice &choice);
@@ -88,7 +86,7 @@ private:
   void setRests();
 
   Costs &costs;
-  const Lists &lists;
+  const StrategyLists &lists;
   std::vector<Node> nodes; ///< in order
   std::vector<Edge> edges;
   std::vector<llvm::SmallVector<size_t, 4>> byTensor; ///< edges

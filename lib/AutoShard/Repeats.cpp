@@ -45,7 +45,6 @@ static ShardingProblem withoutOps(const ShardingProblem &problem) {
   rest.dims = problem.dims;
   rest.sampleDims = problem.sampleDims;
   rest.moveSeconds = problem.moveSeconds;
-  rest.partSeconds = problem.partSeconds;
   return rest;
 }
 
@@ -78,7 +77,6 @@ private:
   Run findRun() const;
   Run findRun(size_t period) const;
   std::optional<Reduced> leaveOut(const Run &run, size_t mostParts) const;
-  Wheel makeWheel(const Run &run, const Reduced &reduced) const;
   /// Adds what a step says to `shift`; false if it says something else.
   bool addTo(Shift &shift, size_t step, size_t later) const;
 
@@ -162,6 +160,136 @@ Run Reducer::findRun() const {
   return best;
 }
 
+namespace {
+/// Puts a tied problem together.
+class Tier {
+public:
+  Tier(const ShardingProblem &problem, llvm::ArrayRef<size_t> steps,
+       const Run &run)
+      : problem(problem), steps(steps), run(run), parts(run.getParts()) {}
+
+  Tied tie(ShardingProblem tied);
+
+private:
+  /// The part that stands for all: neither the first nor the last.
+  static constexpr size_t standing = 1;
+
+  const PlacedOp &getOp(size_t part, size_t offset) const {
+    return problem.ops[steps[run.begin + part * run.period + offset]];
+  }
+  bool isInside(size_t step) const {
+    return step >= run.begin && step < run.begin + parts * run.period;
+  }
+  PlacedOp makePart(size_t offset);
+
+  const ShardingProblem &problem;
+  llvm::ArrayRef<size_t> steps;
+  const Run &run;
+  size_t parts;
+  /// By tensor that a part makes: what the standing one makes in its place.
+  llvm::DenseMap<size_t, size_t> stands;
+  /// Tensors that parts make and others than parts read.
+  llvm::SmallSet<size_t, 4> ends;
+};
+} // namespace
+
+/// Of all parts' ops at that offset.
+PlacedOp Tier::makePart(size_t offset) {
+  PlacedOp op = getOp(standing, offset);
+  // Operands that are read, too, and results that are made besides, with those
+  // whose placements they have.
+  llvm::SmallVector<std::pair<size_t, size_t>, 2> begins, besides;
+  for (auto [number, tensor] : llvm::enumerate(op.operands)) {
+    auto at = stands.find(tensor);
+    if (at == stands.end())
+      continue;
+    tensor = at->second;
+    for (size_t part = 0; part != parts; ++part) {
+      size_t own = getOp(part, offset).operands[number];
+      if (!stands.contains(own) &&
+          !llvm::is_contained(llvm::make_first_range(begins), own))
+        begins.push_back({own, number});
+    }
+  }
+  for (size_t number = 0; number != op.results.size(); ++number)
+    for (size_t part = 0; part != parts; ++part)
+      if (size_t own = getOp(part, offset).results[number];
+          part != standing && ends.contains(own))
+        besides.push_back({own, number});
+  if (!begins.empty() || !besides.empty()) {
+    std::vector<Strategy> strategies(op.strategies.begin(),
+                                     op.strategies.end());
+    for (auto [tensor, number] : begins)
+      op.operands.push_back(tensor);
+    for (auto [tensor, number] : besides)
+      op.results.push_back(tensor);
+    for (Strategy &strategy : strategies) {
+      RulePlacements &placements = strategy.placements;
+      for (auto [tensor, number] : begins)
+        placements.operands.push_back(Placement(placements.operands[number]));
+      for (auto [tensor, number] : besides)
+        placements.results.push_back(Placement(placements.results[number]));
+    }
+    op.strategies = std::move(strategies);
+  }
+  for (double &seconds : op.seconds)
+    seconds *= double(parts);
+  return op;
+}
+
+Tied Tier::tie(ShardingProblem tied) {
+  /// By tensor: how many it stands for.
+  llvm::DenseMap<size_t, double> times;
+  for (size_t offset = 0; offset != run.period; ++offset) {
+    const PlacedOp &op = getOp(standing, offset);
+    for (size_t part = 0; part != parts; ++part)
+      for (auto [own, tensor] :
+           llvm::zip_equal(getOp(part, offset).results, op.results))
+        stands[own] = tensor;
+    for (size_t tensor : op.results)
+      times[tensor] = double(parts);
+  }
+  for (size_t step = 0; step != steps.size(); ++step)
+    if (!isInside(step))
+      for (size_t tensor : problem.ops[steps[step]].operands)
+        if (auto at = stands.find(tensor); at != stands.end() &&
+                                           at->second != tensor &&
+                                           ends.insert(tensor).second)
+          times[at->second] -= 1;
+  // What each part has one of its own of.
+  for (size_t offset = 0; offset != run.period; ++offset)
+    for (auto [tensor, next] :
+         llvm::zip_equal(getOp(standing, offset).operands,
+                         getOp(standing + 1, offset).operands))
+      if (tensor != next && !stands.contains(tensor))
+        times[tensor] = double(parts);
+  Tied result;
+  result.problem = std::move(tied);
+  result.ops.resize(problem.ops.size());
+  std::vector<size_t> numbers; // by offset
+  for (auto [step, number] : llvm::enumerate(steps)) {
+    size_t offset = (step - run.begin) % run.period;
+    bool isFirst = step < run.begin + run.period;
+    if (isInside(step) && !isFirst) {
+      result.ops[number] = numbers[offset];
+      continue;
+    }
+    if (isInside(step))
+      numbers.push_back(result.problem.ops.size());
+    result.ops[number] = result.problem.ops.size();
+    PlacedOp op = isInside(step) ? makePart(offset) : problem.ops[number];
+    op.at = double(steps.size() - step);
+    result.problem.ops.push_back(std::move(op));
+  }
+  for (auto [tensor, count] : times) {
+    PlacedTensor &own = result.problem.tensors[tensor];
+    own.moves *= count;
+    own.copies *= count;
+    own.movedTo *= count;
+  }
+  return result;
+}
+
 std::optional<Reduced> Reducer::leaveOut(const Run &run,
                                          size_t mostParts) const {
   size_t before = (mostParts + 1) / 2; // parts, of those that remain
@@ -217,40 +345,12 @@ std::optional<Reduced> Reducer::leaveOut(const Run &run,
       standing[steps[step]] =
           numbers[steps[begin + (step - run.begin) % run.period]];
   }
-  reduced.wheel = makeWheel(run, reduced);
+  reduced.numParts = run.getParts();
+  reduced.parts.resize(problem.ops.size());
+  for (size_t step = 0; step != reduced.numParts * run.period; ++step)
+    reduced.parts[steps[run.begin + step]] = step / run.period;
+  reduced.tied = Tier(problem, steps, run).tie(withoutOps(problem));
   return reduced;
-}
-
-/// Of the first part: what it leaves to the next one is what it begins with.
-Wheel Reducer::makeWheel(const Run &run, const Reduced &reduced) const {
-  Shift shift, back;
-  llvm::SmallSet<size_t, 16> own;
-  for (size_t step = run.begin; step != run.begin + run.period; ++step) {
-    addTo(shift, step, step + run.period);
-    for (size_t tensor : getTensors(step))
-      own.insert(tensor);
-  }
-  for (auto [from, to] : shift)
-    if (from != to && own.contains(to))
-      back[to] = from;
-  Wheel wheel;
-  wheel.problem = withoutOps(problem);
-  wheel.ops.resize(reduced.problem.ops.size());
-  for (size_t step = run.begin; step != run.begin + run.period; ++step) {
-    PlacedOp op = problem.ops[steps[step]];
-    op.at = double(steps.size() - step);
-    for (auto *list : {&op.operands, &op.results})
-      for (size_t &tensor : *list)
-        for (auto at = back.find(tensor); at != back.end();
-             at = back.find(tensor))
-          tensor = at->second;
-    wheel.problem.ops.push_back(std::move(op));
-  }
-  for (auto [step, op] : llvm::enumerate(steps))
-    if (step >= run.begin && step < run.end + run.period)
-      for (const std::vector<size_t> &standing : reduced.standing)
-        wheel.ops[standing[op]] = (step - run.begin) % run.period;
-  return wheel;
 }
 
 std::optional<Reduced> cleave::autoshard::reduce(const ShardingProblem &problem,

@@ -6,12 +6,22 @@
 
 namespace cleave::autoshard {
 
-/// One of equal parts that follow each other, whose end is its own beginning.
-/// Its best choice is the best for all parts if all of them have the same.
-struct Wheel {
+/// A problem in which one of equal parts stands for all of them, so that a
+/// choice costs what it does where all parts have the same: its ops take as
+/// long as theirs together, and so do moves of what it makes. What a part reads
+/// of the one before it, it reads of itself; what the first one reads instead,
+/// it reads, too, in the same placements; and what is read of the last one, it
+/// makes besides. Example, of layers between an embedding and a head:
+///
+///   e = embedding            e = embedding
+///   x1 = layer e             x, x3 = layer x, e    three times the seconds
+///   x2 = layer x1                                  x moved twice
+///   x3 = layer x2
+///   y = head x3              y = head x3
+struct Tied {
   ShardingProblem problem;
-  /// By op of the problem that it is of: the op of the wheel, if it has one.
-  std::vector<std::optional<size_t>> ops;
+  /// By op of the whole problem: the op of this one that it does as.
+  std::vector<size_t> ops;
 };
 
 /// A problem of which equal parts that follow each other, such as the layers of
@@ -22,7 +32,11 @@ struct Reduced {
   /// For each part that remains: by op of the whole problem the op of this one
   /// that stands for it, if that part stands for those that are left out.
   std::vector<std::vector<size_t>> standing;
-  Wheel wheel; ///< of `problem`
+  /// By op of the whole problem: the number of its part, in the order of steps,
+  /// if it is of one.
+  std::vector<std::optional<size_t>> parts;
+  size_t numParts = 0;
+  Tied tied;
 };
 
 /// Finds the longest run of equal parts in that order of the ops: ops of equal

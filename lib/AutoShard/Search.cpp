@@ -24,7 +24,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Chooser.h"
+#include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
@@ -242,11 +244,12 @@ bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
       continue;
     }
     // Each place of this one can be moved on from once: what leads there is
-    // then not needed for itself.
+    // then not needed for itself, unless an op to come needs it there, too.
     llvm::SmallVector<Place, 4> left;
-    for (Place other : b.needs)
-      if (!llvm::is_contained(a.needs, other))
-        left.push_back(other);
+    if (slot.later == 0)
+      for (Place other : b.needs)
+        if (!llvm::is_contained(a.needs, other))
+          left.push_back(other);
     for (Place need : a.needs) {
       if (llvm::is_contained(b.needs, need))
         continue;
@@ -390,9 +393,43 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
   return choice;
 }
 
-/// Makes a choice better, a few steps after the other: each time the best of
-/// those that differ there and nowhere else. Until no such steps are left, or
-/// it has been through all of them a few times.
+/// Ops that say where a parameter and its gradient are for long, or update it,
+/// and so are best chosen together, however far apart they are decided.
+void Chooser::findGroups() {
+  auto isOfState = [&](const PlacedOp &op) {
+    return op.phase == "step" || op.keeps == Keeps::Parameters ||
+           op.keeps == Keeps::Gradients || op.keeps == Keeps::Optimizer;
+  };
+  llvm::EquivalenceClasses<size_t> classes; ///< steps
+  std::vector<llvm::SmallVector<size_t, 4>> touching(problem.tensors.size());
+  for (auto [step, number] : llvm::enumerate(steps)) {
+    const PlacedOp &op = problem.ops[number];
+    if (!isOfState(op))
+      continue;
+    classes.insert(step);
+    for (auto *list : {&op.operands, &op.results})
+      for (size_t tensor : *list)
+        touching[tensor].push_back(step);
+  }
+  // What more of them read is of no one parameter, such as the step's number.
+  constexpr size_t most = 12;
+  for (const auto &all : touching)
+    if (all.size() <= most)
+      for (size_t step : all)
+        classes.unionSets(all.front(), step);
+  for (const auto *each : classes)
+    if (each->isLeader()) {
+      std::vector<size_t> &group = groups.emplace_back(
+          classes.member_begin(*each), classes.member_end());
+      llvm::sort(group);
+    }
+  llvm::sort(groups);
+}
+
+/// Makes a choice better, a few steps at a time: each time the best of those
+/// that differ there and nowhere else. These follow each other, or are of one
+/// parameter. Until there are no such steps left, or it has been through all of
+/// them a few times.
 void Chooser::polish(ShardingChoice &choice) {
   constexpr size_t windows[] = {8, 24}, width = 16;
   constexpr int mostRounds = 24;
@@ -405,65 +442,79 @@ void Chooser::polish(ShardingChoice &choice) {
   for (size_t step = 0; step != steps.size(); ++step)
     trail.push_back(decide(step, trail.back(), impossible, 1,
                            uint32_t(getStrategy(step)))[0]);
-  // A window in which nothing changed since it was looked at in vain would be
-  // again.
+  // Steps that are chosen again, in which nothing changed since that was in
+  // vain, would be again.
   struct Vain {
-    Key key; ///< of the states before it
+    Key key; ///< of the states before them
     size_t end = 0;
     int round = 0;
   };
-  std::vector<Vain> inVainBefore[std::size(windows)];
   std::vector<int> changed(steps.size(), 0); ///< by step: 1 + the last round
-  size_t inVain = 0;
-  for (int round = 0; round != mostRounds && inVain != std::size(windows);
-       ++round) {
-    size_t window = windows[size_t(round) % std::size(windows)];
-    ++inVain;
-    std::vector<Vain> &known = inVainBefore[size_t(round) % std::size(windows)];
-    known.resize(steps.size() / (window / 2) + 1);
-    for (size_t begin = 0; begin < steps.size(); begin += window / 2) {
-      Vain &before = known[begin / (window / 2)];
-      if (before.end > begin && before.key == trail[begin].key &&
-          *std::max_element(changed.begin() + ptrdiff_t(begin),
-                            changed.begin() + ptrdiff_t(before.end)) <=
-              before.round)
-        continue;
-      std::vector<std::vector<State>> all;
-      size_t step = begin;
-      do {
-        bool isFree = step < begin + window;
-        std::vector<State> next = decide(
-            step,
-            all.empty() ? llvm::ArrayRef(trail[begin])
-                        : llvm::ArrayRef(all.back()),
-            trail.back().cost * (1 + slack), width,
-            isFree ? std::nullopt : std::optional(uint32_t(getStrategy(step))));
-        if (next.size() > width)
-          next.resize(width);
-        all.push_back(std::move(next));
-        ++step;
-      } while (step != steps.size() && !all.back().empty() &&
-               (step < begin + window || all.back().size() > 1 ||
-                all.back()[0].key != trail[step].key));
-      const std::vector<State> &states = all.back();
-      // What it kept of the states may have come to no end.
-      double saved = states.empty() ? 0 : trail[step].cost - states[0].cost;
-      if (saved <= trail[step].cost * slack) {
-        before = {trail[begin].key, step, round};
-        continue;
-      }
-      inVain = 0;
-      size_t state = 0;
-      for (size_t back = step; back-- > begin;) {
-        trail[back + 1] = all[back - begin][state];
-        if (getStrategy(back) != trail[back + 1].strategy)
-          changed[back] = round + 1;
-        getStrategy(back) = trail[back + 1].strategy;
-        state = trail[back + 1].from;
-      }
-      for (size_t later = step + 1; later <= steps.size(); ++later)
-        trail[later].cost -= saved;
+  // Whether it got better.
+  auto improve = [&](llvm::ArrayRef<size_t> free, Vain &before, int round) {
+    size_t begin = free.front();
+    if (before.end > begin && before.key == trail[begin].key &&
+        *std::max_element(changed.begin() + ptrdiff_t(begin),
+                          changed.begin() + ptrdiff_t(before.end)) <=
+            before.round)
+      return false;
+    std::vector<std::vector<State>> all;
+    size_t step = begin;
+    do {
+      bool isFree = !free.empty() && free.front() == step;
+      if (isFree)
+        free = free.drop_front();
+      std::vector<State> next = decide(
+          step,
+          all.empty() ? llvm::ArrayRef(trail[begin])
+                      : llvm::ArrayRef(all.back()),
+          trail.back().cost * (1 + slack), width,
+          isFree ? std::nullopt : std::optional(uint32_t(getStrategy(step))));
+      if (next.size() > width)
+        next.resize(width);
+      all.push_back(std::move(next));
+      ++step;
+    } while (step != steps.size() && !all.back().empty() &&
+             (!free.empty() || all.back().size() > 1 ||
+              all.back()[0].key != trail[step].key));
+    const std::vector<State> &states = all.back();
+    // What it kept of the states may have come to no end.
+    double saved = states.empty() ? 0 : trail[step].cost - states[0].cost;
+    if (saved <= trail[step].cost * slack) {
+      before = {trail[begin].key, step, round};
+      return false;
     }
+    size_t state = 0;
+    for (size_t back = step; back-- > begin;) {
+      trail[back + 1] = all[back - begin][state];
+      if (getStrategy(back) != trail[back + 1].strategy)
+        changed[back] = round + 1;
+      getStrategy(back) = trail[back + 1].strategy;
+      state = trail[back + 1].from;
+    }
+    for (size_t later = step + 1; later <= steps.size(); ++later)
+      trail[later].cost -= saved;
+    return true;
+  };
+  // What is chosen in a round: windows of each size, then groups.
+  std::vector<std::vector<size_t>> kinds[std::size(windows) + 1];
+  for (auto [kind, window] : llvm::zip(kinds, windows))
+    for (size_t begin = 0; begin < steps.size(); begin += window / 2) {
+      size_t end = std::min(steps.size(), begin + window);
+      llvm::append_range(kind.emplace_back(), llvm::seq(begin, end));
+    }
+  kinds[std::size(windows)] = groups;
+  std::vector<Vain> vain[std::size(kinds)];
+  for (auto [own, kind] : llvm::zip_equal(vain, kinds))
+    own.resize(kind.size());
+  size_t inVain = 0;
+  for (int round = 0; round != mostRounds && inVain != std::size(kinds);
+       ++round) {
+    ++inVain;
+    size_t kind = size_t(round) % std::size(kinds);
+    for (auto [free, before] : llvm::zip_equal(kinds[kind], vain[kind]))
+      if (improve(free, before, round))
+        inVain = 0;
   }
   outcomes.clear();
   finish(choice);

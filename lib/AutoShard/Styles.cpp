@@ -4,13 +4,12 @@
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/bit.h"
 #include <algorithm>
+#include <numeric>
 
 using namespace cleave;
 using namespace cleave::autoshard;
 
-/// What an axis splits: dims of the first of these sets that an op has. None:
-/// nothing of the samples.
-using Role = llvm::SmallVector<uint32_t, 2>;
+using Role = Styles::Role;
 
 /// By dim: the others that are another factor of some op that has it.
 static std::vector<uint32_t> findMeetings(const ShardingProblem &problem) {
@@ -56,15 +55,16 @@ static bool canSplit(const ShardingProblem &problem, uint32_t dim) {
 }
 
 static std::vector<Role> getRoles(const ShardingProblem &problem) {
-  std::vector<Role> roles = {Role()};
+  std::vector<Role> roles;
   for (unsigned dim = 0; dim != problem.sampleDims; ++dim)
     if (canSplit(problem, uint32_t(1) << dim))
       roles.push_back({uint32_t(1) << dim});
   if (uint32_t apart = findApart(problem); llvm::popcount(apart) > 1) {
-    if (roles.size() > 1)
+    if (!roles.empty())
       roles.push_back({apart, roles.back()[0]});
     roles.push_back({apart});
   }
+  roles.push_back({});
   return roles;
 }
 
@@ -81,61 +81,143 @@ static bool keepsTo(const ShardingProblem &problem, const PlacedOp &op,
   return (splits & samples) == 0;
 }
 
-std::vector<std::vector<std::vector<uint32_t>>>
-autoshard::getStyles(const ShardingProblem &problem,
-                     llvm::ArrayRef<std::vector<uint32_t>> usable) {
-  constexpr size_t most = 64;
-  std::vector<std::vector<std::vector<uint32_t>>> styles;
+static bool isKept(const PlacedOp &op) {
+  return op.keeps == Keeps::Parameters || op.keeps == Keeps::Gradients ||
+         op.keeps == Keeps::Optimizer;
+}
+
+Styles::Styles(const ShardingProblem &problem, const StrategyLists &usable)
+    : usable(usable) {
   if (problem.sampleDims == 0)
-    return styles;
-  std::vector<Role> roles = getRoles(problem);
-  auto count = [&] {
-    size_t all = 1;
-    for (const MeshAxis &axis : problem.mesh.getAxes())
-      all *= axis.size > 1 ? roles.size() : 1;
-    return all;
-  };
-  while (count() > most)
-    roles.pop_back();
-  if (roles.size() < 2)
-    return styles;
-  std::vector<Axis> axes;
+    return;
+  roles = getRoles(problem);
+  for (const Role &role : roles)
+    splitsSamples.push_back(role.empty() || role[0] >> problem.sampleDims == 0);
+  llvm::SmallVector<Axis, 4> axes;
   for (unsigned axis = 0; axis != problem.mesh.getNumAxes(); ++axis)
     if (problem.mesh.getSize(Axis(axis)) > 1)
       axes.push_back(Axis(axis));
-  // By op, usable strategy and axis: a bit for each role that it keeps to.
-  std::vector<std::vector<uint32_t>> kept(problem.ops.size());
-  for (auto [op, list, own] : llvm::zip_equal(problem.ops, usable, kept))
-    if (!op.dims.empty())
-      for (uint32_t strategy : list)
-        for (Axis axis : axes) {
-          uint32_t &bits = own.emplace_back(0);
-          for (auto [number, role] : llvm::enumerate(roles))
-            if (keepsTo(problem, op, op.strategies[strategy], axis, role))
-              bits |= uint32_t(1) << number;
-        }
-  // The role of each axis.
-  std::vector<size_t> digits(axes.size(), 0);
-  for (size_t style = count(); style-- > 0;) {
-    auto &lists = styles.emplace_back(usable.begin(), usable.end());
-    for (auto [list, own] : llvm::zip_equal(lists, kept)) {
-      if (own.empty())
-        continue;
-      std::vector<uint32_t> some;
-      for (auto [number, strategy] : llvm::enumerate(list))
-        if (llvm::all_of(
-                llvm::seq(digits.size()), [&, at = number](size_t axis) {
-                  return own[at * digits.size() + axis] >> digits[axis] & 1;
-                }))
-          some.push_back(strategy);
-      if (!some.empty())
-        list = std::move(some);
+  numAxes = axes.size();
+  for (auto [op, list] : llvm::zip_equal(problem.ops, usable)) {
+    Op &own = ops.emplace_back();
+    own.hasNames = !op.dims.empty();
+    own.isKept = isKept(op);
+    for (auto [number, role] : llvm::enumerate(roles))
+      for (uint32_t set : role)
+        if (llvm::any_of(op.dims,
+                         [&](uint32_t dims) { return (dims & set) != 0; }))
+          own.roles |= uint32_t(1) << number;
+    for (uint32_t strategy : list)
+      for (Axis axis : axes)
+        own.along.push_back(
+            describe(problem, op, op.strategies[strategy], axis));
+  }
+}
+
+Styles::Along Styles::describe(const ShardingProblem &problem,
+                               const PlacedOp &op, const Strategy &strategy,
+                               Axis axis) const {
+  Along along;
+  for (auto [number, role] : llvm::enumerate(roles))
+    if (keepsTo(problem, op, strategy, axis, role))
+      along.roles |= uint32_t(1) << number;
+  along.isIdle = llvm::none_of(strategy.axes, [&](const AxisList &splits) {
+    return llvm::is_contained(splits, axis);
+  });
+  along.addsSums = strategy.addsSums(axis);
+  along.splitsKept = isKept(op) && strategy.getKept().isSplitBy(axis);
+  return along;
+}
+
+StrategyLists Styles::getStyle(llvm::ArrayRef<size_t> style) const {
+  StrategyLists lists(usable);
+  for (auto [list, op] : llvm::zip_equal(lists, ops)) {
+    if (!op.hasNames)
+      continue;
+    std::vector<uint32_t> some;
+    for (auto [number, strategy] : llvm::enumerate(list))
+      if (llvm::all_of(llvm::enumerate(style), [&, &op = op,
+                                                at = number](auto role) {
+            return op.along[at * numAxes + role.index()].roles >> role.value() &
+                   1;
+          }))
+        some.push_back(strategy);
+    if (!some.empty())
+      list = std::move(some);
+  }
+  return lists;
+}
+
+/// Numbers of an op's usable strategies that keep to a recipe.
+std::vector<size_t> Styles::narrow(const Op &op,
+                                   llvm::ArrayRef<size_t> style) const {
+  std::vector<size_t> left(op.along.size() / numAxes);
+  std::iota(left.begin(), left.end(), size_t(0));
+  auto keepThose = [&](llvm::function_ref<bool(const Along *)> passes) {
+    std::vector<size_t> some;
+    llvm::copy_if(left, std::back_inserter(some), [&](size_t number) {
+      return passes(&op.along[number * numAxes]);
+    });
+    if (some.empty())
+      return false;
+    left = std::move(some);
+    return true;
+  };
+  for (auto [axis, role] : llvm::enumerate(style)) {
+    bool keepsToRole =
+        keepThose([&, axis = axis, role = role](const Along *along) {
+          if (op.roles >> role & 1)
+            return (along[axis].roles >> role & 1) != 0;
+          return along[axis].isIdle ||
+                 (splitsSamples[role] && along[axis].splitsKept);
+        });
+    if (!keepsToRole)
+      keepThose(
+          [&, axis = axis](const Along *along) { return along[axis].isIdle; });
+  }
+  // Sums along all axes of a role are reduced together.
+  keepThose([&](const Along *along) {
+    for (size_t axis = 0; axis != numAxes; ++axis)
+      for (size_t other = 0; other != axis; ++other)
+        if (style[axis] == style[other] &&
+            along[axis].addsSums != along[other].addsSums)
+          return false;
+    return true;
+  });
+  return left;
+}
+
+std::vector<Styles::Recipe> Styles::getRecipes() const {
+  constexpr size_t most = 64;
+  std::vector<Recipe> recipes;
+  if (roles.size() < 2 || numAxes == 0)
+    return recipes;
+  auto add = [&](llvm::ArrayRef<size_t> style) {
+    Recipe &recipe = recipes.emplace_back();
+    recipe.style.assign(style.begin(), style.end());
+    for (auto [list, op] : llvm::zip_equal(usable, ops)) {
+      std::vector<uint32_t> &own = recipe.lists.emplace_back();
+      for (size_t number : narrow(op, style))
+        own.push_back(list[number]);
     }
-    for (size_t &digit : digits) {
-      if (++digit < roles.size())
+  };
+  size_t count = 1, numRoles = roles.size();
+  auto countAll = [&] {
+    count = 1;
+    for (size_t axis = 0; axis != numAxes; ++axis)
+      count *= numRoles;
+    return count;
+  };
+  while (countAll() > most)
+    --numRoles;
+  llvm::SmallVector<size_t, 4> style(numAxes, 0);
+  for (size_t number = 0; number != count; ++number) {
+    add(style);
+    for (size_t &role : style) {
+      if (++role < numRoles)
         break;
-      digit = 0;
+      role = 0;
     }
   }
-  return styles;
+  return recipes;
 }

@@ -247,13 +247,6 @@ private:
 };
 } // namespace
 
-/// Where an op has what it is about: a parameter and its update, a gradient.
-static const Placement &getKept(const Strategy &strategy) {
-  return strategy.placements.operands.empty()
-             ? strategy.placements.results.front()
-             : strategy.placements.operands.front();
-}
-
 llvm::Expected<AxisList> Applier::readAxes() const {
   AxisList axes;
   std::vector<std::string> legal;
@@ -395,7 +388,7 @@ llvm::Error Applier::keep(const AxisList &axes) {
   return hold(
       axes, [&](const PlacedOp &op) { return op.keeps == tactic->keeps; },
       [](const PlacedOp &, const Strategy &strategy, Axis axis) {
-        return getKept(strategy).isSplitBy(axis);
+        return strategy.getKept().isSplitBy(axis);
       });
 }
 

@@ -75,6 +75,24 @@ static bool isYielded(Operation *op) {
          (isa<xf::AdditionOpInterface>(user) && isYielded(user));
 }
 
+/// In which an op multiplies.
+static DType getType(Operation *op) {
+  return llvm::any_of(
+             op->getOperandTypes(),
+             [](Type type) { return getElementTypeOrSelf(type).isBF16(); })
+             ? DType::BF16
+             : DType::F32;
+}
+
+double OpPricer::getLonger(xf::ShardingRuleOpInterface op,
+                           const ShardingRule &rule, const Strategy &strategy,
+                           int64_t parts) const {
+  auto get = [&](int64_t count) {
+    return getProductSeconds(rule, strategy.axes, getType(op), count);
+  };
+  return std::max(0., get(parts) - get(1)) / profile.matrixRate;
+}
+
 FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
                                   const ShardingRule &rule,
                                   const Strategy &strategy) const {
@@ -95,12 +113,7 @@ FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
       getStreamTime(device, bytes * getLocalShare(op, strategy.placements));
   if (flops == 0)
     return seconds;
-  DType dtype = llvm::any_of(op->getOperandTypes(),
-                             [](Type type) {
-                               return getElementTypeOrSelf(type).isBF16();
-                             })
-                    ? DType::BF16
-                    : DType::F32;
+  DType dtype = getType(op);
   const MatrixUnit &unit = device.getMatrix(dtype);
   if (unit.peak == 0)
     return op->emitOpError("has products in ")
@@ -157,7 +170,8 @@ double OpPricer::getLocalShare(Operation *op,
 }
 
 double OpPricer::getProductSeconds(const ShardingRule &rule,
-                                   const FactorAxes &axes, DType dtype) const {
+                                   const FactorAxes &axes, DType dtype,
+                                   int64_t parts) const {
   if (rule.operands.size() < 2 || rule.results.size() != 1 ||
       rule.operands.size() - rule.addends.size() != 2)
     return 0;
@@ -175,5 +189,6 @@ double OpPricer::getProductSeconds(const ShardingRule &rule,
       return 0;
     (!c ? depth : a && b ? batch : a ? rows : columns) *= size;
   }
-  return batch * getMatmulTime(device, dtype, rows, columns, depth);
+  return batch * double(parts) *
+         getMatmulTime(device, dtype, rows / double(parts), columns, depth);
 }

@@ -29,6 +29,10 @@ public:
                                 const ShardingRule &rule,
                                 const Strategy &strategy) const;
 
+  /// Seconds that a product takes longer in so many parts of its rows.
+  double getLonger(xf::ShardingRuleOpInterface op, const ShardingRule &rule,
+                   const Strategy &strategy, int64_t parts) const;
+
 private:
   /// Of a gradient that micro-batches add up: the product that makes it adds to
   /// the sum, which is read and written.
@@ -37,9 +41,10 @@ private:
   double getLocalShare(mlir::Operation *op,
                        const RulePlacements &placements) const;
   /// Of a rule that is one product, or a batch of them: rows are what only the
-  /// first operand has, columns what only the second has. 0 of any other.
+  /// first operand has, of which so many parts are made one by one, columns
+  /// what only the second has. 0 of any other.
   double getProductSeconds(const ShardingRule &rule, const FactorAxes &axes,
-                           DType dtype) const;
+                           DType dtype, int64_t parts = 1) const;
 
   const Mesh &mesh;
   const Device &device;

@@ -32,8 +32,6 @@ PlacementGraph::PlacementGraph(func::FuncOp function,
       profile(profile), price(price), b(function.getContext()) {
   problem.mesh = mesh;
   problem.moveSeconds = getMoveSeconds(machine.device, profile);
-  const MatrixUnit &unit = machine.device.getMatrix(DType::BF16);
-  problem.partSeconds = unit.launch + unit.tileStartup;
 }
 
 PlacementGraph::When PlacementGraph::getWhen(Operation *op) const {
@@ -60,8 +58,8 @@ LogicalResult PlacementGraph::build() {
       return op.emitOpError("is the second one: expects a function with one");
     accumulate = op;
   }
-  splitSums();
   moveBiases();
+  splitSums();
   if (failed(addStates()) || failed(addArguments()))
     return failure();
   for (Operation &op : function.getBody().front())
@@ -86,12 +84,11 @@ void PlacementGraph::markOptimizer() {
   mark(false);
 }
 
-/// Whether an op adds more than two tensors of one type.
-static bool isSum(xf::AdditionOpInterface op) {
+/// Of what an op adds, what has the sum's type: not a bias.
+static SmallVector<Value> getTerms(xf::AdditionOpInterface op) {
   Type type = op->getResult(0).getType();
-  return op->getNumOperands() > 2 &&
-         llvm::all_of(op->getOperandTypes(),
-                      [&](Type each) { return each == type; });
+  return llvm::filter_to_vector(
+      op->getOperands(), [&](Value each) { return each.getType() == type; });
 }
 
 static bool isNumber(Value value) { return getShape(value).empty(); }
@@ -99,13 +96,16 @@ static bool isNumber(Value value) { return getShape(value).empty(); }
 void PlacementGraph::splitSums() {
   SmallVector<xf::AdditionOpInterface> sums;
   function.walk([&](xf::AdditionOpInterface op) {
-    if (isSum(op) && !isNumber(op->getResult(0)))
+    if (getTerms(op).size() > 2 && !isNumber(op->getResult(0)))
       sums.push_back(op);
   });
   // The last two first: of the layers of a model, decided from the last to the
-  // first, each then adds its own.
+  // first, each then adds its own. Biases are added at last, since they are
+  // whole where the products that gave them away are partial sums.
   for (xf::AdditionOpInterface op : sums) {
-    SmallVector<Value> left(op->getOperands());
+    SmallVector<Value> left = getTerms(op), biases;
+    llvm::copy_if(op->getOperands(), std::back_inserter(biases),
+                  [&](Value each) { return !llvm::is_contained(left, each); });
     b.setInsertionPoint(op);
     // Tensors that are read and written: by the sum, and by its parts.
     double count = double(left.size());
@@ -119,6 +119,7 @@ void PlacementGraph::splitSums() {
       parts.push_back(part);
       shares[part] = shares[op];
     }
+    left.append(biases);
     op.getAddendsMutable().assign(left);
   }
 }
@@ -241,7 +242,7 @@ LogicalResult PlacementGraph::addOp(Operation &op) {
   if (op.getNumRegions() > 0)
     return op.emitOpError("has a region, which nothing is known of");
   if (auto sum = dyn_cast<xf::AdditionOpInterface>(op);
-      sum && isSum(sum) && isNumber(sum->getResult(0)))
+      sum && getTerms(sum).size() > 2 && isNumber(sum->getResult(0)))
     return addSum(sum), success();
   if (auto ruled = dyn_cast<xf::ShardingRuleOpInterface>(op))
     return addRuled(ruled);
@@ -328,11 +329,31 @@ LogicalResult PlacementGraph::addAccumulate(xf::AccumulateOp op) {
     names.erase(names.begin());
     dims[argument] = std::move(names);
   }
+  nameGradients(op);
   for (Operation &each : body.without_terminator())
     if (failed(addOp(each)))
       return failure();
   addYields(op);
   return success();
+}
+
+/// A gradient's dims are its parameter's, which only its update says of those
+/// that no operand has: the vocabulary's, of an embedding's.
+void PlacementGraph::nameGradients(xf::AccumulateOp op) {
+  Operation *yield = op.getBody().front().getTerminator();
+  for (auto [value, result] :
+       llvm::zip_equal(yield->getOperands(), op.getResults()))
+    for (Operation *user : result.getUsers()) {
+      auto update = dyn_cast<xf::OptimizerOpInterface>(user);
+      if (!update || update.getGradient() != result)
+        continue;
+      SmallVector<uint32_t, 4> names = dims.lookup(update.getParameter());
+      if (auto sum = value.getDefiningOp<xf::AdditionOpInterface>())
+        for (Value part : sum->getOperands())
+          if (getShape(part) == getShape(value))
+            dims[part] = names;
+      dims[value] = std::move(names);
+    }
 }
 
 /// What a micro-batch adds to is in one place from the first to the last.
@@ -381,17 +402,17 @@ void PlacementGraph::addEnd(Operation *op, unsigned operand,
 /// See PlacedOp::rowsOf.
 static uint32_t findRows(const ShardingRule &rule) {
   uint32_t rows = 0;
-  auto getRows = [](const TensorFactors &tensor) {
-    return ArrayRef(tensor).drop_back(tensor.empty() ? 0 : 1);
-  };
-  ArrayRef<DimFactors> made = getRows(rule.results[0]);
-  // What has no factor is whole for the op.
-  if (made.empty() ||
-      llvm::any_of(made, [](const DimFactors &dim) { return dim.empty(); }))
-    return rows;
-  for (auto [i, operand] : llvm::enumerate(rule.operands))
-    if (i < 32 && getRows(operand) == made)
+  const TensorFactors &made = rule.results[0];
+  for (auto [i, operand] : llvm::enumerate(rule.operands)) {
+    size_t depth = std::min(made.size(), operand.size());
+    if (i >= 32 || depth < 2)
+      continue;
+    // What has no factor is whole for the op.
+    if (llvm::all_of(llvm::seq(depth - 1), [&, &operand = operand](size_t dim) {
+          return !made[dim].empty() && made[dim] == operand[dim];
+        }))
       rows |= uint32_t(1) << i;
+  }
   return rows;
 }
 
@@ -466,6 +487,12 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   auto cost = dyn_cast<xf::CostOpInterface>(*op);
   placed.isProduct =
       cost && cost.getFlops().executed > 0 && !cost.getAttention();
+  if (placed.isProduct)
+    placed.getLonger = [pricer, op,
+                        rule = std::make_shared<ShardingRule>(rule)](
+                           const Strategy &strategy, int64_t parts) {
+      return pricer.getLonger(op, *rule, strategy, parts);
+    };
   placed.dims = nameFactors(op, rule);
   for (const FactorInfo &factor : rule.factors)
     placed.factors.push_back(factor.name);
@@ -522,6 +549,10 @@ PlacementGraph::nameFactors(xf::ShardingRuleOpInterface op,
         own[dim.front()] |= name;
   }
   for (auto [value, tensor] : llvm::zip_equal(op->getResults(), rule.results)) {
+    if (auto known = dims.find(value); known != dims.end())
+      for (auto [dim, name] : llvm::zip(tensor, known->second))
+        if (!dim.empty() && own[dim.front()] == 0)
+          own[dim.front()] = name;
     SmallVector<uint32_t, 4> names;
     for (const DimFactors &dim : tensor)
       names.push_back(dim.empty() ? 0 : own[dim.front()]);

@@ -137,8 +137,9 @@ private:
                                  const Strategy &strategy) const;
   /// The bit of a dim's name; 0 of none, and of names beyond the 32nd.
   uint32_t nameDim(llvm::StringRef name);
-  /// What an op's factors are, from the names of its operands' dims; names
-  /// those of its results.
+  void nameGradients(xf::AccumulateOp op);
+  /// What an op's factors are, from the names of its operands' dims, and of its
+  /// results' that are known already; names those of its results.
   llvm::SmallVector<uint32_t, 8> nameFactors(xf::ShardingRuleOpInterface op,
                                              const ShardingRule &rule);
   int64_t findLayer(const Site &site) const;

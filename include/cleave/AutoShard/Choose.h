@@ -56,10 +56,13 @@ struct PlacedOp {
   llvm::SmallVector<uint32_t, 8> dims;
   std::vector<std::string> factors; ///< their names; may be left out
   /// Bit i: rows of the first result are made of the same rows of operand i and
-  /// of nothing else of it, so that both may be done in parts. Rows are all
-  /// dims but the last.
+  /// of nothing else of it, so that both may be done in parts. Rows are the
+  /// dims that both begin with: of the one with fewer all but the last.
   uint32_t rowsOf = 0;
   bool isProduct = false; ///< it is worth to run beside communication
+  /// Seconds that a product takes longer in so many parts of its rows; empty:
+  /// none.
+  std::function<double(const Strategy &, int64_t)> getLonger;
   llvm::SmallVector<size_t, 4> operands, results; ///< numbers of tensors
   StrategyList strategies;
   std::vector<double> seconds;
@@ -85,8 +88,6 @@ struct ShardingProblem {
   /// So many of them, the first ones, are those of samples: batch, sequence.
   unsigned sampleDims = 0;
   MoveSeconds moveSeconds;
-  /// That a product takes longer for each further part that it is done in.
-  double partSeconds = 0;
   /// Of a rank, for all shards that are kept.
   double memory = std::numeric_limits<double>::infinity();
 
@@ -169,12 +170,6 @@ computeShardingFront(const ShardingProblem &problem, CollectivePricer price,
 std::vector<std::optional<ShardingChoice>>
 getAlternatives(const ShardingProblem &problem, const ShardingChoice &choice,
                 size_t op, CollectivePricer price, size_t mostStates = 64);
-
-/// Seconds of a step of a reshard, one after the other with all else. A
-/// multiple of 2^-40.
-double getStepSeconds(const Mesh &mesh, const PlacedTensor &tensor,
-                      const Placement &before, const Step &step,
-                      CollectivePricer price, MoveSeconds besides);
 
 /// A number for each kind of step.
 using ByStepKind = std::array<double, Step::numKinds>;

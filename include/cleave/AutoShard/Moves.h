@@ -11,11 +11,17 @@ struct MoveStep {
   Step step;
   double bytes = 0;   ///< of a rank's shard, before it or behind: the larger
   double input = 0;   ///< of the shard before it
-  double seconds = 0; ///< once
+  double seconds = 0; ///< once; a multiple of 2^-40
   /// Of a step of training: that compute waits for it, or is slower
   /// (timeBeside).
   double exposed = 0;
 };
+
+/// The steps of a reshard of a tensor, with what each takes, one after the
+/// other with all else.
+std::vector<MoveStep> priceSteps(const Mesh &mesh, const PlacedTensor &tensor,
+                                 const Placement &from, std::vector<Step> steps,
+                                 CollectivePricer price, MoveSeconds besides);
 
 /// A tensor on its way from where it is made to where ops need it.
 struct Move {

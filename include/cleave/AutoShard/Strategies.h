@@ -17,6 +17,11 @@ struct Strategy {
   /// Whether all that the op reads are sums that are yet to be reduced along an
   /// axis.
   bool addsSums(Axis axis) const;
+  /// Where an op has what it is about: a parameter and its update, a gradient.
+  const Placement &getKept() const {
+    return placements.operands.empty() ? placements.results.front()
+                                       : placements.operands.front();
+  }
 };
 
 /// Strategies that are not changed any more, so that ops that have the same may

@@ -161,10 +161,16 @@ TEST(Beside, ProductsInPartsHideWhatIsBetweenThem) {
   EXPECT_DOUBLE_EQ(step.time(), 10);
   EXPECT_EQ(step.getExposed(), Numbers{0});
   // Each further part of both takes longer: two parts hide it all.
-  step.problem.partSeconds = 0.25;
+  auto take = [&](double longer) {
+    for (PlacedOp &op : step.problem.ops)
+      op.getLonger = [longer](const Strategy &, int64_t parts) {
+        return double(parts - 1) * longer;
+      };
+  };
+  take(0.25);
   EXPECT_DOUBLE_EQ(step.time(), 10.5);
   // As long as it saves a tenth of it.
-  step.problem.partSeconds = 1.9;
+  take(1.9);
   EXPECT_DOUBLE_EQ(step.time(), 14);
   // Of a result that is scattered along the rows there are no parts.
   SmallStep scatters;
@@ -173,6 +179,33 @@ TEST(Beside, ProductsInPartsHideWhatIsBetweenThem) {
   scatters.addOp(5, {{y, SmallStep::split(0)}}, SmallStep::split(0));
   scatters.makeProducts();
   EXPECT_DOUBLE_EQ(scatters.time(), 14);
+}
+
+TEST(Beside, ComputeLosesToWhatPartsHide) {
+  Reduces step;
+  step.makeProducts();
+  step.beside.slowdown = 0.5;
+  // Half of the four seconds of the reduction.
+  EXPECT_DOUBLE_EQ(step.time(), 12);
+  EXPECT_EQ(step.getExposed(), Numbers{2});
+}
+
+/// What reads all rows at once waits for the last part, and so does what reads
+/// its result, rows of the moved tensor though it reads, too.
+TEST(Beside, WhatNeedsAllRowsEndsParts) {
+  SmallStep step;
+  using S = SmallStep;
+  size_t x = step.addInput(S::whole());
+  size_t y = step.addOp(5, {{x, S::whole()}}, S::partial());
+  size_t sum = step.addOp(1, {{y, S::whole()}}, S::whole());
+  step.addOp(5, {{y, S::whole()}, {sum, S::whole()}}, S::whole());
+  step.makeProducts();
+  step.problem.ops[1].rowsOf = 0;
+  // The last of eight parts is behind the last product before them.
+  EXPECT_DOUBLE_EQ(step.time(), 11 + 4. / 8);
+  // Of rows alone, the product behind hides that one, too.
+  step.problem.ops[1].rowsOf = 1;
+  EXPECT_DOUBLE_EQ(step.time(), 11);
 }
 
 TEST(Beside, WhatSharesALevelTakesTurns) {

@@ -1,0 +1,233 @@
+//===- Starts.cpp - Where a search begins, and what follows it ------------===//
+//
+// A search of few states comes to a choice that is good, but not near to the
+// best: what it comes to depends on where it begins. So it begins in several
+// places, recipes and styles among them, and makes what it found better a few
+// ops at a time.
+//
+//===----------------------------------------------------------------------===//
+#include "Chooser.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace cleave;
+using namespace cleave::autoshard;
+
+/// That searches begin with.
+constexpr size_t mostRecipes = 2;
+
+/// Takes out strategies that need what no strategy of its maker leads to, such
+/// as a partial sum of what is whole. False if an op has none left.
+bool Chooser::takeOutDead(StrategyLists &own) {
+  std::vector<size_t> makers(problem.tensors.size(), none);
+  for (auto [number, op] : llvm::enumerate(problem.ops))
+    for (size_t tensor : op.results)
+      makers[tensor] = number;
+  auto isMet = [&](size_t op, std::pair<size_t, Place> touch) {
+    auto [tensor, need] = touch;
+    size_t maker = makers[tensor];
+    if (maker == none || maker == op)
+      return true;
+    return llvm::any_of(own[maker], [&, tensor = tensor,
+                                     need = need](uint32_t strategy) {
+      return llvm::any_of(costs.touches[maker][strategy].makes, [&](auto made) {
+        return made.first == tensor &&
+               costs.getMove(tensor, made.second, need) != impossible;
+      });
+    });
+  };
+  bool isChanged = true;
+  while (isChanged) {
+    isChanged = false;
+    for (auto [op, list] : llvm::enumerate(own)) {
+      size_t before = list.size();
+      llvm::erase_if(list, [&, op = op](uint32_t strategy) {
+        return llvm::any_of(costs.touches[op][strategy].needs,
+                            [&](auto touch) { return !isMet(op, touch); });
+      });
+      if (list.empty())
+        return false;
+      isChanged |= list.size() < before;
+    }
+  }
+  return true;
+}
+
+/// The best choice in lists, by bounds that hold for nothing else, so that they
+/// are near.
+std::optional<ShardingChoice> Chooser::searchIn(const StrategyLists &own,
+                                                size_t width) {
+  std::optional<Potentials> free(std::move(potentials));
+  potentials.emplace(costs, steps, own);
+  boundRests();
+  lists = &own;
+  std::optional<ShardingChoice> choice = search(width, impossible);
+  lists = base;
+  potentials.emplace(std::move(*free));
+  return choice;
+}
+
+/// What recipes come to at the price of a byte, the best one first: all of
+/// them, where nobody has looked yet, or those that were the best.
+void Chooser::searchRecipes() {
+  constexpr size_t width = 16, most = 6;
+  if (!styles) {
+    styles.emplace(problem, costs.usable);
+    for (Styles::Recipe &recipe : styles->getRecipes())
+      if (takeOutDead(recipe.lists))
+        if (auto choice = searchIn(recipe.lists, width))
+          recipes.push_back({std::move(recipe), std::move(*choice)});
+  } else {
+    sortRecipes();
+    for (size_t i = 0; i != std::min(recipes.size(), most); ++i)
+      if (auto choice = searchIn(recipes[i].recipe.lists, width);
+          choice && getCost(*choice) < getCost(recipes[i].choice))
+        recipes[i].choice = std::move(*choice);
+  }
+  sortRecipes();
+}
+
+void Chooser::sortRecipes() {
+  for (Recipe &recipe : recipes)
+    finish(recipe.choice);
+  llvm::stable_sort(recipes, [&](const Recipe &a, const Recipe &b) {
+    return getCost(a.choice) < getCost(b.choice);
+  });
+}
+
+/// The recipes that cost least.
+void Chooser::addRecipes(std::vector<ShardingChoice> &starts,
+                         size_t most) const {
+  for (size_t i = 0; i != std::min(recipes.size(), most); ++i)
+    if (!isIn(recipes[i].choice, starts))
+      starts.push_back(recipes[i].choice);
+}
+
+/// What styles, recipes and other prices of a byte have led to.
+std::vector<ShardingChoice> Chooser::getStarts(size_t width) {
+  constexpr size_t mostKnown = 4, mostStyles = 6;
+  std::vector<ShardingChoice> starts = known;
+  searchRecipes();
+  addRecipes(starts, mostRecipes);
+  if (known.size() < mostKnown)
+    for (size_t i = 0; i != std::min(recipes.size(), mostStyles); ++i)
+      if (auto styled =
+              searchIn(styles->getStyle(recipes[i].recipe.style), width))
+        starts.push_back(std::move(*styled));
+  boundRests();
+  return starts;
+}
+
+/// Leaves the cheapest, the best one first.
+void Chooser::keepBest(std::vector<ShardingChoice> &choices,
+                       size_t most) const {
+  llvm::stable_sort(choices, [&](const auto &a, const auto &b) {
+    return getCost(a) < getCost(b);
+  });
+  choices.resize(std::min(choices.size(), most));
+}
+
+/// What a narrow search comes to; fails where there is nothing.
+llvm::Expected<ShardingChoice> Chooser::searchNarrowly(size_t width) {
+  std::optional<ShardingChoice> choice = search(width, impossible);
+  // Where all that it kept came to no end, a choice without partial sums does.
+  if (!choice && leavesOut) {
+    lists = &costs.plain;
+    choice = search(width, impossible);
+    lists = base;
+    if (choice)
+      choice->bound = std::min(potentials->getBound(), getCost(*choice));
+  }
+  for (; !choice && leavesOut; width *= 8)
+    choice = search(width * 8, impossible);
+  if (!choice)
+    return llvm::createStringError(
+        problem.ops[failedAt].name +
+        ": no strategy gives what the ops that use it need");
+  return std::move(*choice);
+}
+
+/// A choice that is good: the best of some, polished.
+llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
+  // What was good at other prices of a byte is nearly good at this one.
+  constexpr size_t enough = 4, most = 4, mostLater = 2;
+  const bool isFirst = known.size() < enough;
+  double bound = potentials->getBound();
+  std::vector<ShardingChoice> starts;
+  if (isFirst) {
+    llvm::Expected<ShardingChoice> choice = searchNarrowly(width);
+    if (!choice)
+      return choice;
+    bound = choice->bound;
+    starts = {std::move(*choice)};
+  }
+  if (!isFirst || bound < getCost(starts[0]))
+    llvm::append_range(starts, getStarts(width));
+  keepBest(starts, isFirst ? most : mostLater);
+  found.clear();
+  // What is known by now helps the others, too, however good they are.
+  for (ShardingChoice &start : starts) {
+    start.bound = std::min(bound, getCost(start));
+    potentials->follow(start);
+    boundRests();
+    found.push_back(improve(std::move(start), width));
+    bound = std::max(bound, found.back().bound);
+  }
+  for (const ShardingChoice &each : found)
+    if (!isIn(each, known))
+      known.push_back(each);
+  return getCheapest(found);
+}
+
+const ShardingChoice &
+Chooser::getCheapest(llvm::ArrayRef<ShardingChoice> choices) const {
+  return *std::min_element(
+      choices.begin(), choices.end(),
+      [&](const auto &a, const auto &b) { return getCost(a) < getCost(b); });
+}
+
+/// The best of those that do of each op what one of these does.
+ShardingChoice Chooser::fuse(llvm::ArrayRef<ShardingChoice> choices,
+                             size_t width) {
+  const ShardingChoice &best = getCheapest(choices);
+  StrategyLists own(problem.ops.size());
+  for (auto [op, list] : llvm::enumerate(own)) {
+    for (const ShardingChoice &each : choices)
+      list.push_back(uint32_t(each.strategies[op]));
+    llvm::sort(list);
+    list.erase(llvm::unique(list), list.end());
+  }
+  std::optional<Potentials> free(std::move(potentials));
+  potentials.emplace(costs, steps, own);
+  potentials->follow(best);
+  boundRests();
+  lists = &own;
+  std::optional<ShardingChoice> fused = search(width, getCost(best));
+  lists = base;
+  potentials.emplace(std::move(*free));
+  potentials->follow(fused ? *fused : best);
+  boundRests();
+  return fused ? *fused : best;
+}
+
+/// Each better choice says which bounds matter, and each better bound which
+/// states do.
+ShardingChoice Chooser::improve(ShardingChoice choice, size_t width) {
+  constexpr int mostRounds = 4;
+  for (int i = 0; i != mostRounds && choice.bound < getCost(choice); ++i) {
+    double bound = choice.bound;
+    polish(choice);
+    choice.bound = std::min(bound, getCost(choice));
+    potentials->follow(choice);
+    boundRests();
+    std::optional<ShardingChoice> better = search(width, getCost(choice));
+    if (!better)
+      break;
+    better->bound = std::max(better->bound, bound);
+    bool isLast = getCost(*better) >= getCost(choice) * (1 - slack);
+    choice = std::move(*better);
+    if (isLast)
+      break;
+  }
+  return choice;
+}
