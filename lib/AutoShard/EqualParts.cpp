@@ -206,8 +206,8 @@ llvm::Error Chooser::prepare() {
   if (!reduced)
     return llvm::Error::success();
   auto make = [&](const ShardingProblem &part) {
-    auto chooser = std::make_unique<Chooser>(part, price, mostStates,
-                                             costs.getShapes());
+    auto chooser =
+        std::make_unique<Chooser>(part, price, mostStates, costs.getShapes());
     // It only helps to find what is good.
     if (llvm::Error error = chooser->begin()) {
       llvm::consumeError(std::move(error));

@@ -25,8 +25,8 @@ static void expand(CompositeOpInterface op) {
   op->erase();
 }
 
-/// Leaves the sum no more than `most` addends: the first ones are added by others
-/// before it, so that all are added in the same order.
+/// Leaves the sum no more than `most` addends: the first ones are added by
+/// others before it, so that all are added in the same order.
 static void splitSum(xf::AdditionOpInterface op, size_t most) {
   SmallVector<Value> left(op->getOperands());
   OpBuilder b(op);

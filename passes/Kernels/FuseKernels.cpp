@@ -14,8 +14,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Kernels/FuseKernels.h"
-#include "passes/Kernels/Passes.h"
 #include "dialects/xf/Provenance.h"
+#include "passes/Kernels/Passes.h"
 #include "passes/Log.h"
 
 #define DEBUG_TYPE "cleave-lower-to-exec"

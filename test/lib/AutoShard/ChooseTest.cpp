@@ -324,8 +324,7 @@ double getBestCorner(const std::vector<Taken> &all, double memory) {
             large.bytes == small.bytes
                 ? 0
                 : (one.bytes - small.bytes) / (large.bytes - small.bytes);
-        double mixed =
-            small.seconds + share * (large.seconds - small.seconds);
+        double mixed = small.seconds + share * (large.seconds - small.seconds);
         bool isBetween = small.bytes < one.bytes && one.bytes < large.bytes;
         isCorner &= one.seconds <= mixed + (isBetween ? -1e-9 : 1e-9);
       }
