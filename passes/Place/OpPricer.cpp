@@ -75,22 +75,12 @@ static bool isYielded(Operation *op) {
          (isa<xf::AdditionOpInterface>(user) && isYielded(user));
 }
 
-/// In which an op multiplies.
-static DType getType(Operation *op) {
+DType cleave::getProductType(Operation *op) {
   return llvm::any_of(
              op->getOperandTypes(),
              [](Type type) { return getElementTypeOrSelf(type).isBF16(); })
              ? DType::BF16
              : DType::F32;
-}
-
-double OpPricer::getLonger(xf::ShardingRuleOpInterface op,
-                           const ShardingRule &rule, const Strategy &strategy,
-                           int64_t parts) const {
-  auto get = [&](int64_t count) {
-    return getProductSeconds(rule, strategy.axes, getType(op), count);
-  };
-  return std::max(0., get(parts) - get(1)) / profile.matrixRate;
 }
 
 FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
@@ -113,7 +103,7 @@ FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
       getStreamTime(device, bytes * getLocalShare(op, strategy.placements));
   if (flops == 0)
     return seconds;
-  DType dtype = getType(op);
+  DType dtype = getProductType(op);
   const MatrixUnit &unit = device.getMatrix(dtype);
   if (unit.peak == 0)
     return op->emitOpError("has products in ")
@@ -129,8 +119,8 @@ FailureOr<double> OpPricer::price(xf::ShardingRuleOpInterface op,
                          work->heads / getWays(strategy.axes), work->rows,
                          work->pairs, work->headDim, work->valueDim);
   else
-    products =
-        getProductSeconds(rule, strategy.axes, dtype) / profile.matrixRate;
+    products = getProductSeconds(mesh, device, rule, strategy.axes, dtype) /
+               profile.matrixRate;
   if (products == 0)
     products = flops / getWays(strategy.axes) / (unit.peak * unit.efficiency);
   products = addSums(device, getSumBytes(op, strategy), products);
@@ -169,9 +159,10 @@ double OpPricer::getLocalShare(Operation *op,
   return all > 0 ? local / all : 1;
 }
 
-double OpPricer::getProductSeconds(const ShardingRule &rule,
-                                   const FactorAxes &axes, DType dtype,
-                                   int64_t parts) const {
+double cleave::getProductSeconds(const Mesh &mesh, const Device &device,
+                                 const ShardingRule &rule,
+                                 const FactorAxes &axes, DType dtype,
+                                 int64_t parts) {
   if (rule.operands.size() < 2 || rule.results.size() != 1 ||
       rule.operands.size() - rule.addends.size() != 2)
     return 0;

@@ -15,6 +15,16 @@ PlacedTensor getPlacedTensor(mlir::Value value);
 /// A byte that a slice leaves is read and written.
 MoveSeconds getMoveSeconds(const Device &device, const Profile &profile);
 
+/// In which an op multiplies.
+DType getProductType(mlir::Operation *op);
+
+/// Seconds of a rule that is one product, or a batch of them: rows are what
+/// only the first operand has, of which so many parts are made one by one,
+/// columns what only the second has. 0 of any other.
+double getProductSeconds(const Mesh &mesh, const Device &device,
+                         const ShardingRule &rule, const FactorAxes &axes,
+                         DType dtype, int64_t parts = 1);
+
 /// Seconds of an op on the shards of a strategy: of its products or of
 /// attention, as the simulator prices the instructions that they become, or of
 /// moving its tensors through memory, whichever takes longer.
@@ -29,10 +39,6 @@ public:
                                 const ShardingRule &rule,
                                 const Strategy &strategy) const;
 
-  /// Seconds that a product takes longer in so many parts of its rows.
-  double getLonger(xf::ShardingRuleOpInterface op, const ShardingRule &rule,
-                   const Strategy &strategy, int64_t parts) const;
-
 private:
   /// Of a gradient that micro-batches add up: the product that makes it adds to
   /// the sum, which is read and written.
@@ -40,11 +46,6 @@ private:
   double getWays(const FactorAxes &axes) const;
   double getLocalShare(mlir::Operation *op,
                        const RulePlacements &placements) const;
-  /// Of a rule that is one product, or a batch of them: rows are what only the
-  /// first operand has, of which so many parts are made one by one, columns
-  /// what only the second has. 0 of any other.
-  double getProductSeconds(const ShardingRule &rule, const FactorAxes &axes,
-                           DType dtype, int64_t parts = 1) const;
 
   const Mesh &mesh;
   const Device &device;

@@ -29,7 +29,9 @@ PlacementGraph::PlacementGraph(func::FuncOp function,
                                const Machine &machine, const Profile &profile,
                                CollectivePricer price)
     : function(function), meshName(meshName), mesh(mesh), machine(machine),
-      profile(profile), price(price), b(function.getContext()) {
+      profile(profile), price(price),
+      device(std::make_shared<const Device>(machine.device)),
+      b(function.getContext()) {
   problem.mesh = mesh;
   problem.moveSeconds = getMoveSeconds(machine.device, profile);
 }
@@ -446,6 +448,26 @@ std::optional<Strategy> PlacementGraph::keepTo(Operation *op,
   return left;
 }
 
+/// See PlacedOp::getLonger; the problem may outlive what the graph refers to.
+std::function<double(const Strategy &, int64_t)>
+PlacementGraph::makeLonger(Operation *op, const ShardingRule &rule) const {
+  struct Product {
+    Mesh mesh;
+    ShardingRule rule;
+    DType dtype;
+    double rate;
+  };
+  auto product = std::make_shared<const Product>(
+      Product{mesh, rule, getProductType(op), profile.matrixRate});
+  return [product, device = device](const Strategy &strategy, int64_t parts) {
+    auto get = [&](int64_t count) {
+      return getProductSeconds(product->mesh, *device, product->rule,
+                               strategy.axes, product->dtype, count);
+    };
+    return std::max(0., get(parts) - get(1)) / product->rate;
+  };
+}
+
 LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   When when = getWhen(op);
   PlacedOp placed;
@@ -488,11 +510,7 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   placed.isProduct =
       cost && cost.getFlops().executed > 0 && !cost.getAttention();
   if (placed.isProduct)
-    placed.getLonger = [pricer, op,
-                        rule = std::make_shared<ShardingRule>(rule)](
-                           const Strategy &strategy, int64_t parts) {
-      return pricer.getLonger(op, *rule, strategy, parts);
-    };
+    placed.getLonger = makeLonger(op, rule);
   placed.dims = nameFactors(op, rule);
   for (const FactorInfo &factor : rule.factors)
     placed.factors.push_back(factor.name);

@@ -142,6 +142,8 @@ private:
   /// results' that are known already; names those of its results.
   llvm::SmallVector<uint32_t, 8> nameFactors(xf::ShardingRuleOpInterface op,
                                              const ShardingRule &rule);
+  std::function<double(const Strategy &, int64_t)>
+  makeLonger(mlir::Operation *op, const ShardingRule &rule) const;
   int64_t findLayer(const Site &site) const;
   /// A number, as a norm, is kept for nothing.
   Keeps getKeeps(const Site &site, bool isNumber) const;
@@ -180,6 +182,7 @@ private:
   const Machine &machine;
   const Profile &profile;
   CollectivePricer price;
+  std::shared_ptr<const Device> device; ///< the machine's, for long
   mlir::OpBuilder b;
   llvm::DenseMap<Seen, size_t> numbers; ///< of tensors
   std::vector<Known> known;             ///< by tensor
