@@ -139,16 +139,17 @@ struct ShardingChoice {
 ///
 /// Where the best choice does not fit into `memory`, bytes get a price (a
 /// Lagrange multiplier), the least at which the cheapest choice fits: it is the
-/// best one of those that lie on the convex hull of seconds and bytes, and
-/// `bound` says how much better another could be.
+/// best one of those that lie on the convex hull of seconds and bytes, or one
+/// of equal parts some of which are as in the next faster one; and `bound` says
+/// how much better another could be.
 ///
 /// Where collectives run beside compute, what is least is that step. How much
 /// of a move is waited for depends on all else, so it is found in turns: at
 /// first all of it counts; then the least that may be of what is moved for
 /// parameters and their gradients, and some of what is moved of activations;
 /// then, for each reason to move, the share that the last choice waited for
-/// (timeBeside). The best of these choices is the result, and `bound` is of
-/// `seconds`, of whatever choice.
+/// (timeBeside). The best of these choices, and of some that searches came to
+/// besides, is the result, and `bound` is of `seconds`, of whatever choice.
 ///
 /// Fails, and names the op, if it has no strategy, or none from whose results
 /// what other ops need can be had; and if nothing fits.
