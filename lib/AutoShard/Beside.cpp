@@ -367,17 +367,19 @@ Parts::Cut Parts::cut(size_t number, double waited) const {
     return best;
   Side before = getBefore(number), behind = getBehind(number);
   ProductParts parts;
-  parts.before = before.seconds;
-  parts.after = behind.seconds;
   parts.beside = list.ops[number].seconds - waited;
   for (int64_t count : partCounts) {
     if (rows % count != 0)
       break;
     parts.count = count;
+    double longerBefore = getLonger(before, count),
+           longerBehind = getLonger(behind, count);
+    parts.before = before.seconds + longerBefore;
+    parts.after = behind.seconds + longerBehind;
     parts.communication = double(count) * price(step.step.kind, step.step.axes,
                                                 step.input / double(count));
     double exposed = parts.getExposed();
-    double all = exposed + getLonger(before, count) + getLonger(behind, count);
+    double all = exposed + longerBefore + longerBehind;
     if (all < best.waited)
       best = {all, parts.communication - exposed};
   }
