@@ -717,8 +717,9 @@ TEST(Choose, ATiedPartCostsWhatAllPartsDo) {
           all = getTaken(problem, whole, price);
     possible += one.seconds < INFINITY;
     EXPECT_EQ(one.seconds, all.seconds) << drawn;
-    if (one.seconds < INFINITY)
+    if (one.seconds < INFINITY) {
       EXPECT_EQ(one.bytes, all.bytes) << drawn;
+    }
   }
   EXPECT_GE(possible, 50);
 }
