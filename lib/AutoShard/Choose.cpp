@@ -1,6 +1,7 @@
 //===- Choose.cpp - The cheapest placements of a graph's tensors ----------===//
 //
-// Where a search begins, what it is followed by, and the price of bytes.
+// The price of bytes, and what is asked of a search: the best choice, the front
+// of seconds against bytes, and what else an op could do.
 //
 //===----------------------------------------------------------------------===//
 #include "Chooser.h"

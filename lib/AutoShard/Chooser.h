@@ -160,8 +160,8 @@ private:
   void sortRecipes();
   bool takeOutDead(StrategyLists &own);
   void searchRecipes();
-  std::optional<ShardingChoice> searchIn(const StrategyLists &own,
-                                         size_t width);
+  std::optional<ShardingChoice> searchIn(const StrategyLists &own, size_t width,
+                                         const ShardingChoice *least = nullptr);
   void addRecipes(std::vector<ShardingChoice> &starts, size_t most) const;
   std::vector<ShardingChoice> getStarts(size_t width);
   void keepBest(std::vector<ShardingChoice> &choices, size_t most) const;

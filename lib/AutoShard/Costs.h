@@ -82,6 +82,12 @@ private:
 using PlacesByShape =
     std::map<std::tuple<std::vector<int64_t>, int64_t, MoveSeconds>, Places>;
 
+/// Whether an op says where a parameter, its gradient or its state is for long.
+inline bool isOfParameter(const PlacedOp &op) {
+  return op.keeps == Keeps::Parameters || op.keeps == Keeps::Gradients ||
+         op.keeps == Keeps::Optimizer;
+}
+
 /// By op of a problem: some of its strategies, by their numbers.
 using StrategyLists = std::vector<std::vector<uint32_t>>;
 

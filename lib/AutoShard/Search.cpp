@@ -396,15 +396,11 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
 /// Ops that say where a parameter and its gradient are for long, or update it,
 /// and so are best chosen together, however far apart they are decided.
 void Chooser::findGroups() {
-  auto isOfState = [&](const PlacedOp &op) {
-    return op.phase == "step" || op.keeps == Keeps::Parameters ||
-           op.keeps == Keeps::Gradients || op.keeps == Keeps::Optimizer;
-  };
   llvm::EquivalenceClasses<size_t> classes; ///< steps
   std::vector<llvm::SmallVector<size_t, 4>> touching(problem.tensors.size());
   for (auto [step, number] : llvm::enumerate(steps)) {
     const PlacedOp &op = problem.ops[number];
-    if (!isOfState(op))
+    if (op.phase != "step" && !isOfParameter(op))
       continue;
     classes.insert(step);
     for (auto *list : {&op.operands, &op.results})

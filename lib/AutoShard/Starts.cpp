@@ -54,14 +54,18 @@ bool Chooser::takeOutDead(StrategyLists &own) {
 }
 
 /// The best choice in lists, by bounds that hold for nothing else, so that they
-/// are near.
+/// are near; with `least`, one of them, of no more than that costs.
 std::optional<ShardingChoice> Chooser::searchIn(const StrategyLists &own,
-                                                size_t width) {
+                                                size_t width,
+                                                const ShardingChoice *least) {
   std::optional<Potentials> free(std::move(potentials));
   potentials.emplace(costs, steps, own);
+  if (least)
+    potentials->follow(*least);
   boundRests();
   lists = &own;
-  std::optional<ShardingChoice> choice = search(width, impossible);
+  std::optional<ShardingChoice> choice =
+      search(width, least ? getCost(*least) : impossible);
   lists = base;
   potentials.emplace(std::move(*free));
   return choice;
@@ -197,14 +201,7 @@ ShardingChoice Chooser::fuse(llvm::ArrayRef<ShardingChoice> choices,
     llvm::sort(list);
     list.erase(llvm::unique(list), list.end());
   }
-  std::optional<Potentials> free(std::move(potentials));
-  potentials.emplace(costs, steps, own);
-  potentials->follow(best);
-  boundRests();
-  lists = &own;
-  std::optional<ShardingChoice> fused = search(width, getCost(best));
-  lists = base;
-  potentials.emplace(std::move(*free));
+  std::optional<ShardingChoice> fused = searchIn(own, width, &best);
   potentials->follow(fused ? *fused : best);
   boundRests();
   return fused ? *fused : best;

@@ -81,11 +81,6 @@ static bool keepsTo(const ShardingProblem &problem, const PlacedOp &op,
   return (splits & samples) == 0;
 }
 
-static bool isKept(const PlacedOp &op) {
-  return op.keeps == Keeps::Parameters || op.keeps == Keeps::Gradients ||
-         op.keeps == Keeps::Optimizer;
-}
-
 Styles::Styles(const ShardingProblem &problem, const StrategyLists &usable)
     : usable(usable) {
   if (problem.sampleDims == 0)
@@ -101,7 +96,6 @@ Styles::Styles(const ShardingProblem &problem, const StrategyLists &usable)
   for (auto [op, list] : llvm::zip_equal(problem.ops, usable)) {
     Op &own = ops.emplace_back();
     own.hasNames = !op.dims.empty();
-    own.isKept = isKept(op);
     for (auto [number, role] : llvm::enumerate(roles))
       for (uint32_t set : role)
         if (llvm::any_of(op.dims,
@@ -125,7 +119,7 @@ Styles::Along Styles::describe(const ShardingProblem &problem,
     return llvm::is_contained(splits, axis);
   });
   along.addsSums = strategy.addsSums(axis);
-  along.splitsKept = isKept(op) && strategy.getKept().isSplitBy(axis);
+  along.splitsKept = isOfParameter(op) && strategy.getKept().isSplitBy(axis);
   return along;
 }
 

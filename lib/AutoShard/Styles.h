@@ -56,7 +56,6 @@ private:
   struct Op {
     bool hasNames = false;
     uint32_t roles = 0;       ///< a bit for each of which it has a dim
-    bool isKept = false;      ///< it says where state or gradients are
     std::vector<Along> along; ///< by usable strategy and axis
   };
 
