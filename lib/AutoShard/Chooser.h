@@ -18,6 +18,20 @@ constexpr double slack = 1e-9;
 /// Of a choice: nobody has looked for a bound.
 constexpr double unbounded = -std::numeric_limits<double>::infinity();
 
+/// Sorts by what `get` says of each, ascending; equal ones keep their order.
+template <typename Item, typename Get>
+void sortBy(std::vector<Item> &items, Get get) {
+  using Value = std::decay_t<decltype(get(items.front()))>;
+  std::vector<std::pair<Value, size_t>> order;
+  for (size_t i = 0; i != items.size(); ++i)
+    order.push_back({get(items[i]), i});
+  llvm::sort(order);
+  std::vector<Item> sorted;
+  for (const auto &[value, i] : order)
+    sorted.push_back(std::move(items[i]));
+  items = std::move(sorted);
+}
+
 /// Places, ascending, in which a tensor is needed besides where it is made.
 using Needs = llvm::SmallVector<Place, 3>;
 

@@ -94,9 +94,7 @@ void Chooser::searchRecipes() {
 void Chooser::sortRecipes() {
   for (Recipe &recipe : recipes)
     finish(recipe.choice);
-  llvm::stable_sort(recipes, [&](const Recipe &a, const Recipe &b) {
-    return getCost(a.choice) < getCost(b.choice);
-  });
+  sortBy(recipes, [&](const Recipe &each) { return getCost(each.choice); });
 }
 
 /// The recipes that cost least.
@@ -125,9 +123,7 @@ std::vector<ShardingChoice> Chooser::getStarts(size_t width) {
 /// Leaves the cheapest, the best one first.
 void Chooser::keepBest(std::vector<ShardingChoice> &choices,
                        size_t most) const {
-  llvm::stable_sort(choices, [&](const auto &a, const auto &b) {
-    return getCost(a) < getCost(b);
-  });
+  sortBy(choices, [&](const ShardingChoice &each) { return getCost(each); });
   choices.resize(std::min(choices.size(), most));
 }
 

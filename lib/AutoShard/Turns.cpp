@@ -109,7 +109,7 @@ Chooser::getPromising(const std::vector<ByStepKind> &shares,
     if (each.bytes <= problem.memory && !isIn(each, timed))
       all.push_back({estimateBeside(each, beside), std::move(each)});
   }
-  llvm::stable_sort(all, llvm::less_first());
+  sortBy(all, [](const auto &each) { return each.first; });
   all.resize(std::min(all.size(), most));
   std::vector<ShardingChoice> promising;
   for (auto &[seconds, choice] : all)
