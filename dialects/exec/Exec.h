@@ -2,6 +2,7 @@
 #ifndef CLEAVE_DIALECTS_EXEC_EXEC_H
 #define CLEAVE_DIALECTS_EXEC_EXEC_H
 
+#include "cleave/Streams/Share.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -31,9 +32,6 @@ struct OperandShape {
   bool isAtLeast = false;
 };
 
-/// What a part of an instruction's rows has of an operand: all of it, as every
-/// part; its own part of the bytes; or all of it, to add what its rows give.
-enum class Share { Whole, Part, Sum };
 } // namespace cleave::exec
 
 #include "dialects/exec/InstructionInterface.h.inc"

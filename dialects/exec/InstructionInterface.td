@@ -60,7 +60,7 @@ def RowsOpInterface : OpInterface<"RowsOpInterface"> {
   let methods = [
     InterfaceMethod<"What each of `parts` of as many rows has of each operand; "
                     "nothing where rows cannot be cut so.",
-      "std::optional<::llvm::SmallVector<::cleave::exec::Share>>", "getShares",
+      "std::optional<::llvm::SmallVector<::cleave::Share>>", "getShares",
       (ins "int64_t":$parts)>,
     InterfaceMethod<"Makes it part `number` of `parts`, into which rows can be cut. "
                     "All of them are alike but for their operands, and for how the "

@@ -2,12 +2,15 @@
 #include "dialects/exec/Exec.h"
 
 using namespace mlir;
+using namespace cleave;
 using namespace cleave::exec;
 
-using Shares = std::optional<SmallVector<Share>>;
+/// Nothing where the rows cannot be cut.
+using MaybeShares = std::optional<Shares>;
 
 /// Parts of the first input and of the first output, where `rows` can be cut.
-static Shares cutFirst(InstructionOpInterface op, int64_t rows, int64_t parts) {
+static MaybeShares cutFirst(InstructionOpInterface op, int64_t rows,
+                            int64_t parts) {
   if (rows % parts != 0)
     return std::nullopt;
   SmallVector<Share> shares(op->getNumOperands(), Share::Whole);
@@ -24,7 +27,7 @@ static bool sumsOverRows(GemmOp op) {
 
 /// The rows are those of C, each a product of one of A, or those that C is a
 /// sum over.
-Shares GemmOp::getShares(int64_t parts) {
+MaybeShares GemmOp::getShares(int64_t parts) {
   if (!getTransA())
     return cutFirst(*this, getM(), parts);
   if (!sumsOverRows(*this) || int64_t(getK()) % parts != 0)
@@ -42,21 +45,21 @@ void GemmOp::keepOnePart(int64_t parts, int64_t number) {
     setAccumulate(Accumulate::Always);
 }
 
-Shares AllReduceOp::getShares(int64_t parts) {
+MaybeShares AllReduceOp::getShares(int64_t parts) {
   return cutFirst(*this, getElements(), parts);
 }
 void AllReduceOp::keepOnePart(int64_t parts, int64_t) {
   setElements(int64_t(getElements()) / parts);
 }
 
-Shares AllGatherOp::getShares(int64_t parts) {
+MaybeShares AllGatherOp::getShares(int64_t parts) {
   return cutFirst(*this, getOuter(), parts);
 }
 void AllGatherOp::keepOnePart(int64_t parts, int64_t) {
   setOuter(int64_t(getOuter()) / parts);
 }
 
-Shares ReduceScatterOp::getShares(int64_t parts) {
+MaybeShares ReduceScatterOp::getShares(int64_t parts) {
   return cutFirst(*this, getOuter(), parts);
 }
 void ReduceScatterOp::keepOnePart(int64_t parts, int64_t) {
@@ -84,7 +87,7 @@ static std::optional<Share> getShare(AccessAttr access, int64_t part,
   return repeats ? Share::Whole : Share::Part;
 }
 
-Shares LaunchOp::getShares(int64_t parts) {
+MaybeShares LaunchOp::getShares(int64_t parts) {
   KernelOp kernel = findKernel(*this);
   if (!kernel || kernel.getMode() == KernelMode::Column ||
       int64_t(kernel.getRows()) % parts != 0)

@@ -10,6 +10,7 @@
 #include "KernelSum.h"
 #include "cleave/Cost/CostModel.h"
 #include "cleave/Cost/ProductParts.h"
+#include "cleave/Streams/Parts.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cmath>
@@ -56,9 +57,6 @@ static double getScattered(Group group, Group near, Time time) {
 /// One block under one cut: each part adds its kernels, what they keep for the
 /// backward pass and what selective recomputation repeats of them.
 class CostModel::BlockPricer {
-  /// Of an exchange's time, that parts have to save.
-  static constexpr double leastSaved = 0.1;
-
 public:
   BlockPricer(const CostModel &costs, const Cut &cut, const TensorParts *parts)
       : costs(costs), cut(cut), parts(parts) {
@@ -414,13 +412,14 @@ private:
   }
 
   /// The collectives between two groups of products, in the number of parts
-  /// that takes the least time, were ranks in step. Parts of what is split
-  /// along the sequence are of samples.
+  /// that takes the least time. Parts of what is split along the sequence are
+  /// of samples.
   template <typename GetParts>
   Exchange cutExchange(llvm::ArrayRef<CollectiveKind> kinds,
                        GetParts &&getParts) const {
     Exchange best;
     double least = 0, whole = 0;
+    double skew = double(kinds.size()) * costs.profile.rankSkew;
     constexpr int64_t inOne[] = {1};
     for (int64_t count : llvm::concat<const int64_t>(inOne, partCounts)) {
       double rows = cut.sequenceParallel ? double(cut.microBatch) : tokens;
@@ -428,19 +427,19 @@ private:
         continue;
       ProductParts parts = getParts(count);
       parts.count = count;
-      double skew = double(count * int64_t(kinds.size())) * profile.rankSkew;
+      parts.skew = skew;
       for (CollectiveKind kind : kinds)
         parts.communication +=
             double(count) *
-            costs.getJointTime(kind, {cut.tp, 1},
-                               tokens * h * activationBytes / double(count));
+            getCollectiveTime(costs.machine, kind, {cut.tp, 1},
+                              tokens * h * activationBytes / double(count));
       double products = parts.before + parts.after;
       if (count == 1)
         whole = products;
-      Exchange found{parts.communication, parts.getExposed(), products - whole};
-      parts.communication -= skew;
-      double time = parts.getExposed() + found.longer;
-      if (count > 1 && time > least - leastSaved * parts.communication)
+      Exchange found{parts.communication + skew, parts.getExposed(),
+                     products - whole};
+      double time = found.exposed + found.longer;
+      if (count > 1 && time > least - leastSavedByParts * parts.communication)
         continue;
       least = time;
       best = found;

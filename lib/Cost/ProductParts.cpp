@@ -9,5 +9,6 @@ double ProductParts::getExposed() const {
   double most = std::max({communication / parts - others * before,
                           communication / parts - others * after,
                           communication - others * (before + after)});
+  most += skew;
   return std::max(isBroken ? communication / parts : 0., most - beside);
 }

@@ -27,6 +27,7 @@ enum class Port : uint8_t { None, Send, Recv, Meeting };
 /// A task, with what the walk asks for in reach.
 struct Op {
   double seconds;
+  double skew;
   double slowdown;              ///< of compute beside it
   uint32_t firstWait, endWaits; ///< in StageState::waits
   int32_t stream, event;
@@ -189,6 +190,7 @@ private:
       const Task &task = tasks.tasks[i];
       Op op = {};
       op.seconds = times.seconds[number][i];
+      op.skew = times.skews.empty() ? 0 : times.skews[number][i];
       op.slowdown = times.slowdowns.empty() ? 0 : times.slowdowns[number][i];
       op.stream = int32_t(task.stream);
       op.event = int32_t(task.event);
@@ -349,14 +351,14 @@ private:
     bool moved = false;
     for (; stream.next < stream.tasks.size(); ++stream.next) {
       Issued &issued = stream.tasks[stream.next];
-      double ready = std::max(stream.now, issued.time);
+      const Op &op = stage.ops[size_t(issued.op)];
+      double ready = std::max(stream.now, issued.time + op.skew);
       for (Point point : issued.waits) {
         std::optional<double> end = getEnd(stage, point);
         if (!end)
           return moved;
         ready = std::max(ready, *end);
       }
-      const Op &op = stage.ops[size_t(issued.op)];
       std::optional<Execution> times = execute(number, streamNumber, op, ready);
       if (!times)
         return moved;

@@ -175,6 +175,7 @@ OverlapOp Bucketer::merge(ArrayRef<int64_t> bucket) const {
     const OverlapOp &op = ops[size_t(member)];
     merged.reads.append(op.reads);
     merged.writes.append(op.writes);
+    merged.skew = std::max(merged.skew, op.skew);
   }
   merged.seconds = price(bucket);
   return merged;

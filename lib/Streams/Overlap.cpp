@@ -223,7 +223,7 @@ void Scheduler::findReleases() {
       double from =
           isAside(other) ? states[other].release : states[other].begin;
       states[i].release =
-          std::max(states[i].release, from + ops[other].seconds);
+          std::max(states[i].release, from + ops[other].seconds + ops[i].skew);
     }
 }
 
@@ -258,7 +258,7 @@ void Scheduler::findLatest() {
         ops[op].seconds;
   for (int64_t op : llvm::reverse(aside)) {
     size_t stream = size_t(ops[op].stream);
-    double deadline = getDeadline(op);
+    double deadline = getDeadline(op) - ops[op].skew;
     if (!ops[op].grows) {
       states[op].latest = deadline - ops[op].seconds;
       continue;
@@ -284,7 +284,7 @@ double Scheduler::getReady(int64_t op) const {
 void Scheduler::issueAside(int64_t op) {
   State &state = states[op];
   double &streamFree = free[size_t(ops[op].stream)];
-  double ready = std::max(now, getReady(op));
+  double ready = std::max(now + ops[op].skew, getReady(op));
   state.isBehind = streamFree > ready;
   state.start = std::max(streamFree, ready);
   state.finish = streamFree = state.start + ops[op].seconds;
@@ -360,7 +360,8 @@ void Scheduler::addWaited(int64_t op, double from) {
   if (states[op].finish <= from)
     return;
   int64_t what = leaders[op] < 0 ? op : leaders[op];
-  states[what].waited += std::min(states[op].finish - from, ops[what].seconds);
+  states[what].waited +=
+      std::min(states[op].finish - from, ops[what].seconds + ops[what].skew);
 }
 
 void Scheduler::know(size_t stream, size_t count, int64_t op, bool depends) {
@@ -631,7 +632,8 @@ OverlapResult Scheduler::run() {
     if (leaders[op] < 0 && !states[op].isReturned &&
         (states[op].isBehind ||
          (ops[op].grows && states[op].ownBefore != states[op].ownUntilKnown) ||
-         ops[op].seconds - states[op].waited > leastHidden * ops[op].seconds))
+         ops[op].seconds + ops[op].skew - states[op].waited >
+             leastHidden * ops[op].seconds))
       result.streams[op] = ops[op].stream;
   for (int64_t op : aside)
     if (leaders[op] >= 0 && !states[op].isReturned)

@@ -60,9 +60,13 @@ double TaskPricer::getSeconds(const TaskShape &shape) const {
 }
 
 double TaskPricer::getSeconds(const Task &task) const {
+  return getSeconds(task.shape) + (task.stream == 0 ? getSkew(task) : 0);
+}
+
+double TaskPricer::getSkew(const Task &task) const {
   bool isJoint = task.shape.kind == TaskShape::Kind::Collective &&
-                 task.stream == 0 && task.phase != "optimizer";
-  return getSeconds(task.shape) + (isJoint ? rates.rankSkew : 0);
+                 task.phase != "optimizer";
+  return isJoint ? rates.rankSkew : 0;
 }
 
 double TaskPricer::getSlowdown(const Task &task, double seconds) const {
@@ -113,6 +117,7 @@ TaskTimes cleave::priceTasks(const TaskProgram &program,
   TaskTimes times;
   for (const StageTasks &stage : program.stages) {
     std::vector<double> &seconds = times.seconds.emplace_back();
+    std::vector<double> &skews = times.skews.emplace_back();
     std::vector<double> &slowdowns = times.slowdowns.emplace_back();
     std::vector<int64_t> &links = times.links.emplace_back();
     // What begins together is priced as one, and each has a share by its bytes.
@@ -125,6 +130,7 @@ TaskTimes cleave::priceTasks(const TaskProgram &program,
         const TaskShape &shape = stage.tasks[i].shape;
         seconds.push_back(
             end - begin == 1 ? all : all * shape.bytes / whole.shape.bytes);
+        skews.push_back(pricer.getSkew(stage.tasks[i]));
         slowdowns.push_back(pricer.getSlowdown(stage.tasks[i], seconds.back()));
         links.push_back(pricer.getLevel(shape).value_or(-1));
       }

@@ -4,25 +4,16 @@
 // instructions around it.
 //
 //  1. With it go those that compute what it moves and those that use what it
-//     moved, as long as all of them have rows of which each needs and makes a
-//     part of the others' (exec.RowsOpInterface): up to products, which are
-//     enough to run beside, and through collectives on the way. An instruction
-//     that would need one of them as a whole, and be needed by another, keeps
-//     that one out.
-//  2. They are done part by part between one collective and the next:
-//
-//       gemm, reduce_scatter, norm, all_gather, gemm            in two parts:
-//       gemm0, reduce_scatter0, gemm1, reduce_scatter1,
-//       norm0, all_gather0, norm1, all_gather1, gemm0, gemm1
-//
-//     Parts are views of the buffers, so nothing is copied. What stood between
-//     and is needed by them goes ahead of them, the rest behind.
+//     moved, up to products, where rows of one are made of rows of the other
+//     (exec.RowsOpInterface). Which those are, and how they stand in parts,
+//     says cleave/Streams/Parts.h.
+//  2. Parts are views of the buffers, so nothing is copied.
 //  3. Of several numbers of parts, and of leaving all whole, that one is taken
 //     which takes the least time around it, by the scheduler that will order it
 //     (lib/Streams) and the cluster's prices, startup of each part included.
 //
 //===----------------------------------------------------------------------===//
-#include "cleave/Cost/ProductParts.h"
+#include "cleave/Streams/Parts.h"
 #include "passes/Overlap/Parts.h"
 #include "passes/Overlap/Passes.h"
 #include "llvm/ADT/SetVector.h"
@@ -38,28 +29,17 @@ using namespace cleave;
 
 namespace {
 /// What stands around a collective, in the middle.
-class Surroundings : public Window {
-public:
-  Surroundings(exec::InstructionOpInterface middle, OverlapModel &model);
+struct AroundCollective {
+  AroundCollective(exec::InstructionOpInterface op, OverlapModel &model);
 
-  /// The instructions, by index, that are cut into `parts` with the one in the
-  /// middle; it alone if there are no others, and none if it cannot be.
-  SmallVector<size_t> findMembers(int64_t parts) const;
-
-  std::vector<OverlapOp> ops;
-
-private:
-  /// Whether the instruction can be cut, and adds up nothing over its rows: a
-  /// sum is there only once all parts are.
-  bool canCut(size_t i, int64_t parts) const;
-  SmallVector<size_t> findPartners(size_t i, int64_t parts) const;
-  void prune(SmallVectorImpl<size_t> &members, int64_t parts) const;
-  bool isProduct(size_t i) const {
-    return shapes[i].kind == TaskShape::Kind::Matmul;
+  Surroundings getSurroundings() const {
+    return Surroundings(window, middle, kinds, streams);
   }
 
-  std::vector<TaskShape> shapes;
-  size_t middle = 0;
+  InstructionWindow window;
+  size_t middle;
+  std::vector<RowsKind> kinds;
+  std::vector<int64_t> streams;
 };
 
 /// The same instructions with some of them in parts, not in their places yet.
@@ -69,9 +49,7 @@ struct Cut {
   Instructions list;
   SmallVector<Operation *> made; ///< parts, and then views
   SmallVector<Operation *> replaced;
-  double seconds = 0, compute = 0;
-  /// Of the members alone, and of these seconds what is waited for.
-  double communication = 0, waited = 0;
+  WindowTime time;
 };
 
 class CutProducts : public cleave::impl::CutProductsPassBase<CutProducts> {
@@ -82,7 +60,7 @@ private:
   void runOnOperation() override;
   void cutSegment(exec::SegmentOp segment);
   SmallVector<Operation *> cutAround(exec::InstructionOpInterface op);
-  std::optional<Cut> build(const Surroundings &window, int64_t parts);
+  std::optional<Cut> build(const AroundCollective &around, int64_t parts);
   void price(Cut &cut, llvm::function_ref<bool(Operation *)> isMember);
 
   std::shared_ptr<OverlapModel> model;
@@ -102,7 +80,7 @@ static Instructions listAround(exec::InstructionOpInterface op,
     return model.getOps(each).front().isFence;
   };
   Operation *first = op, *last = op;
-  for (int64_t i = 0; i < partsReach; ++i) {
+  for (size_t i = 0; i < partsReach; ++i) {
     if (auto each = dyn_cast_or_null<exec::InstructionOpInterface>(
             first->getPrevNode());
         each && !isFence(each))
@@ -119,110 +97,25 @@ static Instructions listAround(exec::InstructionOpInterface op,
   return list;
 }
 
-Surroundings::Surroundings(exec::InstructionOpInterface op, OverlapModel &model)
-    : Window(listAround(op, model)), ops(model.getOps(list)),
-      middle(size_t(llvm::find(list, op) - list.begin())) {
-  for (exec::InstructionOpInterface each : list)
-    shapes.push_back(model.getShape(each));
-}
-
-bool Surroundings::canCut(size_t i, int64_t parts) const {
-  const std::optional<Shares> &shares = getShares(i, parts);
-  return shares && !llvm::is_contained(*shares, exec::Share::Sum);
-}
-
-/// Those that wrote what the instruction reads in parts, or read what it writes
-/// so, before something else is there.
-SmallVector<size_t> Surroundings::findPartners(size_t i, int64_t parts) const {
-  SmallVector<size_t> found;
-  auto isCutIn = [&](size_t other, Value value, bool asOutput) {
-    bool isUsed = false;
-    for (auto [k, operand] : llvm::enumerate(list[other]->getOperands()))
-      if (operand == value && isOutput(other, unsigned(k)) == asOutput) {
-        isUsed = true;
-        if (!canCut(other, parts) ||
-            (*getShares(other, parts))[k] != exec::Share::Part)
-          return false;
-      }
-    return isUsed;
-  };
-  auto writes = [&](size_t other, Value value) {
-    return llvm::any_of(
-        list[other]->getOperands().drop_front(get(other).getInputs().size()),
-        [&](Value each) {
-          return exec::getBuffer(each) == exec::getBuffer(value);
-        });
-  };
-  for (auto [k, value] : llvm::enumerate(list[i]->getOperands())) {
-    if ((*getShares(i, parts))[k] != exec::Share::Part)
-      continue;
-    if (!isOutput(i, unsigned(k))) {
-      for (size_t other = i; other-- > 0;)
-        if (writes(other, value)) {
-          if (isCutIn(other, value, /*asOutput=*/true))
-            found.push_back(other);
-          break;
-        }
-      continue;
-    }
-    for (size_t other = i + 1; other < list.size(); ++other) {
-      if (isCutIn(other, value, /*asOutput=*/false))
-        found.push_back(other);
-      if (writes(other, value))
-        break;
-    }
-  }
-  return found;
-}
-
-/// What streams through memory and has no member on one of its sides takes no
-/// part.
-void Surroundings::prune(SmallVectorImpl<size_t> &members,
-                         int64_t parts) const {
-  auto isLoose = [&](size_t i) {
-    if (shapes[i].kind != TaskShape::Kind::Memory)
-      return false;
-    SmallVector<size_t> partners = findPartners(i, parts);
-    auto isMember = [&](size_t other, bool before) {
-      return (other < i) == before && llvm::is_contained(members, other);
-    };
-    return !llvm::any_of(partners,
-                         [&](size_t each) { return isMember(each, true); }) ||
-           !llvm::any_of(partners,
-                         [&](size_t each) { return isMember(each, false); });
-  };
-  for (size_t before = 0; before != members.size();) {
-    before = members.size();
-    llvm::erase_if(members, isLoose);
+static RowsKind getRowsKind(const TaskShape &shape) {
+  switch (shape.kind) {
+  case TaskShape::Kind::Matmul:
+    return RowsKind::Product;
+  case TaskShape::Kind::Memory:
+    return RowsKind::Memory;
+  default:
+    return RowsKind::Other;
   }
 }
 
-SmallVector<size_t> Surroundings::findMembers(int64_t parts) const {
-  SmallVector<size_t> members;
-  if (!canCut(middle, parts))
-    return members;
-  members.push_back(middle);
-  auto tryAdd = [&](size_t other) {
-    if (llvm::is_contained(members, other))
-      return false;
-    SmallVector<size_t> all = members;
-    all.insert(llvm::lower_bound(all, other), other);
-    if (!areApart(all, parts) || !findBefore(all))
-      return false;
-    members = std::move(all);
-    return true;
-  };
-  // What comes too early for one that is still missing is tried again.
-  for (bool grows = true; grows;) {
-    grows = false;
-    for (size_t i : SmallVector<size_t>(members))
-      // There is enough to run beside what communicates up to a product.
-      if (!isProduct(i))
-        for (size_t other : findPartners(i, parts))
-          grows |= tryAdd(other);
-  }
-  prune(members, parts);
-  return members;
+AroundCollective::AroundCollective(exec::InstructionOpInterface op,
+                                   OverlapModel &model)
+    : window(listAround(op, model)),
+      middle(size_t(llvm::find(window.list, op) - window.list.begin())) {
+  for (exec::InstructionOpInterface each : window.list)
+    kinds.push_back(getRowsKind(model.getShape(each)));
+  for (const OverlapOp &each : model.getOps(window.list))
+    streams.push_back(each.stream);
 }
 
 //===----------------------------------------------------------------------===//
@@ -231,61 +124,34 @@ SmallVector<size_t> Surroundings::findMembers(int64_t parts) const {
 
 /// Instructions of a window with its members in parts; nothing where that
 /// cannot be, or would cut but one instruction.
-std::optional<Cut> CutProducts::build(const Surroundings &window,
+std::optional<Cut> CutProducts::build(const AroundCollective &around,
                                       int64_t parts) {
-  SmallVector<size_t> members = window.findMembers(parts);
+  Surroundings surroundings = around.getSurroundings();
+  SmallVector<size_t> members = surroundings.findMembers(parts);
   if (members.size() < 2)
     return std::nullopt;
-  std::optional<SmallVector<bool>> isBefore = window.findBefore(members);
-  if (!isBefore)
+  std::optional<std::vector<PartOf>> order = surroundings.cut(members, parts);
+  if (!order)
     return std::nullopt;
-
   Cut cut;
   cut.parts = parts;
   cut.members = members.size();
-  auto getOthers = [&](bool before) {
-    for (size_t i = members.front(); i < members.back(); ++i)
-      if (!llvm::is_contained(members, i) && (*isBefore)[i] == before)
-        cut.list.push_back(window.list[i]);
-  };
-  auto append = [&](size_t begin, size_t end) {
-    cut.list.append(window.list.begin() + begin, window.list.begin() + end);
-  };
-  append(0, members.front());
-  getOthers(/*before=*/true);
-
   PartBuilder builder(parts, first);
-  // From one collective to the next.
-  for (auto begin = members.begin(), end = begin; begin != members.end();
-       begin = end) {
-    end = std::find_if(begin, members.end(),
-                       [&](size_t i) { return window.ops[i].stream > 0; });
-    if (end != members.end())
-      ++end;
-    for (int64_t number = 0; number < parts; ++number)
-      for (size_t i : llvm::make_range(begin, end))
-        cut.list.push_back(builder.makePart(window.list[i], number));
+  for (PartOf each : *order) {
+    exec::InstructionOpInterface op = around.window.get(each.op);
+    cut.list.push_back(each.number < 0 ? op
+                                       : builder.makePart(op, each.number));
   }
   cut.made = builder.getMade();
   for (size_t i : members)
-    cut.replaced.push_back(window.list[i]);
-  getOthers(/*before=*/false);
-  append(members.back() + 1, window.list.size());
+    cut.replaced.push_back(around.window.get(i));
   return cut;
 }
 
-/// What the list takes, and what is waited for of its members' communication.
 void CutProducts::price(Cut &cut,
                         llvm::function_ref<bool(Operation *)> isMember) {
-  std::vector<OverlapOp> ops = model->getOps(cut.list);
-  OverlapResult result = overlap(ops);
-  cut.seconds = result.seconds;
-  cut.compute = result.compute;
-  for (size_t i = 0; i < ops.size(); ++i)
-    if (ops[i].stream > 0 && isMember(cut.list[i])) {
-      cut.communication += ops[i].seconds;
-      cut.waited += result.waited[i];
-    }
+  cut.time = WindowTime::measure(
+      model->getOps(cut.list), [&](size_t i) { return isMember(cut.list[i]); });
 }
 
 static void discard(const Cut &cut) {
@@ -296,15 +162,15 @@ static void discard(const Cut &cut) {
 /// Returns the instructions that are in parts now, and gone.
 SmallVector<Operation *>
 CutProducts::cutAround(exec::InstructionOpInterface op) {
-  Surroundings window(op, *model);
+  AroundCollective around(op, *model);
   std::optional<Cut> best;
   for (int64_t parts : partCounts) {
-    std::optional<Cut> cut = build(window, parts);
+    std::optional<Cut> cut = build(around, parts);
     if (!cut)
       continue;
     price(*cut,
           [&](Operation *each) { return llvm::is_contained(cut->made, each); });
-    if (best && best->seconds <= cut->seconds)
+    if (best && best->time.seconds <= cut->time.seconds)
       std::swap(*best, *cut);
     if (best)
       discard(*best);
@@ -317,22 +183,22 @@ CutProducts::cutAround(exec::InstructionOpInterface op) {
     return {};
   }
   Cut whole;
-  whole.list = window.list;
+  whole.list = around.window.list;
   price(whole, [&](Operation *each) {
     return llvm::is_contained(best->replaced, each);
   });
   auto describe = [](const Cut &cut) {
     return llvm::formatv("{0:F3} ms of {1:F3} ms of communication waited for",
-                         cut.waited * 1e3, cut.communication * 1e3)
+                         cut.time.waited * 1e3, cut.time.communication * 1e3)
         .str();
   };
-  double saved = whole.seconds - best->seconds;
-  if (saved < leastSavedByParts * whole.communication) {
+  double saved = whole.time.seconds - best->time.seconds;
+  if (!whole.time.isWorth(best->time)) {
     emitRemark(op.getLoc(), "stays whole: ")
         << describe(whole) << "; in " << best->parts << " parts "
         << describe(*best)
         << llvm::formatv(", and {0:F3} ms more of compute",
-                         (best->compute - whole.compute) * 1e3)
+                         (best->time.compute - whole.time.compute) * 1e3)
                .str();
     discard(*best);
     return {};
@@ -342,11 +208,11 @@ CutProducts::cutAround(exec::InstructionOpInterface op) {
       << " parts: " << describe(*best) << "; whole " << describe(whole)
       << llvm::formatv("; saves {0:F3} ms", saved * 1e3).str();
   // The window's last instruction may be one that is replaced.
-  Operation *next = window.list.back()->getNextNode();
+  Operation *next = around.window.list.back()->getNextNode();
   Block *block = op->getBlock();
   for (exec::InstructionOpInterface each : best->list)
     each->moveBefore(block, next ? next->getIterator() : block->end());
-  if (first == window.list.front())
+  if (first == around.window.list.front())
     first = best->list.front();
   numCut += int64_t(best->members);
   numParts += int64_t(best->members) * best->parts;

@@ -49,10 +49,10 @@ struct Turn {
 };
 
 /// The instructions of a turn, and what can be done with them.
-class TurnWindow : public Window {
+class TurnWindow : public InstructionWindow {
 public:
   TurnWindow(Instructions list, Value value)
-      : Window(std::move(list)), value(value) {}
+      : InstructionWindow(std::move(list)), value(value) {}
 
   /// None where the turn cannot be done in so many parts.
   SmallVector<size_t> findMembers(int64_t parts) const;
@@ -96,8 +96,7 @@ bool TurnWindow::usesParts(size_t i, Value used, int64_t parts) const {
   return shares && llvm::all_of(llvm::zip(list[i]->getOperands(), *shares),
                                 [&](auto operand) {
                                   auto [each, share] = operand;
-                                  return each != used ||
-                                         share == exec::Share::Part;
+                                  return each != used || share == Share::Part;
                                 });
 }
 

@@ -67,8 +67,8 @@ private:
   bool addNeeded();
 
   exec::SegmentOp forward, backward;
-  Window window;           ///< the forward segment
-  SmallVector<bool> moves; ///< which of its instructions do
+  InstructionWindow window; ///< the forward segment
+  SmallVector<bool> moves;  ///< which of its instructions do
 };
 } // namespace
 

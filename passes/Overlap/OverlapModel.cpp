@@ -1,9 +1,11 @@
 //===- OverlapModel.cpp ---------------------------------------------------===//
 #include "passes/Overlap/OverlapModel.h"
 #include "cleave/Hardware/Cluster.h"
+#include "cleave/Ledger/Ledger.h"
 #include "cleave/Streams/Order.h"
 #include "dialects/dist/Placements.h"
 #include "dialects/exec/Work.h"
+#include "dialects/xf/Provenance.h"
 #include "passes/Overlap/StreamModel.h"
 #include "llvm/ADT/STLExtras.h"
 
@@ -66,10 +68,18 @@ OverlapModel::create(ModuleOp module, StringRef mode, StringRef cluster) {
   if (!network)
     return meshOp.emitError(llvm::toString(network.takeError()));
   double room = ::getRoom(*device);
+  TaskRates rates;
+  if (*device) {
+    llvm::Expected<Profile> profile = loadOwnProfile(**device);
+    if (!profile)
+      return module.emitError(llvm::toString(profile.takeError()));
+    rates = TaskRates(*profile);
+  }
   std::optional<Axis> stages;
   if (meshOp.getStageAxis())
     stages = mesh.getAxisIndex(*meshOp.getStageAxis());
-  TaskPricer pricer(mesh, stages, std::move(*network), std::move(*device));
+  TaskPricer pricer(mesh, stages, std::move(*network), std::move(*device),
+                    std::move(rates));
   return std::shared_ptr<OverlapModel>(new OverlapModel(
       std::move(mesh), std::move(pricer), mode == "auto" && isCpu, room));
 }
@@ -102,55 +112,38 @@ int64_t OverlapModel::getKind(exec::InstructionOpInterface op) {
       .first->second;
 }
 
-namespace {
-/// Cuts buffers where operands begin and end, and numbers the stretches
-/// between. Views of a buffer that have places have the same distances, so what
-/// meets in one micro-batch's places does in the first.
-class Stretches {
-public:
-  explicit Stretches(ArrayRef<exec::InstructionOpInterface> instructions) {
-    for (exec::InstructionOpInterface op : instructions)
-      for (Value value : op->getOperands()) {
-        auto [begin, end] = getRange(value);
-        llvm::append_values(cuts[exec::getBuffer(value)].at, begin, end);
-      }
-    int64_t next = 0;
-    for (auto &[buffer, each] : cuts) {
-      llvm::sort(each.at);
-      each.at.erase(llvm::unique(each.at), each.at.end());
-      each.first = next;
-      next += int64_t(each.at.size()) - 1;
+/// From where to where a value lies in its buffer. Views of a buffer that has
+/// places have the same distances, so what meets in one micro-batch's places
+/// does in the first.
+static std::pair<int64_t, int64_t> getRange(Value value) {
+  auto view = value.getDefiningOp<exec::ViewOp>();
+  int64_t begin = view ? int64_t(view.getFrom()) : 0;
+  return {begin, begin + exec::getBytes(value)};
+}
+
+std::vector<RowsOperands>
+cleave::listOperands(ArrayRef<exec::InstructionOpInterface> instructions) {
+  llvm::DenseMap<Value, int64_t> values;
+  llvm::DenseMap<Operation *, int64_t> buffers;
+  std::vector<RowsOperands> all;
+  for (exec::InstructionOpInterface op : instructions) {
+    RowsOperands &operands = all.emplace_back();
+    for (auto [i, value] : llvm::enumerate(op->getOperands())) {
+      RowsOperand &operand = operands.emplace_back();
+      operand.value =
+          values.insert({value, int64_t(values.size())}).first->second;
+      operand.buffer =
+          buffers.insert({exec::getBuffer(value), int64_t(buffers.size())})
+              .first->second;
+      std::tie(operand.begin, operand.end) = getRange(value);
+      operand.isWritten = i >= op.getInputs().size();
     }
   }
-
-  void append(Value value, SmallVectorImpl<int64_t> &numbers) const {
-    const Cuts &each = cuts.find(exec::getBuffer(value))->second;
-    auto [begin, end] = getRange(value);
-    for (auto at = llvm::lower_bound(each.at, begin); *at != end; ++at)
-      numbers.push_back(each.first + (at - each.at.begin()));
-  }
-
-private:
-  struct Cuts {
-    SmallVector<int64_t, 2> at;
-    int64_t first = 0;
-  };
-
-  static std::pair<int64_t, int64_t> getRange(Value value) {
-    auto view = value.getDefiningOp<exec::ViewOp>();
-    if (!view)
-      return {0, exec::getBytes(value)};
-    int64_t begin = int64_t(view.getFrom());
-    return {begin, begin + int64_t(view.getBytes())};
-  }
-
-  llvm::MapVector<Operation *, Cuts> cuts;
-};
-} // namespace
+  return all;
+}
 
 std::vector<OverlapOp>
 OverlapModel::getOps(ArrayRef<exec::InstructionOpInterface> instructions) {
-  Stretches stretches(instructions);
   std::vector<OverlapOp> ops;
   for (exec::InstructionOpInterface op : instructions) {
     OverlapOp &each = ops.emplace_back();
@@ -160,23 +153,27 @@ OverlapModel::getOps(ArrayRef<exec::InstructionOpInterface> instructions) {
     if (mayRunAside(shape)) {
       each.stream = getStream(op);
       each.kind = getKind(op);
+      Task task;
+      task.shape = shape;
+      if (std::optional<xf::Phase> phase = xf::getPhase(op))
+        task.phase = xf::stringifyPhase(*phase);
+      each.skew = pricer.getSkew(task);
     }
     double in = 0, out = 0;
-    for (Value value : op.getInputs()) {
-      stretches.append(value, each.reads);
+    for (Value value : op.getInputs())
       in += double(exec::getBytes(value));
-    }
     for (OperandRange written : {op.getOutputs(), op.getWorkspace()})
-      for (Value value : written) {
-        stretches.append(value, each.writes);
+      for (Value value : written)
         // What is kept takes no memory that others could have.
         if (!exec::getBuffer(value).getPinned())
           out += double(exec::getBytes(value));
-      }
     each.grows = out > in;
     each.mayFollow = shape.kind == TaskShape::Kind::Memory && !each.isFence &&
                      each.stream == 0 && !each.grows;
   }
+  std::vector<RowsOperands> operands = listOperands(instructions);
+  setAccesses(ops, std::vector<ArrayRef<RowsOperand>>(operands.begin(),
+                                                      operands.end()));
   return ops;
 }
 

@@ -2,7 +2,7 @@
 #ifndef CLEAVE_PASSES_OVERLAP_OVERLAPMODEL_H
 #define CLEAVE_PASSES_OVERLAP_OVERLAPMODEL_H
 
-#include "cleave/Streams/Overlap.h"
+#include "cleave/Streams/Parts.h"
 #include "cleave/Tasks/Price.h"
 #include "dialects/exec/Exec.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -15,6 +15,10 @@ using Instructions = llvm::SmallVector<exec::InstructionOpInterface>;
 
 /// The instructions of a segment, in their order.
 Instructions getInstructions(exec::SegmentOp segment);
+
+/// What each of them accesses.
+std::vector<RowsOperands>
+listOperands(llvm::ArrayRef<exec::InstructionOpInterface> instructions);
 
 /// Bytes that may be in use in a rank's arena, by the memory of a device of the
 /// cluster; infinite where nothing is said of that.
@@ -30,9 +34,7 @@ public:
   create(mlir::ModuleOp module, llvm::StringRef mode, llvm::StringRef cluster);
 
   TaskShape getShape(exec::InstructionOpInterface op) const;
-  /// What the scheduler sees of instructions, in this order. A number that they
-  /// access is a stretch of a buffer: two of them have one in common if they
-  /// share bytes.
+  /// What the scheduler sees of instructions, in this order.
   std::vector<OverlapOp>
   getOps(llvm::ArrayRef<exec::InstructionOpInterface> instructions);
   /// In which order and streams they take the least time, those that may begin

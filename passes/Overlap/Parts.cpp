@@ -6,20 +6,14 @@ using namespace mlir;
 using namespace cleave;
 
 //===----------------------------------------------------------------------===//
-// Which instructions can be cut together
+// Instructions
 //===----------------------------------------------------------------------===//
 
-Window::Window(Instructions list)
-    : list(std::move(list)), dependences(this->list.size()) {}
+InstructionWindow::InstructionWindow(Instructions list)
+    : Window(listOperands(list)), list(std::move(list)) {}
 
-const std::optional<Shares> &Window::getShares(size_t i, int64_t parts) const {
-  auto [found, isNew] = shares.try_emplace({i, parts});
-  if (isNew)
-    found->second = computeShares(i, parts);
-  return found->second;
-}
-
-std::optional<Shares> Window::computeShares(size_t i, int64_t parts) const {
+std::optional<Shares> InstructionWindow::computeShares(size_t i,
+                                                       int64_t parts) const {
   auto op = dyn_cast<exec::RowsOpInterface>(*list[i]);
   std::optional<Shares> found;
   if (op)
@@ -27,78 +21,11 @@ std::optional<Shares> Window::computeShares(size_t i, int64_t parts) const {
   if (!found)
     return std::nullopt;
   for (auto [value, share] : llvm::zip(op->getOperands(), *found))
-    if (share == exec::Share::Part &&
+    if (share == Share::Part &&
         exec::getBytes(value) % (parts * int64_t(runtime::limits::alignment)) !=
             0)
       return std::nullopt;
   return found;
-}
-
-/// From where to where a value lies in its buffer. Views of a buffer that has
-/// places have the same distances, so what meets in one micro-batch's places
-/// does in the first.
-static std::pair<int64_t, int64_t> getRange(Value value) {
-  auto view = value.getDefiningOp<exec::ViewOp>();
-  int64_t begin = view ? int64_t(view.getFrom()) : 0;
-  return {begin, begin + exec::getBytes(value)};
-}
-
-static bool shareBytes(Value a, Value b) {
-  if (exec::getBuffer(a) != exec::getBuffer(b))
-    return false;
-  auto [beginA, endA] = getRange(a);
-  auto [beginB, endB] = getRange(b);
-  return beginA < endB && beginB < endA;
-}
-
-bool Window::dependsOn(size_t later, size_t earlier) const {
-  llvm::BitVector &known = dependences[later];
-  if (known.empty()) {
-    known.resize(unsigned(list.size()));
-    for (size_t i = 0; i < later; ++i)
-      for (auto [k, x] : llvm::enumerate(list[later]->getOperands()))
-        for (auto [n, y] : llvm::enumerate(list[i]->getOperands()))
-          if ((isOutput(later, unsigned(k)) || isOutput(i, unsigned(n))) &&
-              shareBytes(x, y))
-            known.set(unsigned(i));
-  }
-  return known[unsigned(earlier)];
-}
-
-bool Window::areApart(ArrayRef<size_t> members, int64_t parts) const {
-  for (size_t a : members)
-    for (size_t b : members) {
-      ArrayRef<exec::Share> sharesA = *getShares(a, parts),
-                            sharesB = *getShares(b, parts);
-      for (auto [i, x] : llvm::enumerate(list[a]->getOperands()))
-        for (auto [k, y] : llvm::enumerate(list[b]->getOperands())) {
-          bool isWritten = isOutput(a, unsigned(i)) || isOutput(b, unsigned(k));
-          bool isAlike = x == y && sharesA[i] == sharesB[k] &&
-                         (a == b || sharesA[i] == exec::Share::Part);
-          if (isWritten && exec::getBuffer(x) == exec::getBuffer(y) && !isAlike)
-            return false;
-        }
-    }
-  return true;
-}
-
-std::optional<SmallVector<bool>>
-Window::findBefore(ArrayRef<size_t> members) const {
-  SmallVector<bool> isMember(list.size()), isBefore(list.size());
-  for (size_t i : members)
-    isMember[i] = true;
-  for (size_t i = members.back(); i-- > members.front();) {
-    if (isMember[i])
-      continue;
-    for (size_t later = i + 1; later <= members.back(); ++later)
-      isBefore[i] |=
-          (isMember[later] || isBefore[later]) && dependsOn(later, i);
-    if (isBefore[i] && llvm::any_of(members, [&](size_t earlier) {
-          return earlier < i && dependsOn(i, earlier);
-        }))
-      return std::nullopt;
-  }
-  return isBefore;
 }
 
 //===----------------------------------------------------------------------===//
@@ -137,7 +64,7 @@ PartBuilder::makePart(exec::InstructionOpInterface op, int64_t number) {
   Shares shares = *rows.getShares(parts);
   rows.keepOnePart(parts, number);
   for (auto [operand, share] : llvm::zip(part->getOpOperands(), shares))
-    if (share == exec::Share::Part)
+    if (share == Share::Part)
       operand.set(getPart(operand.get(), number));
   if (auto flops = part->getAttrOfType<FloatAttr>("flops"))
     part->setAttr("flops",

@@ -505,10 +505,11 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   if (placed.strategies.empty())
     return op.emitOpError("cannot be split so that its result is where ")
            << pinName << " has it";
-  placed.rowsOf = findRows(rule);
   auto cost = dyn_cast<xf::CostOpInterface>(*op);
-  placed.isProduct =
-      cost && cost.getFlops().executed > 0 && !cost.getAttention();
+  bool isAttention = cost && cost.getAttention();
+  // Attention's kernels take no part of their rows.
+  placed.rowsOf = isAttention ? 0 : findRows(rule);
+  placed.isProduct = cost && cost.getFlops().executed > 0 && !isAttention;
   if (placed.isProduct)
     placed.getLonger = makeLonger(op, rule);
   placed.dims = nameFactors(op, rule);

@@ -15,6 +15,7 @@
 //
 //   0,  c - (k - 1) b,  c - (k - 1) a,  k c - (k - 1) (a + b)
 //
+// more the skew by which the last of the ranks comes later to each part, and
 // less what else there is to compute meanwhile.
 //
 //===----------------------------------------------------------------------===//
@@ -25,20 +26,13 @@
 
 namespace cleave {
 
-/// Into how many parts products and what is between them are cut.
-constexpr int64_t partCounts[] = {2, 4, 8};
-/// Instructions that are looked at before a collective, and behind it.
-constexpr int64_t partsReach = 32;
-/// Of a collective's time: cutting has to save as much, since parts make the
-/// program longer, and what is waited for less is let be.
-constexpr double leastSavedByParts = 0.1;
-
 /// Seconds of a collective and of what stands around it, in some number of
 /// parts, all of them together.
 struct ProductParts {
   int64_t count = 1;
   double before = 0, after = 0; ///< products
   double communication = 0;
+  double skew = 0;   ///< by which it begins later than it could
   double beside = 0; ///< other compute, which may run while it moves
   /// Whether there are two collectives, and what is computed between them comes
   /// behind all parts of `before`: then nothing hides a part of both.

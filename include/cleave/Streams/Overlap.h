@@ -14,6 +14,10 @@ namespace cleave {
 /// An op of a segment, as the scheduler sees it.
 struct OverlapOp {
   double seconds = 0;
+  /// Communication begins so long after the rank's own stream comes to it,
+  /// since the last of its ranks comes as much later; or as soon as its stream
+  /// is free, if that is later.
+  double skew = 0;
   /// Communication: the stream that it may run in, above 0. 0: it stays in the
   /// rank's own stream.
   int64_t stream = 0;

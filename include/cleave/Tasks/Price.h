@@ -36,9 +36,12 @@ public:
         rates(std::move(rates)) {}
 
   double getSeconds(const TaskShape &shape) const;
-  /// The same where it stands in a step: a collective that nothing runs beside
-  /// waits for the last of its ranks.
+  /// The same where it stands in a step: with `getSkew` of what is in the
+  /// rank's own stream.
   double getSeconds(const Task &task) const;
+  /// By how much later than its rank the last one comes to a collective, since
+  /// they do not keep step; 0 of the update, before which all meet.
+  double getSkew(const Task &task) const;
   /// Of a task of another stream that takes so many seconds, what its rank's
   /// own loses that computes meanwhile: all that another kernel takes, and of
   /// communication the share that it has of the device.
@@ -75,6 +78,10 @@ using PerTask = std::vector<std::vector<T>>;
 /// What a simulation is told of tasks.
 struct TaskTimes {
   PerTask<double> seconds;
+  /// Of tasks of other streams than the rank's own, how long they begin after
+  /// that comes to them, unless their stream is busy for as long; none: at
+  /// once.
+  PerTask<double> skews;
   /// Of tasks of other streams than the rank's own, seconds that what computes
   /// beside them takes longer.
   PerTask<double> slowdowns;

@@ -16,7 +16,7 @@ double play(const ProductParts &parts) {
   std::vector<double> moved;
   for (int64_t i = 0; i < parts.count; ++i) {
     own += parts.before / count;
-    stream = std::max(stream, own) + parts.communication / count;
+    stream = std::max(stream, own + parts.skew) + parts.communication / count;
     moved.push_back(stream);
   }
   for (double each : moved) {
@@ -34,7 +34,8 @@ TEST(ProductParts, ExposedIsWhatIsWaitedForWhenTheyArePlayed) {
     ProductParts parts{.count = int64_t(1) << (random() % 4),
                        .before = seconds(random),
                        .after = seconds(random),
-                       .communication = seconds(random)};
+                       .communication = seconds(random),
+                       .skew = seconds(random) / 4};
     EXPECT_NEAR(parts.getExposed(), play(parts), 1e-12);
     exposed += parts.getExposed() > 0;
     // What runs meanwhile hides as much, and at most all.

@@ -129,6 +129,22 @@ TEST(SimulateTasks, communicationSlowsDownWhatComputesBesideIt) {
   EXPECT_DOUBLE_EQ(result.step, 14);
 }
 
+/// The last of the ranks comes a second later; that is not waited for where the
+/// stream is busy for as long.
+TEST(SimulateTasks, communicationBeginsOnceTheLastRankComesToIt) {
+  Example example;
+  Task late = compute();
+  late.waits = {2};
+  Task first = communicate(Kind::Collective, 1), second = first;
+  first.event = 1;
+  second.event = 2;
+  example.addStage({{first, 3}, {second, 2}, {late, 1}});
+  example.times.skews = {{1, 1, 1}};
+  TaskSimulation result = simulate(example.program, example.times);
+  EXPECT_DOUBLE_EQ(result.step, 1 + 3 + 2 + 1);
+  EXPECT_DOUBLE_EQ(result.stages[0].waiting, 6);
+}
+
 TEST(SimulateTasks, whatComesFirstToALinkHasItToItself) {
   Example example;
   Task first = compute();

@@ -182,6 +182,29 @@ TEST(Overlap, SumsFollowWhatIsScattered) {
     EXPECT_TRUE(known.count(3 * i + 2)) << i;
 }
 
+/// The last of the ranks comes later to it, and what follows it in its stream
+/// need not wait for that again.
+TEST(Overlap, CommunicationBeginsOnceTheLastRankComesToIt) {
+  std::vector<OverlapOp> ops = {compute(5, {}, {0}), move(3, 0, 1, false),
+                                compute(1, {0}, {2}), move(3, 2, 3, false),
+                                compute(5, {1, 3}, {4})};
+  ops[1].skew = ops[3].skew = 0.5;
+  OverlapResult result = overlap(ops);
+  EXPECT_DOUBLE_EQ(result.seconds, 5 + 0.5 + 3 + 3 + 5);
+  EXPECT_DOUBLE_EQ(result.compute, 11);
+}
+
+/// Where it stands in the rank's own stream, it waits for the last rank as
+/// well: it is worth no stream where nothing but that is hidden of it.
+TEST(Overlap, WaitingForTheLastRankIsNotHidden) {
+  std::vector<OverlapOp> ops = {compute(5, {}, {0}), move(3, 0, 1, false),
+                                compute(5, {1}, {2})};
+  ops[1].skew = 0.5;
+  OverlapResult result = overlap(ops);
+  EXPECT_EQ(result.streams[1], 0);
+  EXPECT_DOUBLE_EQ(result.waited[1], 3.5);
+}
+
 /// A sum that the next layer reads is waited for at once: it follows nothing.
 TEST(Overlap, WhatIsNeededSoonFollowsNothing) {
   std::vector<OverlapOp> ops;

@@ -166,9 +166,11 @@ TEST(Tasks, softwareAsItsProfileSays) {
   EXPECT_DOUBLE_EQ(pricer.getSeconds(task), plain.getSeconds(task) + 1e-3);
   task.stream = 1;
   EXPECT_DOUBLE_EQ(pricer.getSeconds(task), plain.getSeconds(task));
+  EXPECT_EQ(pricer.getSkew(task), 1e-3);
   task.stream = 0;
   task.phase = "optimizer";
   EXPECT_DOUBLE_EQ(pricer.getSeconds(task), plain.getSeconds(task));
+  EXPECT_EQ(pricer.getSkew(task), 0);
 }
 
 /// A product that adds to sums of f32 reads and writes them: of few rows, that

@@ -123,10 +123,10 @@ exec.program @gather threads 1 {
     // CHECK-NEXT: exec.gemm(%[[X1]], {{.*}} m = 4096 : i64
     // CHECK-NEXT: exec.gemm({{.*}} k = 8192 : i64
     // STREAMS: exec.all_gather
-    // STREAMS-NEXT: exec.gemm
     // STREAMS-NEXT: exec.all_gather{{.*}}<1, event = [[E1:[0-9]+]]>
     // STREAMS-NEXT: exec.gemm
     // STREAMS-NEXT: exec.gemm{{.*}}waits = {{\[}}[[E1]]]>
+    // STREAMS-NEXT: exec.gemm
     exec.all_gather(%s) -> (%x) {axes = ["tp"], inner = 8388608 : i64, outer = 2 : i64, type = bf16}
     exec.gemm(%x, %w) -> (%y) using(%work) {accumulate = #exec<accumulate never>, has_bias = false, k = 4096 : i64, m = 8192 : i64, n = 4096 : i64, trans_a = false, trans_b = false, type_a = bf16, type_b = bf16, type_c = bf16}
     exec.gemm(%x, %x) -> (%d) using(%work1) {accumulate = #exec<accumulate never>, has_bias = false, k = 8192 : i64, m = 4096 : i64, n = 4096 : i64, trans_a = true, trans_b = false, type_a = bf16, type_b = bf16, type_c = bf16}
