@@ -10,6 +10,8 @@
 
 namespace cleave::autoshard {
 
+class Shares;
+
 constexpr size_t none = ~size_t(0);
 
 /// Of bounds, which are sums in another order than costs.
@@ -122,12 +124,14 @@ private:
   /// One that fits.
   llvm::Expected<ShardingChoice> choose();
   void setExposed(const std::vector<ByStepKind> &shares);
+  struct Timed;
+  Timed time(ShardingChoice choice, const Shares &shares,
+             const BesideCompute &beside);
   double estimateBeside(const ShardingChoice &choice,
                         const BesideCompute &beside);
   std::vector<ShardingChoice>
-  getPromising(const std::vector<ByStepKind> &shares,
-               const BesideCompute &beside,
-               llvm::ArrayRef<ShardingChoice> timed);
+  getPromising(const Shares &shares, const BesideCompute &beside,
+               llvm::function_ref<bool(const ShardingChoice &)> isNew);
   llvm::Error prepare();
   /// The same without equal parts.
   llvm::Error begin();

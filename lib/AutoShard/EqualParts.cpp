@@ -128,10 +128,11 @@ std::optional<ShardingChoice> Chooser::solveReduced() {
   for (const ShardingChoice &each : tied->found)
     found.push_back(untie(each));
   ShardingChoice best = untie(*part);
-  // What the parts do by themselves may be good for all, too.
+  // What the parts do by themselves may be good for all, too; how much of moves
+  // is hidden hardly depends on it.
   constexpr size_t enough = 3;
   std::optional<ShardingChoice> other;
-  if (inner->known.size() < enough)
+  if (inner->known.size() < enough && timesExposed == 0)
     other = refine(found);
   if (other && getCost(*other) < getCost(best)) {
     best = *other;

@@ -26,13 +26,11 @@ void Chooser::setExposed(const std::vector<ByStepKind> &shares) {
       (*part)->setExposed(shares);
 }
 
-namespace {
 /// Which share of what is moved for a reason, by a kind of step, is taken to be
 /// exposed.
-class Shares {
+class autoshard::Shares {
 public:
-  Shares(const ShardingProblem &problem, double slowdown)
-      : reasons(findReasons(problem)) {
+  explicit Shares(double slowdown) {
     // A guess, since one has to begin: between one product and the next some of
     // it is hidden in parts.
     constexpr double ofActivations = 0.3;
@@ -45,15 +43,16 @@ public:
       shares[size_t(Step::Kind::Slice)] = 1;
   }
 
-  std::vector<ByStepKind> getByTensor() const {
+  std::vector<ByStepKind> getByTensor(const ShardingProblem &problem) const {
     std::vector<ByStepKind> all;
-    for (Reason reason : reasons)
+    for (Reason reason : findReasons(problem))
       all.push_back(byReason[size_t(reason)]);
     return all;
   }
 
   /// Those of timed moves; of what is not moved they stay.
-  void learn(llvm::ArrayRef<Move> moves) {
+  void learn(const ShardingProblem &problem, llvm::ArrayRef<Move> moves) {
+    std::vector<Reason> reasons = findReasons(problem);
     std::array<ByStepKind, numReasons> all = {}, exposed = {};
     for (const Move &move : moves)
       for (const MoveStep &step : move.steps) {
@@ -72,19 +71,34 @@ private:
   /// What is hidden is not for nothing: of equals the one that moves less.
   static constexpr double least = 0.02;
 
-  std::vector<Reason> reasons; ///< by tensor
   std::array<ByStepKind, numReasons> byReason;
 };
-} // namespace
 
-/// About what a step takes in which collectives run beside compute.
+/// A choice that was timed, and what that says of shares.
+struct Chooser::Timed {
+  ShardingChoice choice;
+  Shares shares;
+};
+
+/// What was not moved has those shares.
+Chooser::Timed Chooser::time(ShardingChoice choice, const Shares &shares,
+                             const BesideCompute &beside) {
+  Timed timed{std::move(choice), shares};
+  std::vector<Move> moves = getMoves(problem, timed.choice, price);
+  timed.choice.besideSeconds =
+      timeBeside(problem, timed.choice, moves, price, beside);
+  timed.shares.learn(problem, moves);
+  return timed;
+}
+
+/// About what a step takes in which collectives run beside compute: as much is
+/// saved where a few of the equal parts remain.
 double Chooser::estimateBeside(const ShardingChoice &choice,
                                const BesideCompute &beside) {
   if (!inner) {
     std::vector<Move> moves = getMoves(problem, choice, price);
     return timeBeside(problem, choice, moves, price, beside);
   }
-  // As much is saved where a few of the equal parts remain.
   ShardingChoice few = reduceChoice(choice);
   if (few.seconds == 0 || few.seconds == impossible)
     return choice.seconds;
@@ -96,93 +110,83 @@ double Chooser::estimateBeside(const ShardingChoice &choice,
 /// Of what is known, and good by shares, what may well be the best where
 /// collectives run beside compute.
 std::vector<ShardingChoice>
-Chooser::getPromising(const std::vector<ByStepKind> &shares,
-                      const BesideCompute &beside,
-                      llvm::ArrayRef<ShardingChoice> timed) {
+Chooser::getPromising(const Shares &shares, const BesideCompute &beside,
+                      llvm::function_ref<bool(const ShardingChoice &)> isNew) {
   constexpr size_t mostLooked = 24, most = 4;
-  setExposed(shares);
+  setExposed(shares.getByTensor(problem));
   std::vector<ShardingChoice> known = getKnown(mostLooked);
   setExposed({});
-  std::vector<std::pair<double, ShardingChoice>> all;
-  for (ShardingChoice &each : known) {
+  for (ShardingChoice &each : known)
     finish(each);
-    if (each.bytes <= problem.memory && !isIn(each, timed))
-      all.push_back({estimateBeside(each, beside), std::move(each)});
-  }
-  sortBy(all, [](const auto &each) { return each.first; });
-  all.resize(std::min(all.size(), most));
-  std::vector<ShardingChoice> promising;
-  for (auto &[seconds, choice] : all)
-    promising.push_back(std::move(choice));
-  return promising;
+  llvm::erase_if(known, [&](const ShardingChoice &each) {
+    return !isNew(each) || each.bytes > problem.memory;
+  });
+  sortBy(known, [&](const ShardingChoice &each) {
+    return estimateBeside(each, beside);
+  });
+  known.resize(std::min(known.size(), most));
+  return known;
 }
 
 llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   if (llvm::Error error = prepare())
     return error;
-  llvm::Expected<ShardingChoice> best = choose();
-  if (!best)
-    return best;
-  best->besideSeconds = best->seconds;
+  llvm::Expected<ShardingChoice> alone = choose();
+  if (!alone)
+    return alone;
+  alone->besideSeconds = alone->seconds;
   if (!beside.mayHide())
-    return best;
-  const double bound = best->bound;
-  std::vector<ShardingChoice> timed;
-  Shares shares(problem, beside.slowdown);
-  // Whether it is better; and it says what the next turn's shares are.
-  auto time = [&](ShardingChoice choice, Shares &own) {
-    std::vector<Move> moves = getMoves(problem, choice, price);
-    choice.bound = bound;
-    choice.besideSeconds = timeBeside(problem, choice, moves, price, beside);
-    own.learn(moves);
-    timed.push_back(choice);
-    bool isBetter = choice.besideSeconds < best->besideSeconds;
-    if (isBetter)
-      best = std::move(choice);
-    return isBetter;
-  };
-  best->besideSeconds = impossible;
-  Shares ofBest = shares;
-  time(*best, ofBest);
-  // Those of shares say nothing of the step.
+    return alone;
+  // Bounds by shares say nothing of the step.
   looksForBounds = false;
-  // Of a turn: whether it found anything new, and better.
-  auto turn = [&](bool &isBetter) -> llvm::Expected<bool> {
-    setExposed(shares.getByTensor());
+  const double bound = alone->bound;
+  std::vector<Timed> timed;
+  const Shares guess(beside.slowdown);
+  timed.push_back(time(std::move(*alone), guess, beside));
+  auto isNew = [&](const ShardingChoice &choice) {
+    return llvm::none_of(timed, [&](const Timed &other) {
+      return other.choice.strategies == choice.strategies;
+    });
+  };
+  auto getBest = [&]() -> const Timed & {
+    return *std::min_element(
+        timed.begin(), timed.end(), [](const Timed &a, const Timed &b) {
+          return a.choice.besideSeconds < b.choice.besideSeconds;
+        });
+  };
+  // By the shares of one that was timed; whether it finds something new.
+  auto turn = [&](const Shares &shares) -> llvm::Expected<bool> {
+    setExposed(shares.getByTensor(problem));
     llvm::Expected<ShardingChoice> next = choose();
     setExposed({});
     if (!next)
       return next.takeError();
     finish(*next);
-    bool isNew = !isIn(*next, timed);
-    isBetter = isNew && time(std::move(*next), shares);
-    return isNew;
+    if (!isNew(*next))
+      return false;
+    timed.push_back(time(std::move(*next), shares, beside));
+    return true;
   };
-  constexpr int mostTurns = 4, mostInVain = 2;
-  for (int number = 0, inVain = 0; number != mostTurns && inVain != mostInVain;
-       ++number) {
-    bool isBetter = false;
-    llvm::Expected<bool> isNew = turn(isBetter);
-    if (!isNew)
-      return isNew.takeError();
-    if (!*isNew)
+  constexpr size_t mostTurns = 4;
+  constexpr ptrdiff_t mostInVain = 2;
+  for (size_t number = 0; number != mostTurns; ++number) {
+    // What was chosen without regard to what is hidden says little of it.
+    llvm::Expected<bool> found =
+        turn(number == 0 ? guess : Shares(timed.back().shares));
+    if (!found)
+      return found.takeError();
+    if (!*found || &timed.back() - &getBest() == mostInVain)
       break;
-    inVain = isBetter ? 0 : inVain + 1;
   }
   // What no turn chose may be better than what shares say of it, and lead on.
-  bool isBetter = false;
-  for (ShardingChoice &other :
-       getPromising(shares.getByTensor(), beside, timed)) {
-    Shares own = shares;
-    if (time(std::move(other), own)) {
-      ofBest = own;
-      isBetter = true;
-    }
-  }
-  if (isBetter) {
-    shares = ofBest;
-    if (llvm::Expected<bool> isNew = turn(isBetter); !isNew)
-      return isNew.takeError();
-  }
+  const double before = getBest().choice.besideSeconds;
+  const Shares last = timed.back().shares;
+  for (ShardingChoice &other : getPromising(last, beside, isNew))
+    timed.push_back(time(std::move(other), last, beside));
+  if (getBest().choice.besideSeconds < before)
+    if (llvm::Expected<bool> found = turn(getBest().shares); !found)
+      return found.takeError();
+  ShardingChoice best = getBest().choice;
+  best.bound = bound;
   return best;
 }

@@ -3,7 +3,6 @@
 #include "cleave/Streams/Order.h"
 #include "lib/Streams/Followers.h"
 #include "lib/Streams/MemoryInFlight.h"
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <array>
@@ -145,16 +144,22 @@ cleave::findDependences(ArrayRef<OverlapOp> ops) {
         !llvm::is_contained(before[to], from))
       before[to].push_back(from);
   };
-  llvm::DenseMap<int64_t, Buffer> buffers;
+  std::vector<Buffer> buffers;
+  for (const OverlapOp &op : ops)
+    for (ArrayRef<int64_t> accessed : {ArrayRef(op.reads), ArrayRef(op.writes)})
+      for (int64_t buffer : accessed)
+        if (size_t(buffer) >= buffers.size())
+          buffers.resize(size_t(buffer) + 1);
   int64_t fence = -1;
   llvm::SmallVector<int64_t> sinceFence;
   for (auto [i, op] : llvm::enumerate(ops)) {
     for (int64_t read : op.reads) {
-      add(buffers[read].writer, i);
-      buffers[read].readers.push_back(int64_t(i));
+      Buffer &buffer = buffers[size_t(read)];
+      add(buffer.writer, i);
+      buffer.readers.push_back(int64_t(i));
     }
     for (int64_t write : op.writes) {
-      Buffer &buffer = buffers[write];
+      Buffer &buffer = buffers[size_t(write)];
       add(buffer.writer, i);
       for (int64_t reader : buffer.readers)
         add(reader, i);

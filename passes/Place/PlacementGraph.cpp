@@ -426,26 +426,30 @@ StrategyList PlacementGraph::getShared(const ShardingRule &rule) {
   return strategies.emplace_back(rule, getStrategies(mesh, rule)).second;
 }
 
-std::optional<Strategy> PlacementGraph::keepTo(Operation *op,
-                                               const PlacedOp &placed,
-                                               const Strategy &strategy) const {
-  Strategy left = strategy;
+bool PlacementGraph::mayKeep(Operation *op, const PlacedOp &placed,
+                             const Strategy &strategy) const {
   for (auto [tensor, placement] :
-       llvm::zip_equal(placed.results, left.placements.results)) {
+       llvm::zip_equal(placed.results, strategy.placements.results)) {
     const Known &result = known[tensor];
     if (result.pinned && !(*result.pinned == placement))
-      return std::nullopt;
+      return false;
     if (result.isState && placement.isPartial())
-      return std::nullopt;
+      return false;
   }
+  return llvm::all_of(
+      llvm::zip_equal(op->getOperands(), strategy.placements.operands),
+      [&](auto operand) {
+        auto [value, placement] = operand;
+        return !isStacked(value) || placement.dims[0].empty();
+      });
+}
+
+Strategy PlacementGraph::unstack(Operation *op, Strategy strategy) const {
   for (auto [operand, placement] :
-       llvm::zip_equal(op->getOperands(), left.placements.operands))
-    if (isStacked(operand)) {
-      if (!placement.dims[0].empty())
-        return std::nullopt;
+       llvm::zip_equal(op->getOperands(), strategy.placements.operands))
+    if (isStacked(operand))
       placement.dims.erase(placement.dims.begin());
-    }
-  return left;
+  return strategy;
 }
 
 /// See PlacedOp::getLonger; the problem may outlive what the graph refers to.
@@ -488,20 +492,26 @@ LogicalResult PlacementGraph::addRuled(xf::ShardingRuleOpInterface op) {
   if (auto share = shares.find(op); share != shares.end())
     times *= share->second;
   StrategyList all = getShared(rule);
-  std::vector<Strategy> some;
-  bool isChanged = llvm::any_of(
-      op->getOperands(), [&](Value operand) { return isStacked(operand); });
+  SmallVector<const Strategy *> kept;
   for (const Strategy &strategy : all) {
+    if (!mayKeep(op, placed, strategy))
+      continue;
     FailureOr<double> seconds = pricer.price(op, rule, strategy);
     if (failed(seconds))
       return failure();
-    if (std::optional<Strategy> left = keepTo(op, placed, strategy)) {
-      some.push_back(std::move(*left));
-      placed.seconds.push_back(*seconds * times);
-    }
+    kept.push_back(&strategy);
+    placed.seconds.push_back(*seconds * times);
   }
-  isChanged |= some.size() < all.size();
-  placed.strategies = isChanged ? StrategyList(std::move(some)) : all;
+  bool hasStacked = llvm::any_of(
+      op->getOperands(), [&](Value operand) { return isStacked(operand); });
+  if (hasStacked || kept.size() < all.size()) {
+    std::vector<Strategy> some;
+    for (const Strategy *strategy : kept)
+      some.push_back(unstack(op, *strategy));
+    placed.strategies = StrategyList(std::move(some));
+  } else {
+    placed.strategies = all;
+  }
   if (placed.strategies.empty())
     return op.emitOpError("cannot be split so that its result is where ")
            << pinName << " has it";

@@ -131,10 +131,12 @@ private:
   void anchor(mlir::Value value, double at);
   double getAt(const PlacedOp &op, When when);
   StrategyList getShared(const ShardingRule &rule);
-  /// The strategy without the dims of micro-batches; nothing if it splits them,
-  /// makes a result elsewhere than its pin has it, or a state a partial sum.
-  std::optional<Strategy> keepTo(mlir::Operation *op, const PlacedOp &placed,
-                                 const Strategy &strategy) const;
+  /// Whether the strategy splits no dim of micro-batches, makes no result
+  /// elsewhere than its pin has it, and no state a partial sum.
+  bool mayKeep(mlir::Operation *op, const PlacedOp &placed,
+               const Strategy &strategy) const;
+  /// The strategy without the dims of micro-batches.
+  Strategy unstack(mlir::Operation *op, Strategy strategy) const;
   /// The bit of a dim's name; 0 of none, and of names beyond the 32nd.
   uint32_t nameDim(llvm::StringRef name);
   void nameGradients(xf::AccumulateOp op);

@@ -32,7 +32,7 @@ struct OverlapOp {
   bool mayFollow = false;
   /// Communication: ops of one kind may begin together. -1: with no other.
   int64_t kind = -1;
-  /// Buffers, by any numbers.
+  /// Buffers, numbered from 0 on, about as many as there are.
   llvm::SmallVector<int64_t, 4> reads, writes;
   /// Of a bucket, its ops by their numbers in the list of all, which
   /// OverlapMemory counts by. None: it is no bucket, and has the number that is
