@@ -96,9 +96,13 @@ double EmbeddingOp::getBytes() {
   return embeddingPasses.forward * getBytesOf(getResult());
 }
 
+Value EmbeddingOp::getLookedUp() { return getTable(); }
+
 double EmbeddingGradOp::getBytes() {
   return embeddingPasses.backward * getBytesOf(getDy());
 }
+
+Value EmbeddingGradOp::getLookedUp() { return getResult(); }
 
 double RopeOp::getBytes() { return ropePasses.forward * getBytesOf(getX()); }
 

@@ -7,7 +7,7 @@ include "dialects/xf/XfForward.td"
 // Gradients
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Check, Xf_Bytes, Xf_ShardIndex,
+def Xf_EmbeddingGradOp : Xf_TensorOp<"embedding_grad", [Xf_Rule, Xf_Check, Xf_TableBytes, Xf_ShardIndex,
     AccumulatingOpInterface]> {
   let summary = "sum the gradients of the tokens into the rows of a table";
   let description = [{

@@ -99,6 +99,8 @@ def Xf_Flops : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops"]>;
 def Xf_Attention
     : DeclareOpInterfaceMethods<CostOpInterface, ["getFlops", "getAttention"]>;
 def Xf_Bytes : DeclareOpInterfaceMethods<CostOpInterface, ["getBytes"]>;
+def Xf_TableBytes
+    : DeclareOpInterfaceMethods<CostOpInterface, ["getBytes", "getLookedUp"]>;
 
 // What gradients know of an op; what is checked of one; both.
 def Xf_Origin : DeclareOpInterfaceMethods<StepCheckOpInterface, ["noteForward"]>;

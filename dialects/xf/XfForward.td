@@ -7,7 +7,7 @@ include "dialects/xf/XfBase.td"
 // Forward
 //===----------------------------------------------------------------------===//
 
-def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Origin, Xf_Gradient, Xf_Bytes, Xf_ShardIndex]> {
+def Xf_EmbeddingOp : Xf_TensorOp<"embedding", [Xf_Rule, Xf_Origin, Xf_Gradient, Xf_TableBytes, Xf_ShardIndex]> {
   let summary = "rows of a table, by id";
   let description = [{
     `[b, s], [v, h] -> [b, s, h]`; an id whose row another rank holds gives

@@ -54,6 +54,10 @@ def CostOpInterface : OpInterface<"CostOpInterface"> {
       "double", "getBytes", (ins), "", [{
         return ::cleave::xf::getTensorBytes($_op);
       }]>,
+    InterfaceMethod<[{
+        A tensor of which only those rows are read or written that another one
+        names, such as an embedding's table; null if there is none.
+      }], "::mlir::Value", "getLookedUp", (ins), "", "return {};">,
   ];
 }
 

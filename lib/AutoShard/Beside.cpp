@@ -2,6 +2,7 @@
 #include "cleave/AutoShard/Beside.h"
 #include "StepLists.h"
 #include "cleave/Reshard/Price.h"
+#include "cleave/Simulate/SimulateTasks.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace cleave;
@@ -46,7 +47,8 @@ private:
   MoveStep &getStep(const Source &source) const {
     return moves[source.move].steps[source.step];
   }
-  double getLost(const OverlapResult &result) const;
+  double play(llvm::ArrayRef<ListOp> list, llvm::ArrayRef<OverlapOp> ops,
+              const OverlapResult &result) const;
   double priceBucket(llvm::ArrayRef<ListOp> list,
                      llvm::ArrayRef<int64_t> bucket) const;
 
@@ -68,10 +70,65 @@ double Timer::priceBucket(llvm::ArrayRef<ListOp> list,
   return price(first.kind, first.axes, input);
 }
 
-/// What compute loses to what is beside it.
-double Timer::getLost(const OverlapResult &result) const {
-  double waited = result.seconds - result.compute;
-  return beside.slowdown * std::max(0., result.communication - waited);
+/// Ops in their order, those together that begin together.
+static std::vector<llvm::SmallVector<int64_t, 1>>
+getBuckets(const OverlapResult &result) {
+  std::vector<llvm::SmallVector<int64_t, 1>> buckets;
+  bool isOpen = false;
+  for (int64_t number : result.order) {
+    if (!isOpen)
+      buckets.emplace_back();
+    buckets.back().push_back(number);
+    isOpen = result.withNext[size_t(number)];
+  }
+  return buckets;
+}
+
+/// What a list takes in that order, as the simulator plays it: what is on one
+/// level of the network at the same time shares it, and compute is slower
+/// beside communication.
+double Timer::play(llvm::ArrayRef<ListOp> list, llvm::ArrayRef<OverlapOp> ops,
+                   const OverlapResult &result) const {
+  std::vector<llvm::SmallVector<int64_t, 4>> before = findDependences(ops);
+  auto getStream = [&](int64_t op) { return result.streams[size_t(op)]; };
+  TaskProgram program;
+  StageTasks &stage = program.stages.emplace_back();
+  TaskTimes times;
+  times.mostSlowdown = beside.slowdown;
+  std::vector<double> &seconds = times.seconds.emplace_back();
+  std::vector<double> &skews = times.skews.emplace_back();
+  std::vector<double> &slowdowns = times.slowdowns.emplace_back();
+  std::vector<int64_t> &links = times.links.emplace_back();
+  std::vector<llvm::SmallVector<int64_t, 1>> buckets = getBuckets(result);
+  std::vector<int64_t> events(ops.size()); ///< by op, that of its bucket
+  for (auto [i, bucket] : llvm::enumerate(buckets))
+    for (int64_t number : bucket)
+      events[size_t(number)] = int64_t(i) + 1;
+  for (auto [i, bucket] : llvm::enumerate(buckets)) {
+    auto first = size_t(bucket.front());
+    const OverlapOp &op = ops[first];
+    Task &task = stage.tasks.emplace_back();
+    task.stream = getStream(bucket.front());
+    if (task.stream > 0)
+      task.event = int64_t(i) + 1;
+    for (int64_t number : bucket)
+      for (llvm::ArrayRef<int64_t> others :
+           {llvm::ArrayRef(before[size_t(number)]),
+            llvm::ArrayRef(result.joins[size_t(number)])})
+        for (int64_t other : others)
+          if (getStream(other) > 0 && getStream(other) != task.stream)
+            task.waits.push_back(events[size_t(other)]);
+    if (op.stream > 0)
+      task.shape.kind = TaskShape::Kind::Collective;
+    double own = bucket.size() > 1 ? priceBucket(list, bucket) : op.seconds;
+    seconds.push_back(own + (task.stream == 0 ? op.skew : 0));
+    skews.push_back(op.skew);
+    slowdowns.push_back(task.stream > 0 ? beside.slowdown * own : 0);
+    links.push_back(list[first].level);
+  }
+  stage.runs.push_back({0, int64_t(stage.tasks.size())});
+  stage.updateRun = 1;
+  return simulate(program, times).step;
 }
 
 void Timer::add(List list, double times) {
@@ -79,22 +136,17 @@ void Timer::add(List list, double times) {
     return;
   list = cutter.cut(std::move(list));
   std::vector<OverlapOp> ops = getOverlapOps(list);
-  OverlapResult first = overlap(ops);
-  // Compute takes longer by about what it loses to what is beside it.
-  double lost = getLost(first), aside = 0;
-  for (auto [op, each] : llvm::zip_equal(ops, list))
-    if (each.source.op != Source::none)
-      op.seconds *= 1 + lost / first.compute;
+  double aside = 0;
   for (const OverlapOp &op : ops)
     aside += op.stream > 0 ? op.seconds : 0;
   OverlapResult result =
       overlapInBuckets(ops, [&](llvm::ArrayRef<int64_t> bucket) {
         return priceBucket(list, bucket);
       });
-  // What begins together takes less, and so compute loses less to it.
-  double sum = result.seconds - lost;
-  lost = getLost(result);
-  seconds += times * (sum + lost);
+  double played = play(list, ops, result);
+  seconds += times * played;
+  // More than what was planned is waited for; whatever that is for.
+  double lost = played - result.seconds;
   for (auto [number, each] : llvm::enumerate(list)) {
     if (each.source.move == Source::none)
       continue;

@@ -31,7 +31,7 @@ private:
   int64_t find(size_t tensor, const Placement &need, List &list);
   int64_t addStep(Source source, int64_t from, List &list);
   void setPlace(size_t tensor, const Placement &placement, int64_t buffer);
-  int64_t getStream(llvm::ArrayRef<Axis> axes);
+  int64_t getStream(const AxisList &axes);
   /// Of collectives that may begin together.
   int64_t getKind(Step::Kind kind, const AxisList &axes) {
     return kinds.insert({{kind, axes}, int64_t(kinds.size())}).first->second;
@@ -46,6 +46,7 @@ private:
   std::vector<bool> isSum; ///< by tensor: it is of all micro-batches
   std::vector<Places> at;  ///< by tensor: where it is, and in which buffer
   std::map<std::pair<Step::Kind, AxisList>, int64_t> kinds;
+  std::map<AxisList, int64_t> streams;
   int64_t numBuffers = 0;
 };
 } // namespace
@@ -81,12 +82,10 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
                                         : lists.update);
 }
 
-/// What shares a level of the network does one after the other, which takes as
-/// long, whatever the streams are.
-int64_t Lister::getStream(llvm::ArrayRef<Axis> axes) {
-  std::optional<int64_t> level =
-      beside.getLevel ? beside.getLevel(axes) : std::nullopt;
-  return level ? std::min(*level + 1, maxStreams - 1) : 0;
+/// Collectives of one group have a stream, as in a program.
+int64_t Lister::getStream(const AxisList &axes) {
+  int64_t next = int64_t(streams.size()) + 1;
+  return std::min(streams.insert({axes, next}).first->second, maxStreams - 1);
 }
 
 void Lister::setPlace(size_t tensor, const Placement &placement,
@@ -111,9 +110,12 @@ int64_t Lister::addStep(Source source, int64_t from, List &list) {
                    getAccess(numBuffers, /*isWritten=*/true)};
   OverlapOp &op = each.op;
   op.seconds = step.seconds;
-  if (step.step.kind != Step::Kind::Slice)
+  std::optional<int64_t> level;
+  if (step.step.kind != Step::Kind::Slice && beside.getLevel)
+    level = beside.getLevel(step.step.axes);
+  if (level) {
+    each.level = *level;
     op.stream = getStream(step.step.axes);
-  if (op.stream > 0) {
     op.kind = getKind(step.step.kind, step.step.axes);
     const PlacedTensor &tensor = problem.tensors[moves[source.move].tensor];
     op.skew = problem.getMoveSeconds(tensor).ofSkew;

@@ -32,6 +32,7 @@ struct ListOp {
   OverlapOp op;          ///< without what it accesses, which `operands` say
   RowsOperands operands; ///< of placed tensors: a buffer each, of `wholeBuffer`
   Source source;
+  int64_t level = -1; ///< of the network, of a collective; -1: of none
 };
 using List = std::vector<ListOp>;
 

@@ -219,10 +219,16 @@ OverlapResult Bucketer::run() {
   OverlapResult best = overlap(ops, memory);
   const double mostBytes = std::max(best.bytes, memory.limit);
   double bestCost = getCost(best);
-  for (const auto &[kind, members] : kinds) {
+  // What can save most first, since the others come in between it.
+  std::vector<std::pair<double, int64_t>> order;
+  for (const auto &[kind, members] : kinds)
+    order.push_back({-getSavable(members), kind});
+  llvm::sort(order);
+  for (auto [unsaved, kind] : order) {
     // What cannot save enough need not be tried.
-    if ((1 + hiddenCost) * getSavable(members) < leastSaved * bestCost)
+    if ((1 + hiddenCost) * -unsaved < leastSaved * bestCost)
       continue;
+    const Members &members = kinds[kind];
     double all = price(members);
     Limits chosen = limits;
     for (int64_t number : numbersOfBuckets) {

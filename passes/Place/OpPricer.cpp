@@ -143,9 +143,14 @@ double OpPricer::getWays(const FactorAxes &axes) const {
 
 double OpPricer::getLocalShare(Operation *op,
                                const RulePlacements &placements) const {
+  // Of a table a rank touches rows for the tokens that it has.
+  auto cost = dyn_cast<xf::CostOpInterface>(op);
+  Value lookedUp = cost ? cost.getLookedUp() : Value();
   double all = 0, local = 0;
   auto add = [&](ValueRange values, ArrayRef<Placement> placed) {
     for (auto [value, placement] : llvm::zip_equal(values, placed)) {
+      if (value == lookedUp)
+        continue;
       auto type = cast<RankedTensorType>(value.getType());
       double bytes = type.getElementTypeBitWidth() / 8.;
       all += getWholeBytes(value);
