@@ -178,13 +178,20 @@ double cleave::timeBeside(const ShardingProblem &problem,
   StepLists lists = listStep(problem, choice, moves, beside);
   Timer timer(problem, choice, moves, price, beside);
   List first = std::move(lists.before), last;
-  llvm::append_range(first, lists.inside);
-  if (lists.microBatches > 1) {
-    timer.add(std::move(first), 1);
-    timer.add(lists.inside, lists.microBatches - 2);
-    last = std::move(lists.inside);
-  } else {
+  if (lists.microBatches == 1) {
     last = std::move(first);
+    llvm::append_range(last, lists.inside);
+  } else {
+    // But for the last one, and the first if it has more to move than others.
+    double alike = lists.microBatches - 1;
+    if (llvm::any_of(first,
+                     [](const ListOp &each) { return each.op.stream > 0; })) {
+      llvm::append_range(first, lists.inside);
+      alike -= 1;
+    }
+    timer.add(std::move(first), 1);
+    timer.add(lists.inside, alike);
+    last = std::move(lists.inside);
   }
   llvm::append_range(last, lists.sums);
   timer.add(std::move(last), 1);
