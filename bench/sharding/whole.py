@@ -55,7 +55,7 @@ def compile_model(cleave, path, ranks, folder):
     # The same of several models, whatever their names, places and sizes are.
     said = said.replace(path, "MODEL")
     said = re.sub(r"loc\([^)]*\)|\S+\.mlir:\d+:\d+", "PLACE", said)
-    return seconds, re.sub(r"\d[\d,.]*", "N", said)
+    return seconds, re.sub(r"(?<![\w.-])\d[\d,.]*", "N", said)
 
 
 def main():

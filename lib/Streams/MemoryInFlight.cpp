@@ -1,10 +1,47 @@
 //===- MemoryInFlight.cpp -------------------------------------------------===//
 #include "lib/Streams/MemoryInFlight.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 #include <numeric>
 
 using namespace cleave;
 using llvm::ArrayRef;
+
+HighestOfRange::HighestOfRange(ArrayRef<double> values)
+    : leaves(llvm::PowerOf2Ceil(std::max<size_t>(values.size(), 1))),
+      nodes(2 * leaves) {
+  double before = 0;
+  for (auto [place, value] : llvm::enumerate(values)) {
+    double growth = value - before;
+    nodes[leaves + place] = {growth, growth};
+    before = value;
+  }
+  for (size_t node = leaves; --node > 0;)
+    nodes[node] = join(nodes[2 * node], nodes[2 * node + 1]);
+}
+
+void HighestOfRange::raise(size_t from, double by) {
+  size_t node = leaves + from;
+  nodes[node].growth += by;
+  nodes[node].highest += by;
+  while (node /= 2)
+    nodes[node] = join(nodes[2 * node], nodes[2 * node + 1]);
+}
+
+HighestOfRange::Node HighestOfRange::get(size_t from, size_t end) const {
+  Node left, right;
+  for (from += leaves, end += leaves; from < end; from /= 2, end /= 2) {
+    if (from % 2 == 1)
+      left = join(left, nodes[from++]);
+    if (end % 2 == 1)
+      right = join(nodes[--end], right);
+  }
+  return join(left, right);
+}
+
+double HighestOfRange::getHighest(size_t from, size_t end) const {
+  return get(0, from).growth + get(from, end).highest;
+}
 
 MemoryInFlight::MemoryInFlight(ArrayRef<OverlapOp> ops,
                                const OverlapMemory &memory)
@@ -44,6 +81,7 @@ MemoryInFlight::MemoryInFlight(ArrayRef<OverlapOp> ops,
     for (int64_t buffer : freed[place])
       local -= getBytes(buffer);
   }
+  standing = HighestOfRange(memory.live);
 }
 
 ArrayRef<int64_t> MemoryInFlight::getMembers(int64_t op) const {
@@ -55,7 +93,6 @@ void MemoryInFlight::begin(int64_t op) {
   if (!isLimited())
     return;
   hasBegun[size_t(op)] = true;
-  highest.clear();
   for (int64_t buffer : buffers[size_t(op)]) {
     State &state = states[size_t(buffer)];
     --state.toBegin;
@@ -67,8 +104,10 @@ void MemoryInFlight::begin(int64_t op) {
       noteLate(buffer);
   }
   for (int64_t place : getMembers(op))
-    if (place > at)
+    if (place > at) {
       early += taken[size_t(place)];
+      standing.raise(size_t(place), -taken[size_t(place)]);
+    }
 }
 
 /// The buffer is in use, and its last place is past.
@@ -94,13 +133,14 @@ void MemoryInFlight::end(int64_t op) {
 void MemoryInFlight::reach(int64_t op) {
   if (!isLimited())
     return;
-  highest.clear();
   for (; at < getPlace(op); ++at) {
     for (int64_t buffer : freed[size_t(at)])
       if (states[size_t(buffer)].isInUse)
         noteLate(buffer);
-    if (hasBegun[size_t(owners[size_t(at + 1)])])
-      early -= taken[size_t(at + 1)];
+    if (auto next = size_t(at + 1); hasBegun[size_t(owners[next])]) {
+      early -= taken[next];
+      standing.raise(next, taken[next]);
+    }
   }
 }
 
@@ -120,24 +160,6 @@ bool MemoryInFlight::isFull(int64_t next) const {
   return bytes > memory.limit;
 }
 
-/// Of the places from `from` up to `end`, which it does not include.
-double MemoryInFlight::getHighest(int64_t from, int64_t end) const {
-  if (highest.empty() || highestFrom != from) {
-    highest.clear();
-    highestFrom = from;
-    standing = 0;
-  }
-  for (auto place = size_t(from) + highest.size(); place < size_t(end);
-       ++place) {
-    if (int64_t(place) > at && hasBegun[size_t(owners[place])])
-      standing += taken[place];
-    double bytes = memory.live[place] - standing;
-    highest.push_back(highest.empty() ? bytes
-                                      : std::max(highest.back(), bytes));
-  }
-  return highest[size_t(end - from) - 1];
-}
-
 bool MemoryInFlight::fits(int64_t op, int64_t next) const {
   if (!isLimited())
     return true;
@@ -146,7 +168,9 @@ bool MemoryInFlight::fits(int64_t op, int64_t next) const {
     more += taken[size_t(place)];
   int64_t from = std::min(at + 1, getPlace(next));
   return more == 0 || getPlace(op) <= from ||
-         getHighest(from, getPlace(op)) + early + late + more <= memory.limit;
+         standing.getHighest(size_t(from), size_t(getPlace(op))) + early +
+                 late + more <=
+             memory.limit;
 }
 
 bool MemoryInFlight::mayFree(int64_t op) const {

@@ -18,8 +18,37 @@
 
 #include "cleave/Streams/Overlap.h"
 #include <cmath>
+#include <vector>
 
 namespace cleave {
+
+/// Values by place. All from a place on are raised, and the highest of some is
+/// asked for, in as many steps as the logarithm of their number.
+class HighestOfRange {
+public:
+  HighestOfRange() = default;
+  explicit HighestOfRange(llvm::ArrayRef<double> values);
+
+  /// Adds to all places from one on.
+  void raise(size_t from, double by);
+  /// Of the places from `from` up to `end`, which it does not include.
+  double getHighest(size_t from, size_t end) const;
+
+private:
+  /// Of a stretch of places: how much the value grows over it, and the most by
+  /// which it has grown somewhere in it.
+  struct Node {
+    double growth = 0, highest = -std::numeric_limits<double>::infinity();
+  };
+  static Node join(const Node &left, const Node &right) {
+    return {left.growth + right.growth,
+            std::max(left.highest, left.growth + right.highest)};
+  }
+  Node get(size_t from, size_t end) const;
+
+  size_t leaves = 0;
+  std::vector<Node> nodes; ///< a binary tree, its root at 1, leaves at the end
+};
 
 /// Without a limit nothing is counted: 0 bytes are in use, and all fits.
 class MemoryInFlight {
@@ -63,7 +92,6 @@ private:
   double getBytes(int64_t buffer) const {
     return memory.buffers[size_t(buffer)].bytes;
   }
-  double getHighest(int64_t from, int64_t end) const;
   void noteLate(int64_t buffer);
 
   llvm::ArrayRef<OverlapOp> ops;
@@ -79,11 +107,9 @@ private:
   std::vector<llvm::SmallVector<int64_t, 2>> freed;
   int64_t at = 0; ///< the furthest place that the own stream was at
   double inUse = 0, early = 0, late = 0;
-  /// Of places from one on, until something begins: most bytes that are in use
-  /// up to each, were nothing early that stands before it, nor late.
-  mutable std::vector<double> highest;
-  mutable int64_t highestFrom = 0;
-  mutable double standing = 0;
+  /// By place, bytes that are in use, were nothing late, but for those of ops
+  /// from the next place on that have begun: they are early.
+  HighestOfRange standing;
 };
 
 } // namespace cleave
