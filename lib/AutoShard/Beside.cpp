@@ -145,8 +145,8 @@ void Timer::add(List list, double times) {
       });
   double played = play(list, ops, result);
   seconds += times * played;
-  // More than what was planned is waited for; whatever that is for.
-  double lost = played - result.seconds;
+  // Whatever more than what was planned is waited for.
+  double lost = std::max(0., played - result.seconds);
   for (auto [number, each] : llvm::enumerate(list)) {
     if (each.source.move == Source::none)
       continue;

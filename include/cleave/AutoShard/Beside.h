@@ -14,13 +14,12 @@ namespace cleave {
 BesideCompute getBesideCompute(const Mesh &mesh, const Machine &machine,
                                const Profile &profile, llvm::StringRef mode);
 
-/// Seconds of a step in which collectives run beside compute, as lib/Streams
-/// would order it without a limit of memory: those that share a level of the
-/// network one after the other, gathers so early that they are done in time,
-/// reductions as soon as their input is there. What is done once a step runs
-/// beside the first micro-batch or the last. Where compute waits between
-/// products, these and what is between them may be done in parts of their rows
-/// (Cost/ProductParts.h). `moves`: of getMoves; says of each of their steps
+/// Seconds of a step in which collectives run beside compute: as lib/Streams
+/// would order it without a limit of memory, gathers so early that they are done
+/// in time, reductions as soon as their input is there, and what is waited for
+/// with the products around it in parts of their rows where that pays; and as
+/// lib/Simulate would play that. What is done once a step runs beside the first
+/// micro-batch or the last. `moves`: of getMoves; says of each of their steps
 /// what is exposed.
 double timeBeside(const ShardingProblem &problem, const ShardingChoice &choice,
                   llvm::MutableArrayRef<Move> moves, CollectivePricer price,
