@@ -16,7 +16,7 @@ using namespace cleave::autoshard;
 /// those that remain.
 std::optional<ShardingChoice> Chooser::expand(const ShardingChoice &part) {
   std::optional<ShardingChoice> best;
-  for (const std::vector<size_t> &standing : reduced->standing) {
+  for (const std::vector<size_t> &standing : reduced->few->standing) {
     ShardingChoice choice;
     for (size_t op : standing)
       choice.strategies.push_back(part.strategies[op]);
@@ -37,15 +37,12 @@ ShardingChoice Chooser::untie(const ShardingChoice &part) {
   return choice;
 }
 
-/// Of a choice for all parts what the one in the middle of them has; with
-/// impossible seconds where that cannot follow itself.
+/// Of a choice for all parts what those have that stand for all of their kind;
+/// with impossible seconds where these cannot follow each other.
 ShardingChoice Chooser::tie(const ShardingChoice &whole) {
   ShardingChoice part;
-  part.strategies.resize(reduced->tied.problem.ops.size());
-  for (auto [op, own] : llvm::enumerate(reduced->tied.ops))
-    if (std::optional<size_t> number = reduced->parts[op];
-        !number || *number == reduced->numParts / 2)
-      part.strategies[own] = whole.strategies[op];
+  for (size_t op : reduced->tied.standing)
+    part.strategies.push_back(whole.strategies[op]);
   tied->finish(part);
   return part;
 }
@@ -53,8 +50,8 @@ ShardingChoice Chooser::tie(const ShardingChoice &whole) {
 /// Of a choice for all parts, for those that remain of them.
 ShardingChoice Chooser::reduceChoice(const ShardingChoice &whole) {
   ShardingChoice few;
-  few.strategies.resize(reduced->problem.ops.size());
-  for (const std::vector<size_t> &standing : reduced->standing)
+  few.strategies.resize(reduced->few->problem.ops.size());
+  for (const std::vector<size_t> &standing : reduced->few->standing)
     for (auto [op, own] : llvm::enumerate(standing))
       few.strategies[own] = whole.strategies[op];
   inner->finish(few);
@@ -95,8 +92,8 @@ Chooser::refine(llvm::ArrayRef<ShardingChoice> wholes) {
   return expand(few);
 }
 
-/// A good choice in which all parts have what the one in the middle has;
-/// nothing where that cannot follow itself.
+/// A good choice in which all parts have what those have that stand for all of
+/// their kind; nothing where these cannot follow each other.
 std::optional<ShardingChoice>
 Chooser::improveTied(const ShardingChoice &whole) {
   constexpr size_t width = 64;
@@ -132,7 +129,7 @@ std::optional<ShardingChoice> Chooser::solveReduced() {
   // is hidden hardly depends on it.
   constexpr size_t enough = 3;
   std::optional<ShardingChoice> other;
-  if (inner->known.size() < enough && timesExposed == 0)
+  if (inner && inner->known.size() < enough && timesExposed == 0)
     other = refine(found);
   if (other && getCost(*other) < getCost(best)) {
     best = *other;
@@ -216,12 +213,10 @@ llvm::Error Chooser::prepare() {
     }
     return chooser;
   };
-  inner = make(reduced->problem);
   tied = make(reduced->tied.problem);
-  if (!inner || !tied) {
-    inner.reset();
-    tied.reset();
+  if (!tied)
     reduced.reset();
-  }
+  else if (reduced->few)
+    inner = make(reduced->few->problem);
   return llvm::Error::success();
 }

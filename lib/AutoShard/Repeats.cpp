@@ -4,6 +4,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallSet.h"
 #include <map>
+#include <set>
 
 using namespace cleave;
 using namespace cleave::autoshard;
@@ -56,18 +57,18 @@ struct Run {
   size_t getParts() const { return (end - begin) / period + 1; }
 };
 
+struct Less {
+  bool operator()(llvm::ArrayRef<size_t> a, llvm::ArrayRef<size_t> b) const {
+    return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+  }
+};
+
 class Reducer {
 public:
   Reducer(const ShardingProblem &problem, llvm::ArrayRef<size_t> steps)
       : problem(problem), steps(steps), kinds(steps.size()) {}
 
-  std::optional<Reduced> reduce(size_t mostParts) {
-    findKinds();
-    Run run = findRun();
-    if (run.period == 0 || run.getParts() <= mostParts)
-      return std::nullopt;
-    return leaveOut(run, mostParts);
-  }
+  std::optional<Reduced> reduce(size_t mostParts);
 
 private:
   /// By tensor what stands in its place a period later.
@@ -76,7 +77,11 @@ private:
   void findKinds();
   Run findRun() const;
   Run findRun(size_t period) const;
-  std::optional<Reduced> leaveOut(const Run &run, size_t mostParts) const;
+  std::vector<Part> cutAt(llvm::ArrayRef<size_t> begins) const;
+  std::vector<std::vector<size_t>> listAnchors(const Run &run) const;
+  std::vector<std::vector<Part>> listParts(const Run &run) const;
+  bool use(llvm::ArrayRef<Part> parts, Reduced &reduced) const;
+  std::optional<Few> leaveOut(const Run &run, size_t mostParts) const;
   /// Adds what a step says to `shift`; false if it says something else.
   bool addTo(Shift &shift, size_t step, size_t later) const;
 
@@ -160,138 +165,7 @@ Run Reducer::findRun() const {
   return best;
 }
 
-namespace {
-/// Puts a tied problem together.
-class Tier {
-public:
-  Tier(const ShardingProblem &problem, llvm::ArrayRef<size_t> steps,
-       const Run &run)
-      : problem(problem), steps(steps), run(run), parts(run.getParts()) {}
-
-  Tied tie(ShardingProblem tied);
-
-private:
-  /// The part that stands for all: neither the first nor the last.
-  static constexpr size_t standing = 1;
-
-  const PlacedOp &getOp(size_t part, size_t offset) const {
-    return problem.ops[steps[run.begin + part * run.period + offset]];
-  }
-  bool isInside(size_t step) const {
-    return step >= run.begin && step < run.begin + parts * run.period;
-  }
-  PlacedOp makePart(size_t offset);
-
-  const ShardingProblem &problem;
-  llvm::ArrayRef<size_t> steps;
-  const Run &run;
-  size_t parts;
-  /// By tensor that a part makes: what the standing one makes in its place.
-  llvm::DenseMap<size_t, size_t> stands;
-  /// Tensors that parts make and others than parts read.
-  llvm::SmallSet<size_t, 4> ends;
-};
-} // namespace
-
-/// Of all parts' ops at that offset.
-PlacedOp Tier::makePart(size_t offset) {
-  PlacedOp op = getOp(standing, offset);
-  // Operands that are read, too, and results that are made besides, with those
-  // whose placements they have.
-  llvm::SmallVector<std::pair<size_t, size_t>, 2> begins, besides;
-  for (auto [number, tensor] : llvm::enumerate(op.operands)) {
-    auto at = stands.find(tensor);
-    if (at == stands.end())
-      continue;
-    tensor = at->second;
-    for (size_t part = 0; part != parts; ++part) {
-      size_t own = getOp(part, offset).operands[number];
-      if (!stands.contains(own) &&
-          !llvm::is_contained(llvm::make_first_range(begins), own))
-        begins.push_back({own, number});
-    }
-  }
-  for (size_t number = 0; number != op.results.size(); ++number)
-    for (size_t part = 0; part != parts; ++part)
-      if (size_t own = getOp(part, offset).results[number];
-          part != standing && ends.contains(own))
-        besides.push_back({own, number});
-  if (!begins.empty() || !besides.empty()) {
-    std::vector<Strategy> strategies(op.strategies.begin(),
-                                     op.strategies.end());
-    for (auto [tensor, number] : begins)
-      op.operands.push_back(tensor);
-    for (auto [tensor, number] : besides)
-      op.results.push_back(tensor);
-    for (Strategy &strategy : strategies) {
-      RulePlacements &placements = strategy.placements;
-      for (auto [tensor, number] : begins)
-        placements.operands.push_back(Placement(placements.operands[number]));
-      for (auto [tensor, number] : besides)
-        placements.results.push_back(Placement(placements.results[number]));
-    }
-    op.strategies = std::move(strategies);
-  }
-  for (double &seconds : op.seconds)
-    seconds *= double(parts);
-  return op;
-}
-
-Tied Tier::tie(ShardingProblem tied) {
-  /// By tensor: how many it stands for.
-  llvm::DenseMap<size_t, double> times;
-  for (size_t offset = 0; offset != run.period; ++offset) {
-    const PlacedOp &op = getOp(standing, offset);
-    for (size_t part = 0; part != parts; ++part)
-      for (auto [own, tensor] :
-           llvm::zip_equal(getOp(part, offset).results, op.results))
-        stands[own] = tensor;
-    for (size_t tensor : op.results)
-      times[tensor] = double(parts);
-  }
-  for (size_t step = 0; step != steps.size(); ++step)
-    if (!isInside(step))
-      for (size_t tensor : problem.ops[steps[step]].operands)
-        if (auto at = stands.find(tensor); at != stands.end() &&
-                                           at->second != tensor &&
-                                           ends.insert(tensor).second)
-          times[at->second] -= 1;
-  // What each part has one of its own of.
-  for (size_t offset = 0; offset != run.period; ++offset)
-    for (auto [tensor, next] :
-         llvm::zip_equal(getOp(standing, offset).operands,
-                         getOp(standing + 1, offset).operands))
-      if (tensor != next && !stands.contains(tensor))
-        times[tensor] = double(parts);
-  Tied result;
-  result.problem = std::move(tied);
-  result.ops.resize(problem.ops.size());
-  std::vector<size_t> numbers; // by offset
-  for (auto [step, number] : llvm::enumerate(steps)) {
-    size_t offset = (step - run.begin) % run.period;
-    bool isFirst = step < run.begin + run.period;
-    if (isInside(step) && !isFirst) {
-      result.ops[number] = numbers[offset];
-      continue;
-    }
-    if (isInside(step))
-      numbers.push_back(result.problem.ops.size());
-    result.ops[number] = result.problem.ops.size();
-    PlacedOp op = isInside(step) ? makePart(offset) : problem.ops[number];
-    op.at = double(steps.size() - step);
-    result.problem.ops.push_back(std::move(op));
-  }
-  for (auto [tensor, count] : times) {
-    PlacedTensor &own = result.problem.tensors[tensor];
-    own.moves *= count;
-    own.copies *= count;
-    own.movedTo *= count;
-  }
-  return result;
-}
-
-std::optional<Reduced> Reducer::leaveOut(const Run &run,
-                                         size_t mostParts) const {
+std::optional<Few> Reducer::leaveOut(const Run &run, size_t mostParts) const {
   size_t before = (mostParts + 1) / 2; // parts, of those that remain
   size_t first = run.begin + before * run.period;
   size_t left = (run.getParts() - mostParts) * run.period;
@@ -316,13 +190,13 @@ std::optional<Reduced> Reducer::leaveOut(const Run &run,
     if (from != to && touchedFirst[from] < first && touchedLast[from] >= first)
       back[to] = from;
 
-  Reduced reduced;
-  reduced.problem = withoutOps(problem);
+  Few few;
+  few.problem = withoutOps(problem);
   std::vector<size_t> numbers(problem.ops.size());
   for (auto [step, op] : llvm::enumerate(steps)) {
     if (step >= first && step < behind)
       continue;
-    numbers[op] = reduced.problem.ops.size();
+    numbers[op] = few.problem.ops.size();
     PlacedOp own = problem.ops[op];
     if (step >= behind)
       for (auto *list : {&own.operands, &own.results})
@@ -334,23 +208,145 @@ std::optional<Reduced> Reducer::leaveOut(const Run &run,
         }
     // In the same order.
     own.at = double(steps.size() - step);
-    reduced.problem.ops.push_back(std::move(own));
+    few.problem.ops.push_back(std::move(own));
   }
   for (size_t part = 0; part != mostParts; ++part) {
     size_t begin = run.begin + part * run.period;
     if (part >= before)
       begin += left;
-    std::vector<size_t> &standing = reduced.standing.emplace_back(numbers);
+    std::vector<size_t> &standing = few.standing.emplace_back(numbers);
     for (size_t step = first; step != behind; ++step)
       standing[steps[step]] =
           numbers[steps[begin + (step - run.begin) % run.period]];
   }
-  reduced.numParts = run.getParts();
+  return few;
+}
+
+/// Parts that begin at those steps. What stands before and behind all of them
+/// is one, too, as far as it is like others.
+std::vector<Part> Reducer::cutAt(llvm::ArrayRef<size_t> begins) const {
+  std::vector<Part> parts;
+  std::map<llvm::ArrayRef<size_t>, size_t, Less> known; // kinds of ops
+  auto getKinds = [&](size_t begin, size_t size) {
+    return llvm::ArrayRef(kinds).slice(begin, size);
+  };
+  for (size_t i = 0; i + 1 < begins.size(); ++i) {
+    size_t size = begins[i + 1] - begins[i];
+    auto kind = known.insert({getKinds(begins[i], size), known.size()});
+    parts.push_back({begins[i], size, kind.first->second});
+  }
+  Part first, last;
+  for (const auto &[own, kind] : known) {
+    size_t size = own.size();
+    if (size > first.size && size <= begins.front() &&
+        own == getKinds(begins.front() - size, size))
+      first = {begins.front() - size, size, kind};
+    if (size > last.size && begins.back() + size <= steps.size() &&
+        own == getKinds(begins.back(), size))
+      last = {begins.back(), size, kind};
+  }
+  if (first.size > 0)
+    parts.insert(parts.begin(), first);
+  if (last.size > 0)
+    parts.push_back(last);
+  return parts;
+}
+
+/// Ops that need not be looked at where one part of a kind stands for all.
+static size_t countSpared(llvm::ArrayRef<Part> parts) {
+  std::set<size_t> kinds;
+  size_t spared = 0;
+  for (const Part &part : parts)
+    if (!kinds.insert(part.kind).second)
+      spared += part.size;
+  return spared;
+}
+
+/// Where ops stand of which each part of a run has one: of each number of them
+/// those of one kind, since others lie as far from each other.
+std::vector<std::vector<size_t>> Reducer::listAnchors(const Run &run) const {
+  llvm::DenseMap<size_t, std::vector<size_t>> places; // by kind of ops
+  for (auto [step, kind] : llvm::enumerate(kinds))
+    places[kind].push_back(step);
+  std::map<size_t, std::vector<size_t>> anchors; // by their number
+  for (size_t offset = 0; offset != run.period; ++offset) {
+    const std::vector<size_t> &own = places[kinds[run.begin + offset]];
+    auto inRun = llvm::count_if(own, [&](size_t step) {
+      return step >= run.begin &&
+             step < run.begin + run.getParts() * run.period;
+    });
+    if (size_t(inRun) == run.getParts())
+      anchors.insert({own.size(), own});
+  }
+  std::vector<std::vector<size_t>> all;
+  for (auto &[number, own] : anchors)
+    all.push_back(std::move(own));
+  return all;
+}
+
+/// Ways to cut all steps into parts that begin as those of a run do, of
+/// whatever kinds; the one that spares most ops first.
+std::vector<std::vector<Part>> Reducer::listParts(const Run &run) const {
+  std::vector<std::vector<Part>> all;
+  std::vector<std::pair<ptrdiff_t, size_t>> order;
+  auto period = ptrdiff_t(run.period);
+  for (const std::vector<size_t> &anchors : listAnchors(run))
+    for (ptrdiff_t moved = 1 - period; moved < period; ++moved) {
+      std::vector<size_t> begins;
+      for (size_t anchor : anchors)
+        if (ptrdiff_t begin = ptrdiff_t(anchor) + moved;
+            begin >= 0 && begin < ptrdiff_t(steps.size()))
+          begins.push_back(size_t(begin));
+      if (begins.empty())
+        continue;
+      all.push_back(cutAt(begins));
+      order.push_back({-ptrdiff_t(countSpared(all.back())), all.size() - 1});
+    }
+  llvm::sort(order);
+  std::vector<std::vector<Part>> sorted;
+  for (auto [spared, number] : order)
+    sorted.push_back(std::move(all[number]));
+  return sorted;
+}
+
+std::optional<Reduced> Reducer::reduce(size_t mostParts) {
+  findKinds();
+  Run run = findRun();
+  if (run.period == 0 || run.getParts() <= mostParts)
+    return std::nullopt;
+  std::vector<Part> ofRun;
+  for (size_t part = 0; part != run.getParts(); ++part)
+    ofRun.push_back({run.begin + part * run.period, run.period, 0});
+  Reduced reduced;
+  bool isMost = 2 * run.getParts() * run.period > steps.size();
+  if (isMost && !(reduced.few = leaveOut(run, mostParts)))
+    return std::nullopt;
+  // Not where a part would have to share with others what is its own, as the
+  // first and the last of a run may.
+  llvm::ArrayRef<Part> own = ofRun;
+  for (llvm::ArrayRef<Part> some :
+       {own, own.drop_front(), own.drop_back(), own.slice(1, own.size() - 2)})
+    if (isMost && use(some, reduced))
+      return reduced;
+  if (!isMost)
+    for (const std::vector<Part> &parts : listParts(run))
+      if (use(parts, reduced))
+        return reduced;
+  return std::nullopt;
+}
+
+/// Whether these are the parts.
+bool Reducer::use(llvm::ArrayRef<Part> parts, Reduced &reduced) const {
+  std::optional<Tied> tied = tie(problem, withoutOps(problem), steps, parts);
+  if (!tied)
+    return false;
+  reduced.tied = std::move(*tied);
+  reduced.numParts = parts.size();
   reduced.parts.resize(problem.ops.size());
-  for (size_t step = 0; step != reduced.numParts * run.period; ++step)
-    reduced.parts[steps[run.begin + step]] = step / run.period;
-  reduced.tied = Tier(problem, steps, run).tie(withoutOps(problem));
-  return reduced;
+  for (auto [number, part] : llvm::enumerate(parts))
+    for (size_t step = part.begin; step != part.begin + part.size; ++step)
+      reduced.parts[steps[step]] = number;
+  return true;
 }
 
 std::optional<Reduced> cleave::autoshard::reduce(const ShardingProblem &problem,

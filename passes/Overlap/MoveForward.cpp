@@ -56,7 +56,7 @@ public:
   std::optional<Instructions> find(Value value);
 
 private:
-  Runs getRuns(exec::SegmentOp segment) const;
+  const Runs &getRuns(exec::SegmentOp segment) const;
   bool isThere(Value input) const;
   bool canWait(exec::InstructionOpInterface op) const;
   bool isMoved(exec::InstructionOpInterface op) const {
@@ -67,13 +67,17 @@ private:
   bool addNeeded();
 
   exec::SegmentOp forward, backward;
-  InstructionWindow window; ///< the forward segment
-  SmallVector<bool> moves;  ///< which of its instructions do
+  InstructionWindow window;                  ///< the forward segment
+  SmallVector<bool> moves;                   ///< which of its instructions do
+  mutable std::map<Operation *, Runs> known; ///< by segment
 };
 } // namespace
 
-Runs Mover::getRuns(exec::SegmentOp segment) const {
-  Runs runs;
+const Runs &Mover::getRuns(exec::SegmentOp segment) const {
+  auto [it, isNew] = known.try_emplace(segment);
+  Runs &runs = it->second;
+  if (!isNew)
+    return runs;
   int64_t place = 0;
   for (auto run : segment->getBlock()->getOps<exec::RunOp>()) {
     if (run.getSegment() == segment.getSymName()) {
@@ -158,10 +162,13 @@ bool Mover::addNeeded() {
   for (size_t i = moves.size(); i-- > 0;) {
     if (!moves[i])
       continue;
-    for (Value input : window.get(i).getInputs())
-      for (size_t other = 0; other < i && !isThere(input); ++other)
+    for (Value input : window.get(i).getInputs()) {
+      if (isThere(input))
+        continue;
+      for (size_t other = 0; other < i; ++other)
         if (!moves[other] && writes(window.get(other), exec::getBuffer(input)))
           hasAdded = moves[other] = true;
+    }
   }
   return hasAdded;
 }

@@ -613,8 +613,10 @@ TEST(Choose, EqualParts) {
 }
 
 namespace {
-/// An embedding, layers, a head, and the way back through the layers.
-ShardingProblem makeThereAndBack(int64_t layers) {
+/// An embedding, layers, a head, and the way back through the layers; with some
+/// layers repeating an op on that.
+ShardingProblem makeThereAndBack(int64_t layers,
+                                 llvm::ArrayRef<int64_t> repeating = {}) {
   ShardingProblem problem;
   problem.mesh = Mesh({{"x", 2}, {"y", 4}});
   constexpr int64_t tokens = 16, hidden = 8;
@@ -660,7 +662,14 @@ ShardingProblem makeThereAndBack(int64_t layers) {
   for (int64_t layer = layers; layer-- > 0;) {
     size_t z = addActivation(), y = addActivation(), both = addActivation();
     addAt(double(layer + 1), back, {g, weights[size_t(layer)]}, {z}, 2);
-    addAt(double(layer + 1), sum, {z, inputs[size_t(layer)]}, {both}, 1);
+    size_t x = inputs[size_t(layer)];
+    if (llvm::is_contained(repeating, layer)) {
+      size_t again = addActivation();
+      addAt(double(layer + 1), product, {x, weights[size_t(layer)]}, {again},
+            2);
+      x = again;
+    }
+    addAt(double(layer + 1), sum, {z, x}, {both}, 1);
     addAt(double(layer + 1), sum, {g, both}, {y}, 1);
     g = y;
   }
@@ -684,10 +693,9 @@ Taken getTaken(const ShardingProblem &problem, std::vector<size_t> strategies,
 }
 } // namespace
 
-/// One part that stands for all takes, moves and keeps what they do where all
-/// of them have the same.
-TEST(Choose, ATiedPartCostsWhatAllPartsDo) {
-  ShardingProblem problem = makeThereAndBack(5);
+namespace {
+/// Draws choices in which all parts of a kind have the same.
+void expectEqualCosts(const ShardingProblem &problem, size_t tiedOps) {
   std::vector<size_t> steps(problem.ops.size());
   std::iota(steps.begin(), steps.end(), size_t(0));
   llvm::sort(steps, [&](size_t a, size_t b) {
@@ -697,8 +705,10 @@ TEST(Choose, ATiedPartCostsWhatAllPartsDo) {
       autoshard::reduce(problem, steps, /*mostParts=*/3);
   ASSERT_TRUE(reduced);
   const autoshard::Tied &tied = reduced->tied;
-  // Five ops of a layer, and three outside.
-  ASSERT_EQ(tied.problem.ops.size(), 8u);
+  ASSERT_EQ(tied.problem.ops.size(), tiedOps);
+  ASSERT_EQ(tied.standing.size(), tiedOps);
+  for (size_t op = 0; op != tiedOps; ++op)
+    EXPECT_EQ(tied.ops[tied.standing[op]], op);
   Random random(4);
   Prices price = Prices::draw(random);
   int64_t possible = 0;
@@ -722,6 +732,23 @@ TEST(Choose, ATiedPartCostsWhatAllPartsDo) {
     }
   }
   EXPECT_GE(possible, 50);
+}
+} // namespace
+
+/// One part that stands for all takes, moves and keeps what they do where all
+/// of them have the same.
+TEST(Choose, ATiedPartCostsWhatAllPartsDo) {
+  // Five ops of a layer, and three outside.
+  expectEqualCosts(makeThereAndBack(5), 5 + 3);
+}
+
+/// And so does one of each kind of them, whatever stands beside what.
+TEST(Choose, TiedPartsOfSeveralKindsCostWhatAllPartsDo) {
+  expectEqualCosts(makeThereAndBack(9, {0, 1, 2, 3, 5}), 6 + 5 + 3);
+  expectEqualCosts(makeThereAndBack(14, {0, 6, 7, 13}), 6 + 5 + 3);
+  // One that is alone, with which the run of the others seems to begin: it and
+  // the next one are looked at besides.
+  expectEqualCosts(makeThereAndBack(9, {8}), 6 + 2 * 5 + 3);
 }
 
 TEST(Choose, Failures) {
