@@ -1,9 +1,9 @@
 //===- EqualParts.cpp - Problems with equal parts, such as layers ---------===//
 //
-// Where many parts of a problem are equal, one of each kind stands for all of it
-// at first; then, if most are of one run, a few of that are left, of which the
-// first and the last may differ from those between; and what is found is what
-// all have.
+// Where many parts of a problem are equal, one of each kind stands for all of
+// it at first; then, if most are of one run, a few of that are left, of which
+// the first and the last may differ from those between; and what is found is
+// what all have.
 //
 //===----------------------------------------------------------------------===//
 #include "Chooser.h"
