@@ -15,12 +15,12 @@ BesideCompute getBesideCompute(const Mesh &mesh, const Machine &machine,
                                const Profile &profile, llvm::StringRef mode);
 
 /// Seconds of a step in which collectives run beside compute: as lib/Streams
-/// would order it without a limit of memory, gathers so early that they are done
-/// in time, reductions as soon as their input is there, and what is waited for
-/// with the products around it in parts of their rows where that pays; and as
-/// lib/Simulate would play that. What is done once a step runs beside the first
-/// micro-batch or the last. `moves`: of getMoves; says of each of their steps
-/// what is exposed.
+/// would order it without a limit of memory, gathers so early that they are
+/// done in time, reductions as soon as their input is there, and what is waited
+/// for with the products around it in parts of their rows where that pays; and
+/// as lib/Simulate would play that. What is done once a step runs beside the
+/// first micro-batch or the last. `moves`: of getMoves; says of each of their
+/// steps what is exposed.
 double timeBeside(const ShardingProblem &problem, const ShardingChoice &choice,
                   llvm::MutableArrayRef<Move> moves, CollectivePricer price,
                   const BesideCompute &beside);
