@@ -31,7 +31,7 @@ def get_length(config):
     for key in ["max_position_embeddings", "n_positions", "max_seq_len", "seq_length"]:
         if isinstance(config.get(key), int):
             return min(config[key], MOST_TOKENS)
-    return min(2048, MOST_TOKENS)
+    return 2048
 
 
 def compile_model(cleave, path, ranks, folder):

@@ -76,6 +76,13 @@ static int64_t countRows(const ShardingProblem &problem,
                    std::max<size_t>(made.dims.size(), 1) - 1);
 }
 
+/// Whether a part of the op has its own part of operand `k`.
+static bool hasPart(const ShardingProblem &problem, const ListOp &op,
+                    size_t k) {
+  return op.source.move != Source::none || op.operands[k].isWritten ||
+         (k < 32 && (problem.ops[op.source.op].rowsOf >> k & 1));
+}
+
 std::optional<Shares> ListWindow::computeShares(size_t i, int64_t parts) const {
   const ListOp &each = list[i];
   const Source &source = each.source;
@@ -86,14 +93,9 @@ std::optional<Shares> ListWindow::computeShares(size_t i, int64_t parts) const {
   // A part is not cut again.
   if (source.parts > 1 || rows == 1 || rows % parts != 0)
     return std::nullopt;
-  if (isMove)
-    return Shares{Share::Part, Share::Part};
   Shares shares;
-  for (auto [k, operand] : llvm::enumerate(each.operands)) {
-    bool isPart = operand.isWritten ||
-                  (k < 32 && (problem.ops[source.op].rowsOf >> k & 1));
-    shares.push_back(isPart ? Share::Part : Share::Whole);
-  }
+  for (size_t k = 0; k != each.operands.size(); ++k)
+    shares.push_back(hasPart(problem, each, k) ? Share::Part : Share::Whole);
   return shares;
 }
 
@@ -143,15 +145,12 @@ ListOp PartsCutter::makePart(const ListOp &whole, int64_t parts,
   ListOp part = whole;
   Source &source = part.source;
   source.parts = parts;
-  llvm::SmallVector<bool, 4> isPart(part.operands.size(), true);
   if (source.move != Source::none) {
     const MoveStep &step = moves[source.move].steps[source.step];
     part.op.seconds =
         price(step.step.kind, step.step.axes, step.input / double(parts));
   } else {
     const PlacedOp &op = problem.ops[source.op];
-    for (size_t k = 0; k != isPart.size(); ++k)
-      isPart[k] = part.operands[k].isWritten || (op.rowsOf >> k & 1);
     double longer =
         op.isProduct && op.getLonger
             ? op.getLonger(op.strategies[choice.strategies[source.op]], parts)
@@ -159,8 +158,8 @@ ListOp PartsCutter::makePart(const ListOp &whole, int64_t parts,
     part.op.seconds = (whole.op.seconds + longer) / double(parts);
   }
   int64_t size = wholeBuffer / parts;
-  for (auto [operand, cut] : llvm::zip_equal(part.operands, isPart))
-    if (cut) {
+  for (auto [k, operand] : llvm::enumerate(part.operands))
+    if (hasPart(problem, whole, k)) {
       operand.begin = number * size;
       operand.end = operand.begin + size;
     }

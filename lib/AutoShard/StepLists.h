@@ -1,5 +1,4 @@
-//===- StepLists.h - A step's ops and moves as lists for lib/Streams
-//-------===//
+//===- StepLists.h - A step as lists for lib/Streams ----------------------===//
 //
 // A step of the problem's ops becomes lists: what is done once before the
 // micro-batches, a micro-batch, what is moved of its sums, and the update, for

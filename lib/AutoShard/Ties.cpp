@@ -13,11 +13,6 @@ namespace {
 
 constexpr size_t none = ~size_t(0);
 
-/// Where a tensor is made: by an op of a part, or none.
-struct Home {
-  size_t part = none, offset = none, result = none;
-};
-
 /// Where a tensor is read: by an op of a part, or, of no part, by its step.
 struct Reader {
   size_t part = none, offset = none, operand = none;
@@ -39,7 +34,7 @@ private:
     return members[kind][members[kind].size() / 2];
   }
   bool isOwn(size_t tensor) const {
-    return homes[tensor].part == none && !isMadeOutside[tensor];
+    return madeIn[tensor] == none && !isMadeOutside[tensor];
   }
   bool areAlike(size_t kind) const;
   bool areInputsAlike(size_t kind, size_t offset, size_t operand) const;
@@ -53,7 +48,7 @@ private:
   llvm::ArrayRef<Part> parts;
   std::vector<std::vector<size_t>> members; ///< parts, by kind
   std::vector<size_t> partOf;               ///< by step
-  std::vector<Home> homes;                  ///< by tensor
+  std::vector<size_t> madeIn;               ///< by tensor: a part, or none
   std::vector<bool> isMadeOutside;          ///< by tensor: of all parts
   std::vector<std::vector<Reader>> readers; ///< by tensor
   /// By tensor that a part makes: the one that stands for it; and by such a one
@@ -67,8 +62,8 @@ private:
 Tier::Tier(const ShardingProblem &problem, llvm::ArrayRef<size_t> steps,
            llvm::ArrayRef<Part> parts)
     : problem(problem), steps(steps), parts(parts), partOf(steps.size(), none),
-      homes(problem.tensors.size()), isMadeOutside(problem.tensors.size()),
-      readers(problem.tensors.size()) {
+      madeIn(problem.tensors.size(), none),
+      isMadeOutside(problem.tensors.size()), readers(problem.tensors.size()) {
   for (auto [number, part] : llvm::enumerate(parts)) {
     members.resize(std::max(members.size(), part.kind + 1));
     members[part.kind].push_back(number);
@@ -77,11 +72,9 @@ Tier::Tier(const ShardingProblem &problem, llvm::ArrayRef<size_t> steps,
   for (auto [step, op] : llvm::enumerate(steps)) {
     size_t part = partOf[step];
     size_t offset = part == none ? step : step - parts[part].begin;
-    for (auto [k, tensor] : llvm::enumerate(problem.ops[op].results)) {
-      if (part == none)
-        isMadeOutside[tensor] = true;
-      else
-        homes[tensor] = {part, offset, k};
+    for (size_t tensor : problem.ops[op].results) {
+      madeIn[tensor] = part;
+      isMadeOutside[tensor] = part == none;
     }
     for (auto [k, tensor] : llvm::enumerate(problem.ops[op].operands))
       readers[tensor].push_back({part, offset, k});
@@ -118,13 +111,13 @@ bool Tier::areAlike(size_t kind) const {
         bool isOwn = this->isOwn(tensor);
         if (isOwn != this->isOwn(other))
           return false;
-        bool isInside = homes[tensor].part == standing;
-        if (isInside != (homes[other].part == part))
+        bool isInside = madeIn[tensor] == standing;
+        if (isInside != (madeIn[other] == part))
           return false;
         if ((isOwn || isInside) &&
             shift.try_emplace(tensor, other).first->second != other)
           return false;
-        if (isOwn && !areInputsAlike(kind, offset, k))
+        if (isOwn && part == standing && !areInputsAlike(kind, offset, k))
           return false;
       }
       for (auto [tensor, other] : llvm::zip_equal(op.results, own.results))
@@ -234,15 +227,14 @@ std::optional<Tied> Tier::tie(ShardingProblem tied) {
   for (size_t kind = 0; kind != members.size(); ++kind)
     group(kind);
   // What each part has one of its own of.
-  for (const std::vector<size_t> &own : members)
+  for (auto [kind, own] : llvm::enumerate(members))
     for (size_t offset = 0; offset != parts[own[0]].size; ++offset)
-      for (size_t k = 0; k != getOp(own[0], offset).operands.size(); ++k) {
-        size_t first = getOp(own.front(), offset).operands[k],
-               last = getOp(own.back(), offset).operands[k];
-        if (first != last && isOwn(first))
-          times[getOp(own[own.size() / 2], offset).operands[k]] =
-              double(own.size());
-      }
+      for (auto [tensor, first, last] :
+           llvm::zip_equal(getOp(getStanding(kind), offset).operands,
+                           getOp(own.front(), offset).operands,
+                           getOp(own.back(), offset).operands))
+        if (first != last && isOwn(tensor))
+          times[tensor] = double(own.size());
   Tied result;
   result.problem = std::move(tied);
   result.ops.resize(problem.ops.size());

@@ -1,5 +1,4 @@
-//===- Parts.h - Ops in parts of their rows
-//--------------------------------===//
+//===- Parts.h - Ops in parts of their rows -------------------------------===//
 //
 // Ops that make rows from rows can be done part by part. Between a collective
 // and the products around it, this lets one part move while another is

@@ -1,5 +1,4 @@
-//===- Share.h - What a part of an op has of an operand
-//--------------------===//
+//===- Share.h - What a part of an op has of an operand -------------------===//
 #ifndef CLEAVE_STREAMS_SHARE_H
 #define CLEAVE_STREAMS_SHARE_H
 
