@@ -111,30 +111,92 @@ static double getByteSeconds(const ShardingChoice &fast,
   return (small.seconds - fast.seconds) / (fast.bytes - small.bytes);
 }
 
-llvm::Expected<ShardingChoice> Chooser::choose() {
-  llvm::Expected<ShardingChoice> fast = solve(0);
-  if (!fast)
-    return fast;
-  if (fast->bytes <= problem.memory) {
-    bound(*fast);
-    return fast;
+/// Of choices one that does not fit and one that does, next to each other where
+/// seconds over bytes are convex; one of them is missing where none are so.
+static std::pair<const ShardingChoice *, const ShardingChoice *>
+getEnds(llvm::ArrayRef<const ShardingChoice *> choices, double limit) {
+  auto getBest = [&](auto getCost) {
+    return *std::min_element(choices.begin(), choices.end(),
+                             [&](const auto *a, const auto *b) {
+                               return getCost(*a) < getCost(*b);
+                             });
+  };
+  if (choices.empty())
+    return {};
+  const ShardingChoice *fast =
+      getBest([](const auto &each) { return each.seconds; });
+  const ShardingChoice *small =
+      getBest([](const auto &each) { return each.bytes; });
+  if (small->bytes > limit)
+    return {small, nullptr};
+  if (fast->bytes <= limit)
+    return {nullptr, fast};
+  for (;;) {
+    double byteSeconds = getByteSeconds(*fast, *small);
+    auto getCost = [&](const auto &each) {
+      return each.seconds + byteSeconds * each.bytes;
+    };
+    const ShardingChoice *next = getBest(getCost);
+    if (getCost(*next) >= getCost(*small) * (1 - slack))
+      return {fast, small};
+    (next->bytes <= limit ? small : fast) = next;
   }
-  double dear = getDear(*fast);
-  llvm::Expected<ShardingChoice> small = solve(dear);
-  if (!small)
-    return small;
-  if (small->bytes > problem.memory) {
-    bound(*small);
-    bool isLeast = small->bound >= getCost(*small) * (1 - slack);
-    return llvm::createStringError(llvm::formatv(
-        "what is kept takes at least {0:F0} bytes of a rank, which has {1:F0}"
-        "{2}",
-        isLeast ? small->bytes : small->bound / dear, problem.memory,
-        isLeast ? ""
-                : llvm::formatv("; no choice was found that takes less than "
-                                "{0:F0}",
-                                small->bytes)
-                      .str()));
+}
+
+/// Between what is known and does not fit, and what is known and does.
+std::pair<std::optional<ShardingChoice>, std::optional<ShardingChoice>>
+Chooser::getKnownEnds() {
+  Chooser &searcher = tied ? *tied : *this;
+  std::vector<const ShardingChoice *> known;
+  for (const ShardingChoice &each : searcher.known)
+    if (each.seconds < impossible)
+      known.push_back(&each);
+  auto [fast, small] = getEnds(known, limit);
+  auto get = [&](const ShardingChoice *each) -> std::optional<ShardingChoice> {
+    if (!each)
+      return std::nullopt;
+    return tied ? untie(*each) : *each;
+  };
+  return {get(fast), get(small)};
+}
+
+llvm::Error Chooser::failToFit(const ShardingChoice &small) const {
+  bool isLeast = small.bound >= getCost(small) * (1 - slack);
+  std::string found;
+  if (!isLeast)
+    found = llvm::formatv("; no choice was found that takes less than {0:F0}",
+                          small.bytes);
+  return llvm::createStringError(llvm::formatv(
+      "what is kept takes at least {0:F0} bytes of a rank, which has {1:F0}{2}",
+      isLeast ? small.bytes : small.bound / small.byteSeconds, problem.memory,
+      found));
+}
+
+llvm::Expected<ShardingChoice> Chooser::choose() {
+  auto [fast, small] = getKnownEnds();
+  auto solveTo = [&](std::optional<ShardingChoice> &end,
+                     double byteSeconds) -> llvm::Error {
+    llvm::Expected<ShardingChoice> choice = solve(byteSeconds);
+    if (!choice)
+      return choice.takeError();
+    end = std::move(*choice);
+    return llvm::Error::success();
+  };
+  if (!fast) {
+    if (llvm::Error error = solveTo(fast, 0))
+      return std::move(error);
+    if (fast->bytes <= limit) {
+      bound(*fast);
+      return std::move(*fast);
+    }
+  }
+  if (!small) {
+    if (llvm::Error error = solveTo(small, getDear(*fast)))
+      return std::move(error);
+    if (small->bytes > limit) {
+      bound(*small);
+      return failToFit(*small);
+    }
   }
   ShardingChoice best = *small, last = *fast;
   // Between a choice that does not fit and one that does lie others, if one is
@@ -147,23 +209,24 @@ llvm::Expected<ShardingChoice> Chooser::choose() {
     if (!next)
       return next;
     last = *next;
-    bool fits = next->bytes <= problem.memory;
+    bool fits = next->bytes <= limit;
     if (fits && next->seconds < best.seconds)
       best = *next;
     // What is only near to the best differs by a little from price to price.
-    double near = next->bound < getCost(*next) ? 1e-4 : slack;
+    double near = next->bound < getCost(*next) ? 1e-3 : slack;
     if (getCost(*next) >= getCost(*small) * (1 - near))
       break;
     (fits ? *small : *fast) = *next;
   }
   fill(*fast, *small, best);
   for (ShardingChoice &each : getKnown(mostLooked))
-    if (each.bytes <= problem.memory && each.seconds < best.seconds)
+    if (each.bytes <= limit && each.seconds < best.seconds)
       best = std::move(each);
   // The last price is the one at which what fits and what does not are equal.
   bound(last);
   best.bound =
-      std::min(last.bound - last.byteSeconds * problem.memory, best.seconds);
+      std::min(last.bound - last.byteSeconds * std::max(limit, problem.memory),
+               best.seconds);
   return best;
 }
 

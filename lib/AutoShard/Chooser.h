@@ -5,6 +5,7 @@
 #include "Potentials.h"
 #include "Repeats.h"
 #include "Styles.h"
+#include "cleave/AutoShard/Moves.h"
 #include <memory>
 #include <string>
 
@@ -113,7 +114,8 @@ public:
   Chooser(const ShardingProblem &problem, CollectivePricer price,
           size_t mostStates, std::shared_ptr<PlacesByShape> shapes = nullptr)
       : problem(problem), price(price), mostStates(mostStates),
-        costs(problem, price, std::move(shapes)) {}
+        costs(problem, price, std::move(shapes)), limit(problem.memory),
+        leavesRoom(problem.holdsTemporaries) {}
 
   llvm::Expected<ShardingChoice> run(const BesideCompute &beside);
   llvm::Expected<std::vector<ShardingChoice>> computeFront(size_t most);
@@ -121,8 +123,13 @@ public:
   getAlternatives(const ShardingChoice &choice, size_t op);
 
 private:
-  /// One that fits.
+  /// One of which what is kept fits into `limit`.
   llvm::Expected<ShardingChoice> choose();
+  std::pair<std::optional<ShardingChoice>, std::optional<ShardingChoice>>
+  getKnownEnds();
+  llvm::Error failToFit(const ShardingChoice &small) const;
+  llvm::Expected<ShardingChoice> chooseWithTemporaries();
+  double leaveRoom(const ShardingChoice &choice, llvm::ArrayRef<Move> moves);
   void setExposed(const std::vector<ByStepKind> &shares);
   struct Timed;
   Timed time(ShardingChoice choice, const Shares &shares,
@@ -195,6 +202,8 @@ private:
   CollectivePricer price;
   size_t mostStates;
   Costs costs;
+  double limit;    ///< bytes for what is kept: all but what ops need besides
+  bool leavesRoom; ///< for that
   /// By tensor and need: cost from the home that is furthest away, or -1 if
   /// nobody has asked yet.
   std::vector<std::vector<double>> most;

@@ -188,7 +188,7 @@ void Chooser::fill(const ShardingChoice &fast, const ShardingChoice &small,
         ShardingChoice mixed = isFirst ? mix(0, count, *outside)
                                        : mix(reduced->numParts - count,
                                              reduced->numParts, *outside);
-        bool isSmall = mixed.bytes <= problem.memory;
+        bool isSmall = mixed.bytes <= limit;
         (isSmall ? fits : tooMany) = count;
         if (isSmall && mixed.seconds < best.seconds)
           best = std::move(mixed);

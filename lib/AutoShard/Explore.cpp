@@ -1,6 +1,7 @@
 //===- Explore.cpp - A choice of placements as a person reads it ----------===//
 #include "cleave/AutoShard/Explore.h"
 #include "cleave/AutoShard/Beside.h"
+#include "cleave/AutoShard/BytesInUse.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -163,6 +164,7 @@ Exploration cleave::explore(const ShardingProblem &problem,
     explored.ops[move.ops.front()].moves.push_back(number);
   explored.kinds = findKinds(problem, explored);
   explored.bytes = countBytes(problem, explored);
+  explored.bytesInUse = getBytesInUse(problem, explored.choice, explored.moves);
   return explored;
 }
 

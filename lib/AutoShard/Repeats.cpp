@@ -318,7 +318,9 @@ std::optional<Reduced> Reducer::reduce(size_t mostParts) {
   for (size_t part = 0; part != run.getParts(); ++part)
     ofRun.push_back({run.begin + part * run.period, run.period, 0});
   Reduced reduced;
-  bool isMost = 2 * run.getParts() * run.period > steps.size();
+  // But for what stands before and behind, and a part or two.
+  size_t others = steps.size() - run.getParts() * run.period;
+  bool isMost = others <= mostParts * run.period;
   if (isMost && !(reduced.few = leaveOut(run, mostParts)))
     return std::nullopt;
   // Not where a part would have to share with others what is its own, as the

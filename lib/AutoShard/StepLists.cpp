@@ -32,6 +32,19 @@ private:
   int64_t addStep(Source source, int64_t from, List &list);
   void setPlace(size_t tensor, const Placement &placement, int64_t buffer);
   int64_t getStream(const AxisList &axes);
+  int64_t addBuffer(double bytes) {
+    lists.bytes.push_back(bytes);
+    return int64_t(lists.bytes.size()) - 1;
+  }
+  double getBytes(size_t tensor, const Placement &placement) {
+    return problem.tensors[tensor].getBytes(problem.mesh, placement);
+  }
+  /// Whether it takes memory all the time, and not from its maker to its last
+  /// reader.
+  bool isAlwaysThere(size_t tensor) const {
+    const PlacedTensor &placed = problem.tensors[tensor];
+    return placed.copies > 0 && !(hasEnd[tensor] && placed.copies == 1);
+  }
   /// Of collectives that may begin together.
   int64_t getKind(Step::Kind kind, const AxisList &axes) {
     return kinds.insert({{kind, axes}, int64_t(kinds.size())}).first->second;
@@ -43,11 +56,11 @@ private:
   const BesideCompute &beside;
   std::vector<llvm::SmallVector<size_t, 2>> movesOf;    ///< by tensor
   std::vector<llvm::SmallVector<size_t, 2>> keptBehind; ///< ops, by tensor
-  std::vector<bool> isSum; ///< by tensor: it is of all micro-batches
-  std::vector<Places> at;  ///< by tensor: where it is, and in which buffer
+  std::vector<bool> isSum;  ///< by tensor: it is of all micro-batches
+  std::vector<bool> hasEnd; ///< by tensor: it is kept, but not all the time
+  std::vector<Places> at;   ///< by tensor: where it is, and in which buffer
   std::map<std::pair<Step::Kind, AxisList>, int64_t> kinds;
   std::map<AxisList, int64_t> streams;
-  int64_t numBuffers = 0;
 };
 } // namespace
 
@@ -55,7 +68,8 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
                llvm::ArrayRef<Move> moves, const BesideCompute &beside)
     : problem(problem), choice(choice), moves(moves), beside(beside),
       movesOf(problem.tensors.size()), keptBehind(problem.tensors.size()),
-      isSum(problem.tensors.size()), at(problem.tensors.size()) {
+      isSum(problem.tensors.size()), hasEnd(problem.tensors.size()),
+      at(problem.tensors.size()) {
   for (auto [number, move] : llvm::enumerate(moves))
     movesOf[move.tensor].push_back(number);
   for (const PlacedTensor &tensor : problem.tensors)
@@ -71,6 +85,9 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
       lastInside = number;
     if (op.keeps == Keeps::Gradients)
       isSum[op.results[0]] = true;
+    if (op.keeps == Keeps::Activations ||
+        (op.keeps == Keeps::Gradients && lists.microBatches == 1))
+      hasEnd[op.results[0]] = true;
     isBehind[number] = isBehindItsMaker(op) && isMade[op.operands[0]];
     if (isBehind[number])
       keptBehind[op.operands[0]].push_back(number);
@@ -103,11 +120,15 @@ static RowsOperand getAccess(int64_t buffer, bool isWritten) {
 }
 
 int64_t Lister::addStep(Source source, int64_t from, List &list) {
-  const MoveStep &step = moves[source.move].steps[source.step];
+  const Move &move = moves[source.move];
+  const MoveStep &step = move.steps[source.step];
+  bool isKept = source.step + 1 == move.steps.size() &&
+                problem.tensors[move.tensor].movedTo > 0;
+  int64_t to = addBuffer(isKept ? 0 : getBytes(move.tensor, step.step.after));
   ListOp each;
   each.source = source;
   each.operands = {getAccess(from, /*isWritten=*/false),
-                   getAccess(numBuffers, /*isWritten=*/true)};
+                   getAccess(to, /*isWritten=*/true)};
   OverlapOp &op = each.op;
   op.seconds = step.seconds;
   std::optional<int64_t> level;
@@ -117,13 +138,12 @@ int64_t Lister::addStep(Source source, int64_t from, List &list) {
     each.level = *level;
     op.stream = getStream(step.step.axes);
     op.kind = getKind(step.step.kind, step.step.axes);
-    const PlacedTensor &tensor = problem.tensors[moves[source.move].tensor];
-    op.skew = problem.getMoveSeconds(tensor).ofSkew;
+    op.skew = problem.getMoveSeconds(problem.tensors[move.tensor]).ofSkew;
     op.seconds -= op.skew;
   }
   op.grows = step.step.kind == Step::Kind::AllGather;
   list.push_back(std::move(each));
-  return numBuffers++;
+  return to;
 }
 
 int64_t Lister::find(size_t tensor, const Placement &need, List &list) {
@@ -131,8 +151,12 @@ int64_t Lister::find(size_t tensor, const Placement &need, List &list) {
     if (placement == need)
       return buffer;
   // Of an earlier step, or an input.
-  if (at[tensor].empty())
-    at[tensor].push_back({choice.placements[tensor], numBuffers++});
+  if (at[tensor].empty()) {
+    const Placement &placement = choice.placements[tensor];
+    at[tensor].push_back(
+        {placement,
+         addBuffer(isAlwaysThere(tensor) ? 0 : getBytes(tensor, placement))});
+  }
   int64_t buffer = at[tensor].front().second;
   List &where = isSum[tensor] ? lists.sums : list;
   for (size_t move : movesOf[tensor])
@@ -168,7 +192,15 @@ void Lister::add(size_t number, List &list) {
               getAccess(operand.buffer, /*isWritten=*/false));
   for (auto [tensor, made] :
        llvm::zip_equal(placed.results, placements.results)) {
-    int64_t buffer = isAlias ? each.operands[0].buffer : numBuffers++;
+    double bytes = getBytes(tensor, made);
+    bool isFused = each.op.seconds == 0 && keptBehind[tensor].empty();
+    bool isAlways = isAlwaysThere(tensor);
+    int64_t buffer = isAlias ? each.operands[0].buffer
+                             : addBuffer(isAlways || isFused ? 0 : bytes);
+    if (isAlias && isAlways)
+      lists.bytes[size_t(buffer)] = 0;
+    if (problem.tensors[tensor].copies > 0 && !isAlways)
+      lists.keptBytes += bytes;
     setPlace(tensor, made, buffer);
     if (!isAlias)
       each.operands.push_back(getAccess(buffer, /*isWritten=*/true));

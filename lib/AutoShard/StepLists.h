@@ -42,6 +42,13 @@ constexpr int64_t wholeBuffer = 8;
 struct StepLists {
   List before, inside, sums, update;
   double microBatches = 1;
+  /// By buffer, of a rank's shard: what it takes from the first op that
+  /// accesses it to the last. Nothing of what is there all the time, and of
+  /// what an op makes in no time, in the kernel of another.
+  std::vector<double> bytes;
+  /// Of these, of what `ShardingChoice::bytes` counts: activations, and
+  /// gradients of one micro-batch.
+  double keptBytes = 0;
 };
 
 /// `moves`: of getMoves.

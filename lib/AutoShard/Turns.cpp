@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "Chooser.h"
 #include "cleave/AutoShard/Beside.h"
+#include "cleave/AutoShard/BytesInUse.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
@@ -78,7 +79,69 @@ private:
 struct Chooser::Timed {
   ShardingChoice choice;
   Shares shares;
+  double excess = 0; ///< see leaveRoom
 };
+
+/// Bytes that a choice lacks with what its ops need while they run; where these
+/// are any, what is chosen from now on leaves as many more for that.
+double Chooser::leaveRoom(const ShardingChoice &choice,
+                          llvm::ArrayRef<Move> moves) {
+  // Of the memory: that it comes to an end.
+  constexpr double least = 1e-3;
+  if (!leavesRoom)
+    return 0;
+  double excess = getBytesInUse(problem, choice, moves) - problem.memory;
+  if (excess <= 0)
+    return 0;
+  double kept = choice.bytes - std::max(excess, least * problem.memory);
+  limit = std::min(limit, kept);
+  return excess;
+}
+
+/// A choice that fits, with what its ops need while they run; since that is
+/// only known about, where none does the one that lacks least of those whose
+/// kept tensors do.
+llvm::Expected<ShardingChoice> Chooser::chooseWithTemporaries() {
+  if (!leavesRoom)
+    return choose();
+  llvm::Expected<ShardingChoice> choice = solve(0);
+  if (!choice)
+    return choice;
+  // What the fastest needs is near to what others do.
+  limit = problem.memory + choice->bytes -
+          getBytesInUse(problem, *choice, getMoves(problem, *choice, price));
+  if (choice->bytes <= limit) {
+    bound(*choice);
+    return choice;
+  }
+  std::optional<ShardingChoice> closest;
+  double lacking = choice->bytes - limit;
+  if (choice->bytes <= problem.memory)
+    closest = std::move(*choice);
+  for (bool isFirst = true;; isFirst = false) {
+    choice = choose();
+    if (!choice && isFirst && limit < problem.memory) {
+      llvm::consumeError(choice.takeError());
+      limit = problem.memory;
+      choice = choose();
+    }
+    if (!choice) {
+      if (!closest)
+        return choice;
+      llvm::consumeError(choice.takeError());
+      limit = closest->bytes;
+      leavesRoom = false;
+      return std::move(*closest);
+    }
+    double excess = leaveRoom(*choice, getMoves(problem, *choice, price));
+    if (!closest || excess < lacking) {
+      closest = std::move(*choice);
+      lacking = excess;
+    }
+    if (lacking == 0)
+      return std::move(*closest);
+  }
+}
 
 /// What was not moved has those shares.
 Chooser::Timed Chooser::time(ShardingChoice choice, const Shares &shares,
@@ -88,6 +151,7 @@ Chooser::Timed Chooser::time(ShardingChoice choice, const Shares &shares,
   timed.choice.besideSeconds =
       timeBeside(problem, timed.choice, moves, price, beside);
   timed.shares.learn(problem, moves);
+  timed.excess = leaveRoom(timed.choice, moves);
   return timed;
 }
 
@@ -119,7 +183,7 @@ Chooser::getPromising(const Shares &shares, const BesideCompute &beside,
   for (ShardingChoice &each : known)
     finish(each);
   llvm::erase_if(known, [&](const ShardingChoice &each) {
-    return !isNew(each) || each.bytes > problem.memory;
+    return !isNew(each) || each.bytes > limit;
   });
   sortBy(known, [&](const ShardingChoice &each) {
     return estimateBeside(each, beside);
@@ -131,7 +195,7 @@ Chooser::getPromising(const Shares &shares, const BesideCompute &beside,
 llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   if (llvm::Error error = prepare())
     return error;
-  llvm::Expected<ShardingChoice> alone = choose();
+  llvm::Expected<ShardingChoice> alone = chooseWithTemporaries();
   if (!alone)
     return alone;
   alone->besideSeconds = alone->seconds;
@@ -151,16 +215,20 @@ llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   auto getBest = [&]() -> const Timed & {
     return *std::min_element(
         timed.begin(), timed.end(), [](const Timed &a, const Timed &b) {
-          return a.choice.besideSeconds < b.choice.besideSeconds;
+          return std::pair(a.excess, a.choice.besideSeconds) <
+                 std::pair(b.excess, b.choice.besideSeconds);
         });
   };
-  // By the shares of one that was timed; whether it finds something new.
-  auto turn = [&](const Shares &shares) -> llvm::Expected<bool> {
+  // By the shares of one that was timed; whether it finds something new that
+  // fits.
+  auto turn = [&](const Shares &shares) {
     setExposed(shares.getByTensor(problem));
     llvm::Expected<ShardingChoice> next = choose();
     setExposed({});
-    if (!next)
-      return next.takeError();
+    if (!next) {
+      llvm::consumeError(next.takeError());
+      return false;
+    }
     finish(*next);
     if (!isNew(*next))
       return false;
@@ -171,11 +239,8 @@ llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   constexpr ptrdiff_t mostInVain = 2;
   for (size_t number = 0; number != mostTurns; ++number) {
     // What was chosen without regard to what is hidden says little of it.
-    llvm::Expected<bool> found =
-        turn(number == 0 ? guess : Shares(timed.back().shares));
-    if (!found)
-      return found.takeError();
-    if (!*found || &timed.back() - &getBest() == mostInVain)
+    if (!turn(number == 0 ? guess : Shares(timed.back().shares)) ||
+        &timed.back() - &getBest() == mostInVain)
       break;
   }
   // What no turn chose may be better than what shares say of it, and lead on.
@@ -184,8 +249,7 @@ llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   for (ShardingChoice &other : getPromising(last, beside, isNew))
     timed.push_back(time(std::move(other), last, beside));
   if (getBest().choice.besideSeconds < before)
-    if (llvm::Expected<bool> found = turn(getBest().shares); !found)
-      return found.takeError();
+    turn(Shares(getBest().shares));
   ShardingChoice best = getBest().choice;
   best.bound = bound;
   return best;

@@ -497,6 +497,17 @@ llvm::Expected<Machine> cleave::getMachine(const Cluster &given,
   return machine;
 }
 
+llvm::Expected<std::optional<Device>>
+cleave::findDevice(const Cluster &cluster) {
+  if (!cluster.groups.front().device)
+    return std::nullopt;
+  std::string note;
+  llvm::Expected<Machine> machine = getMachine(cluster, note);
+  if (!machine)
+    return machine.takeError();
+  return machine->device;
+}
+
 llvm::Expected<Machine> cleave::getMachine(llvm::StringRef text) {
   llvm::Expected<Cluster> cluster = parseCluster(text);
   if (!cluster)

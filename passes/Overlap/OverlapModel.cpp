@@ -17,34 +17,22 @@ Instructions cleave::getInstructions(exec::SegmentOp segment) {
       segment.getBody().front().getOps<exec::InstructionOpInterface>());
 }
 
-/// Of the memory that there is, what an arena's buffers may have in use at
-/// once: packed, they need a little more.
-static constexpr double packedShare = 0.95;
-
 /// What a rank computes on, where the cluster says so.
-static llvm::Expected<std::optional<Device>> findDevice(StringRef cluster) {
+static llvm::Expected<std::optional<Device>> getDeviceOf(StringRef cluster) {
   if (cluster.empty())
     return std::nullopt;
   llvm::Expected<Cluster> parsed = parseCluster(cluster);
   if (!parsed)
     return parsed.takeError();
-  if (!parsed->groups.front().device)
-    return std::nullopt;
-  // The share of a rank.
-  std::string note;
-  llvm::Expected<Machine> machine = getMachine(*parsed, note);
-  if (!machine)
-    return machine.takeError();
-  return machine->device;
+  return findDevice(*parsed);
 }
 
 static double getRoom(const std::optional<Device> &device) {
-  return device ? packedShare * (device->memory - device->reserve)
-                : std::numeric_limits<double>::infinity();
+  return device ? device->getRoom() : std::numeric_limits<double>::infinity();
 }
 
 llvm::Expected<double> cleave::getRoom(StringRef cluster) {
-  llvm::Expected<std::optional<Device>> device = findDevice(cluster);
+  llvm::Expected<std::optional<Device>> device = getDeviceOf(cluster);
   if (!device)
     return device.takeError();
   return ::getRoom(*device);
@@ -58,7 +46,7 @@ OverlapModel::create(ModuleOp module, StringRef mode, StringRef cluster) {
   dist::MeshOp meshOp = dist::lookupMesh(module);
   if (mode == "never" || !meshOp)
     return std::shared_ptr<OverlapModel>();
-  llvm::Expected<std::optional<Device>> device = findDevice(cluster);
+  llvm::Expected<std::optional<Device>> device = getDeviceOf(cluster);
   if (!device)
     return module.emitError(llvm::toString(device.takeError()));
   // Inside a node of CPUs it is their cores that move data.

@@ -3,6 +3,7 @@
 #include "cleave/Frontend/Shrink.h"
 #include "cleave/Ledger/Ledger.h"
 #include "cleave/Reshard/Price.h"
+#include "cleave/Search/Format.h"
 #include "cleave/Search/ReadArchitecture.h"
 #include "dialects/dist/Placements.h"
 #include "dialects/dist/PlanAttr.h"
@@ -15,6 +16,7 @@
 #include "passes/Place/PlacementGraph.h"
 #include "passes/Place/StageShares.h"
 #include "runtime/program/Limits.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
@@ -124,9 +126,15 @@ struct Compilation {
 };
 } // namespace
 
-void CompileOptions::addGpusOf(const Cluster &cluster) {
+llvm::Error CompileOptions::setDevice(const Cluster &cluster) {
   cudaChip = cluster.getCudaChip();
   cudaPeaks = {cluster.getPeak(DType::F32), cluster.getPeak(DType::BF16)};
+  llvm::Expected<std::optional<Device>> device = findDevice(cluster);
+  if (!device)
+    return device.takeError();
+  if (*device)
+    memory = (*device)->memory - (*device)->reserve;
+  return llvm::Error::success();
 }
 
 /// Says in the module what the step trains, for the runtime.
@@ -353,6 +361,11 @@ static llvm::Expected<Compiled> emitCompiled(Compilation &compilation,
   auto source = *module.getOps<exec::ProgramOp>().begin();
   compiled.arenaBytes = source.getArenaBytes().value_or(0);
   compiled.lowerBound = source.getLowerBound().value_or(0);
+  if (options.memory && double(compiled.arenaBytes) > *options.memory)
+    compiled.warnings.push_back(llvm::formatv(
+        "the program takes {0} of a rank's memory, of which it may have {1}",
+        formatBytes(double(compiled.arenaBytes)),
+        formatBytes(*options.memory)));
   if (auto peak = source->getAttrOfType<DictionaryAttr>("peak"))
     for (NamedAttribute entry : peak)
       compiled.memory.emplace_back(

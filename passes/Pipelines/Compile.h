@@ -20,8 +20,11 @@ struct CompileOptions {
   /// A GPU that they are generated for as well, such as "sm_90"; none if empty.
   std::string cudaChip;
   std::array<double, 2> cudaPeaks = {}; ///< FLOP/s of it, in f32 and bf16
-  /// Generates them for the cluster's GPUs, where it has such.
-  void addGpusOf(const Cluster &cluster);
+  /// That a rank has, less what no program may use; nothing: who knows.
+  std::optional<double> memory;
+  /// Generates kernels for the cluster's GPUs, where it has such, and says what
+  /// memory its ranks have.
+  llvm::Error setDevice(const Cluster &cluster);
   std::string dumpAfter;      ///< a stage whose IR goes to `dump`; "all": each
   bool dumpLocations = false; ///< with what the ops are called
   llvm::raw_ostream *dump = nullptr;
@@ -34,7 +37,8 @@ struct Compiled {
   int64_t arenaBytes = 0, lowerBound = 0;
   std::vector<std::pair<std::string, int64_t>> memory; ///< at the peak
   int64_t kernels = 0, instructions = 0;
-  std::vector<std::string> notes; ///< for the user, a sentence each
+  std::vector<std::string> notes;    ///< for the user, a sentence each
+  std::vector<std::string> warnings; ///< of what is likely not as it should be
 };
 
 /// What `checkCompilation` did.

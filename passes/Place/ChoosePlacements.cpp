@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/AutoShard/Beside.h"
+#include "cleave/AutoShard/BytesInUse.h"
 #include "cleave/AutoShard/Tactics.h"
 #include "cleave/Hardware/Cluster.h"
 #include "cleave/Ledger/Ledger.h"
@@ -112,7 +113,7 @@ private:
                    graph.getNumMicroBatches());
     if (llvm::Error error = keepToTactics(graph.problem, price))
       return function.emitError(llvm::toString(std::move(error)));
-    graph.problem.memory = memory > 0 ? double(memory) : machine.device.memory;
+    setMemory(graph.problem, machine.device, double(memory));
     llvm::Expected<ShardingChoice> choice =
         chooseShardings(graph.problem, price, size_t(mostStates),
                         getBesideCompute(whole, machine, *profile, overlap));

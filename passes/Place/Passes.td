@@ -66,7 +66,8 @@ def ChoosePlacementsPass
     Which placements, follows from rules, shapes and the cluster alone: each mesh
     axis splits one factor of an op, or lets its operands stay partial, or does
     nothing, and of all such choices this is one with few seconds of ops and
-    reshards, whose kept tensors fit into a rank's memory. Ops take the time of
+    reshards, whose kept tensors fit into a rank's memory, with what ops need
+    besides while they run. Ops take the time of
     their products, or that of moving their tensors through memory, on the shards
     that a rank has; a reshard takes that of its cheapest collectives, once for
     all ops of a pass that need its result. What is in an `xf.accumulate` counts
@@ -120,7 +121,8 @@ def ChoosePlacementsPass
     Option<"overlap", "overlap", "std::string", "\"auto\"",
            "which collectives run beside compute: as mode of cleave-overlap">,
     Option<"memory", "memory", "uint64_t", "0",
-           "bytes of a rank for what is kept; 0: the device's memory">,
+           "bytes of a rank for what is kept; 0: what the device has for a "
+           "program, less what ops need only while they run">,
     Option<"mostStates", "most-states", "uint64_t", "64",
            "states that a search keeps at a time: more take longer, and find and "
            "prove more">,

@@ -1,4 +1,5 @@
 //===- WritePlacements.cpp - A choice of placements, written back ---------===//
+#include "cleave/AutoShard/BytesInUse.h"
 #include "dialects/xf/Provenance.h"
 #include "passes/Place/PlacementGraph.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -41,6 +42,10 @@ void PlacementGraph::report(const ShardingChoice &choice) {
     remark << llvm::formatv("; {0:F2} us with collectives beside compute",
                             choice.besideSeconds * 1e6)
                   .str();
+  double bytesInUse =
+      getBytesInUse(problem, choice, getMoves(problem, choice, price));
+  remark
+      << llvm::formatv("; {0:F3} MB in use at most", bytesInUse * 1e-6).str();
 }
 
 RankedTensorType PlacementGraph::getPlaced(Value value,

@@ -130,6 +130,45 @@ class CompileTest(ToolTest):
             self.assertLess(abs(predicted / arena - 1), 0.06,
                             f"{name} {layout}: {predicted} of {arena}")
 
+    def test_a_program_has_what_memory_its_device_has(self):
+        """Placements by cost are such that the arena fits; a layout by flags is
+        compiled as it is, and a warning says that it does not."""
+        layout = ["--dp", "4", "--micro-batch", "2", "--overlap", "never"]
+        model = os.path.join(REPOSITORY, "bench", "local", "models", "llama")
+        shape = ["--seq-len", "256", "--global-batch", "32"]
+        reserve = 1.5e9
+
+        def compile_with(memory, *flags):
+            self.write("cluster.json", {
+                "version": 1, "nodes": 1, "devices_per_node": 4,
+                "device": {"base": "h100-sxm", "name": "small", "memory":
+                           {"value": reserve + memory, "unit": "byte",
+                            "source": "test"}},
+                "levels": [{"size": 0, "link": "nvlink4"}]})
+            done = self.start("cleave", "compile", model, "--cluster",
+                              "cluster.json", *layout, *shape, *flags, "-o",
+                              "train")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            shown = self.run_tool("cleave", "inspect", "train")
+            warnings = [line for line in done.stderr.splitlines()
+                        if line.startswith("cleave: warning: ")]
+            return (int(re.search(r"^arena +(\d+) bytes", shown, re.M)[1]),
+                    warnings)
+
+        most, warnings = compile_with(1e12, "--placements", "auto")
+        self.assertEqual(warnings, [])
+        for share in [0.8, 0.6, 0.5]:
+            arena, warnings = compile_with(share * most, "--placements", "auto")
+            self.assertEqual(warnings, [])
+            self.assertLessEqual(arena, share * most)
+        by_flags, warnings = compile_with(1e12)
+        self.assertEqual(warnings, [])
+        arena, warnings = compile_with(0.5 * by_flags)
+        self.assertGreater(arena, 0.5 * by_flags)
+        self.assertEqual(len(warnings), 1)
+        self.assertIn("takes", warnings[0])
+        self.assertIn("of a rank's memory, of which it may have", warnings[0])
+
     def test_what_the_runtime_refuses_is_not_compiled(self):
         most = str(2**31 - 1)
         self.expect_error(

@@ -23,7 +23,8 @@ static int runAssemble(const AssembleFlags &flags) {
   CompileOptions options;
   options.remarks = flags.remarks;
   options.cpu = flags.cpu.empty() ? cluster->cpu : flags.cpu;
-  options.addGpusOf(*cluster);
+  if (llvm::Error error = options.setDevice(*cluster))
+    return tool::fail(std::move(error));
   options.stages.plan.cluster = flags.cluster;
   options.stages.partition.cluster = flags.cluster;
   options.stages.turn.cluster = flags.cluster;
@@ -41,6 +42,7 @@ static int runAssemble(const AssembleFlags &flags) {
     return tool::fail(status.message());
   if (llvm::Error error = tool::linkExecutable(compiled->object, flags.output))
     return tool::fail(std::move(error));
+  tool::printWarnings(*compiled);
   if (!flags.quiet)
     llvm::outs() << llvm::formatv(
         "{0}: {1}, {2}, {3}\n", flags.output,

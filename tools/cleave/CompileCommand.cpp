@@ -19,6 +19,11 @@ llvm::Expected<Compiled> tool::buildExecutable(const Model &model,
   return compiled;
 }
 
+void tool::printWarnings(const Compiled &compiled) {
+  for (const std::string &warning : compiled.warnings)
+    llvm::errs() << "cleave: warning: " << warning << '\n';
+}
+
 static void printSummary(const tool::CompileFlags &flags,
                          const Compiled &compiled, double seconds) {
   const Plan &plan = flags.options.plan;
@@ -98,7 +103,8 @@ int tool::runCompile(CompileFlags flags) {
 
   options.plan = *plan;
   options.cpu = cluster->cpu;
-  options.addGpusOf(*cluster);
+  if (llvm::Error error = options.setDevice(*cluster))
+    return tool::fail(std::move(error));
   options.stages.partition.cluster = flags.layout.cluster;
   options.stages.turn.cluster = flags.layout.cluster;
   options.stages.turn.parts = flags.layout.logitsChunks;
@@ -121,6 +127,7 @@ int tool::runCompile(CompileFlags flags) {
     return tool::fail(compiled.takeError());
   std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - start;
+  printWarnings(*compiled);
   for (const std::string &note : compiled->notes)
     if (!flags.quiet)
       llvm::errs() << "cleave: note: " << note << '\n';

@@ -88,6 +88,9 @@ llvm::Expected<Compiled> buildExecutable(const Model &model,
                                          const CompileOptions &options,
                                          llvm::StringRef output);
 
+/// However quiet a command is.
+void printWarnings(const Compiled &compiled);
+
 /// Links `object` with the runtime into the executable `output`.
 llvm::Error linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output);
 

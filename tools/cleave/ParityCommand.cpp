@@ -216,7 +216,8 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
                : f32Bounds;
   options.logits = true;
   options.cpu = cluster->cpu;
-  options.addGpusOf(*cluster);
+  if (llvm::Error error = options.setDevice(*cluster))
+    return error;
 
   auto executable = tool::TemporaryFile::create();
   if (!executable)

@@ -3,6 +3,7 @@
 #include "CompileFlags.h"
 #include "Files.h"
 #include "PlanFlags.h"
+#include "cleave/AutoShard/BytesInUse.h"
 #include "cleave/Frontend/Model.h"
 #include "cleave/Ledger/Ledger.h"
 #include "cleave/Report/StrategyReport.h"
@@ -48,7 +49,8 @@ void tool::StepFlags::add(CLI::App &app) {
       ->check(CLI::IsMember({"f32", "bf16"}));
   addMomentsFlag(app, moments);
   app.add_option("--memory", memory,
-                 "GB of a device for what is kept (default: all of it)")
+                 "GB of a device for what is kept (default: what ops do not "
+                 "need while they run)")
       ->check(CLI::PositiveNumber);
   app.add_option("--tactics", tactics,
                  "file of tactics; one more strategy, which keeps to them, for "
@@ -157,8 +159,7 @@ llvm::Expected<tool::StepProblem> tool::loadStep(const StepFlags &flags) {
   if (!problem)
     return problem.takeError();
   step.problem = std::move(*problem);
-  step.problem.memory =
-      flags.memory > 0 ? flags.memory * 1e9 : machine->device.memory;
+  setMemory(step.problem, machine->device, flags.memory * 1e9);
   step.machine = std::move(*machine);
   step.title = flags.model;
   step.seqLen = flags.seqLen;
@@ -316,7 +317,8 @@ static std::string showSummary(const NamedStrategy &strategy) {
   if (choice.besideSeconds != choice.seconds)
     step +=
         "; " + formatSeconds(choice.seconds) + " with nothing beside compute";
-  return step + bound + "; " + formatBytes(choice.bytes) + " kept";
+  return step + bound + "; " + formatBytes(choice.bytes) + " kept, " +
+         formatBytes(strategy.explored.bytesInUse) + " in use at most";
 }
 
 void tool::printStrategy(llvm::raw_ostream &os, const StepProblem &step,
@@ -388,7 +390,8 @@ llvm::json::Object tool::toJSON(const StepProblem &step,
                             {"beside_seconds", explored.choice.besideSeconds},
                             {"least_seconds", explored.choice.bound},
                             {"compute_seconds", explored.compute},
-                            {"bytes", explored.choice.bytes}};
+                            {"bytes", explored.choice.bytes},
+                            {"bytes_in_use", explored.bytesInUse}};
   llvm::json::Object kept;
   for (auto [keeps, bytes] : explored.bytes)
     kept[keeps == Keeps::None ? "else" : getName(keeps).str()] = bytes;

@@ -88,8 +88,11 @@ struct ShardingProblem {
   /// So many of them, the first ones, are those of samples: batch, sequence.
   unsigned sampleDims = 0;
   MoveSeconds moveSeconds;
-  /// Of a rank, for all shards that are kept.
+  /// Bytes of a rank, for all shards that are kept.
   double memory = std::numeric_limits<double>::infinity();
+  /// Whether they are also for what ops need only while they run, as far as is
+  /// seen without a program (getBytesInUse).
+  bool holdsTemporaries = false;
 
   /// Cuts of inputs, tokens and constants of a step, count for nothing.
   MoveSeconds getMoveSeconds(const PlacedTensor &tensor) const {

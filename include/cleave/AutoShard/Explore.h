@@ -32,6 +32,7 @@ struct Exploration {
   std::vector<LayerKind> kinds;
   double compute = 0;            ///< seconds of ops; the rest are collectives
   std::map<Keeps, double> bytes; ///< of a rank, by what they are kept for
+  double bytesInUse = 0;         ///< the most at a time (getBytesInUse)
 };
 
 /// `beside`: what may run beside compute.

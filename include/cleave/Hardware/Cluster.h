@@ -63,6 +63,10 @@ llvm::Expected<Cluster> parseCluster(llvm::StringRef text);
 /// so is the rate of failures. `note` says so then.
 llvm::Expected<Machine> getMachine(const Cluster &cluster, std::string &note);
 
+/// What a rank computes on: its share of the device that getMachine has; none
+/// where the cluster says nothing of that, as `local`.
+llvm::Expected<std::optional<Device>> findDevice(const Cluster &cluster);
+
 /// What is between `ranks` ranks of a cluster, as its text says; less is needed
 /// for this than to plan. Of CPUs of which nothing is said, and of `local`
 /// until `cleave calibrate` wrote what it measured, it is a link like

@@ -63,6 +63,13 @@ struct Device {
   const MatrixUnit &getMatrix(DType dtype) const {
     return matrix[size_t(dtype)];
   }
+
+  /// Bytes that the buffers of a program may have in use at a time: packed into
+  /// one arena they need a little more.
+  double getRoom() const {
+    constexpr double packedShare = 0.95;
+    return packedShare * (memory - reserve);
+  }
 };
 
 /// How one kind of collective runs on a level of the network among n ranks:

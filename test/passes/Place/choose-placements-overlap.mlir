@@ -14,7 +14,7 @@
 // NEVER: func.func @step(%{{.*}}: tensor<1x8x4096xi32, #dist.on<@mesh, [{}, {x}, {}]>>)
 // NEVER-COUNT-2: dist.reshard {{.*}}, partial = {x}>> to {{.*}}[{}, {}]>>
 // NEVER-NOT: dist.reshard
-// ALONE: remark: [[US:.*]] us, {{.*}} of them in reshards; keeps {{.*}} MB; no choice takes less{{$}}
+// ALONE: remark: [[US:.*]] us, {{.*}} of them in reshards; keeps {{.*}} MB; no choice takes less; {{.*}} MB in use at most{{$}}
 
 // AUTO: xf.state @w1 parameter : tensor<8192x1024xf32, #dist.on<@mesh, [{}, {}]>>
 // AUTO: xf.state @w2 parameter : tensor<1024x8192xf32, #dist.on<@mesh, [{x}, {}]>>
