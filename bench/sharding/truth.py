@@ -9,8 +9,9 @@ number of H100, eight of a node, a layout, a sequence length and a number of
 micro-batches, and compiles each with placements by cost: once with communication in the
 rank's own stream, once with streams. Prints a line for each: priced over simulated
 without streams, and with them; the share of communication that the first has, and what
-streams save of the step; the case. Then the median and the largest of either error, and
-how many are within 3 %. With --recipes, a second number behind the fourth: what the
+streams save of the step; the bytes that are in use at most, as the choice counts them,
+over those of the first program; the case. Then the median and the largest of each error,
+and how many are within 3 %. With --recipes, a number behind the fifth: what the
 best recipe takes by the simulator, with streams, over what the choice does; recipes are
 ZeRO 0 to 3, with and without sequence parallelism, of those that fit into the device.
 """
@@ -26,8 +27,9 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from recipes import MODELS, REMARK, get_memory  # noqa: E402
+from recipes import MODELS, REMARK, load_device  # noqa: E402
 
+IN_USE = re.compile(r"remark: .*; ([\d.]+) MB in use at most")
 BESIDE = re.compile(r"remark: .*; ([\d.]+) us with collectives beside compute")
 
 
@@ -70,27 +72,29 @@ def simulate(cleave, configs, folder, case, flags):
 
 
 def measure(cleave, configs, folder, case, overlap):
-    """Priced and simulated seconds, and the priced ones of reshards; or what was
-    wrong."""
+    """Priced and simulated seconds, the priced ones of reshards, and bytes that
+    were thought to be in use over those of the program; or what was wrong."""
     found = simulate(cleave, configs, folder, case,
                      ["--placements", "auto", "--overlap", overlap])
     if isinstance(found, str):
         return found
-    seconds, _, said = found
+    seconds, arena, said = found
     priced = REMARK.search(said)
     beside = BESIDE.search(said)
-    return (float((beside or priced)[1]) / 1e6, seconds, float(priced[2]) / 1e6)
+    return (float((beside or priced)[1]) / 1e6, seconds, float(priced[2]) / 1e6,
+            float(IN_USE.search(said)[1]) * 1e6 / arena)
 
 
 def get_best_recipe(cleave, configs, folder, case):
     """Seconds by the simulator; nothing if none fits."""
     best = None
-    memory = get_memory(os.path.dirname(cleave), "h100-sxm")
+    device = load_device(os.path.dirname(cleave), "h100-sxm")
+    room = device["memory"]["value"] - device["reserve"]["value"]
     for zero in range(4) if case["dp"] > 1 else [0]:
         for split in [[], ["--sequence-parallel"]] if case["tp"] > 1 else [[]]:
             found = simulate(cleave, configs, folder, case,
                              ["--zero", str(zero), *split])
-            if not isinstance(found, str) and found[1] <= memory and \
+            if not isinstance(found, str) and found[1] <= room and \
                     (best is None or found[0] < best):
                 best = found[0]
     return best
@@ -105,8 +109,8 @@ def main():
     parser.add_argument("--recipes", action="store_true")
     options = parser.parse_args()
     draw = random.Random(options.seed)
-    errors, recipes = [[], []], []
-    print("alone\toverlapped\treshards\tsaved\t"
+    errors, memory, recipes = [[], []], [], []
+    print("alone\toverlapped\treshards\tsaved\tmemory\t"
           + ("best recipe\t" if options.recipes else "") + "case")
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(options.cases):
@@ -119,10 +123,11 @@ def main():
                 for overlap in ["never", "auto"]]
             wrong = [each for each in [alone, overlapped] if isinstance(each, str)]
             if wrong:
-                print(f"\t\t\t\t{words}: {wrong[0]}", flush=True)
+                print(f"\t\t\t\t\t{words}: {wrong[0]}", flush=True)
                 continue
             ratios = [priced / simulated
-                      for priced, simulated, _ in [alone, overlapped]]
+                      for priced, simulated, *_ in [alone, overlapped]]
+            memory.append(abs(alone[3] - 1))
             for own, ratio in zip(errors, ratios, strict=True):
                 own.append(abs(ratio - 1))
             beside_recipe = ""
@@ -134,9 +139,11 @@ def main():
                     recipes.append(best / overlapped[1])
                     beside_recipe = f"{recipes[-1]:.4f}\t"
             print(f"{ratios[0]:.4f}\t{ratios[1]:.4f}\t{alone[2] / alone[0]:.3f}\t"
-                  f"{1 - overlapped[1] / alone[1]:.3f}\t{beside_recipe}{words}",
+                  f"{1 - overlapped[1] / alone[1]:.3f}\t{alone[3]:.3f}\t"
+                  f"{beside_recipe}{words}",
                   flush=True)
-    for name, own in zip(["alone", "overlapped"], errors, strict=True):
+    for name, own in zip(["alone", "overlapped", "memory"], [*errors, memory],
+                         strict=True):
         print(f"{name}: {len(own)} cases, median error "
               f"{100 * statistics.median(own):.2f} %, largest "
               f"{100 * max(own):.1f} %, {sum(each <= 0.03 for each in own)} "
