@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/AutoShard/BytesInUse.h"
+#include "DrawnProblem.h"
 #include "SmallStep.h"
 #include <gtest/gtest.h>
 
@@ -109,4 +110,37 @@ TEST(BytesInUse, AreThoseOfThePasses) {
   step.addOp(1, {{g, Small::whole()}, {a, Small::whole()}, {b, Small::whole()}},
              Small::whole(), "step");
   EXPECT_EQ(step.getBytes(), 3 * whole); // x, g and y; g, y and the next
+}
+
+/// What is kept fits, but not with all else that the fastest choice needs: one
+/// is found that does; or else one that at least keeps less.
+TEST(BytesInUse, FitOfWhatIsChosen) {
+  Random random(5);
+  int64_t tight = 0, fitting = 0, missed = 0;
+  for (int64_t graph = 0; graph != 300; ++graph) {
+    ShardingProblem problem = draw(random, 6, /*fans=*/graph % 2 == 1);
+    problem.holdsTemporaries = true;
+    Prices price = Prices::draw(random);
+    auto getBytes = [&](const ShardingChoice &choice) {
+      return getBytesInUse(problem, choice, getMoves(problem, choice, price));
+    };
+    ShardingChoice fast = llvm::cantFail(chooseShardings(problem, price));
+    problem.memory = std::floor(std::max(fast.bytes, 0.95 * getBytes(fast)));
+    if (getBytes(fast) <= problem.memory)
+      continue;
+    ++tight;
+    ShardingChoice choice = llvm::cantFail(chooseShardings(problem, price));
+    ASSERT_LE(choice.bytes, problem.memory) << "graph " << graph;
+    ASSERT_LE(getBytes(choice), getBytes(fast)) << "graph " << graph;
+    ASSERT_GE(choice.seconds, fast.seconds) << "graph " << graph;
+    ASSERT_LE(choice.bound, choice.seconds) << "graph " << graph;
+    fitting += getBytes(choice) <= problem.memory;
+    bool isThere = llvm::any_of(
+        llvm::cantFail(computeShardingFront(problem, price, 20)),
+        [&](const auto &other) { return getBytes(other) <= problem.memory; });
+    missed += isThere && getBytes(choice) > problem.memory;
+  }
+  EXPECT_GE(tight, 200);
+  EXPECT_GE(fitting, tight / 5);
+  EXPECT_LE(missed, fitting / 20);
 }
