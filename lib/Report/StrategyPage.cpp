@@ -80,8 +80,10 @@ void StrategyPage::printTiles(const NamedStrategy &strategy) {
          formatShare(explored.compute, choice.besideSeconds) + " of the step");
     show("collectives", choice.seconds - explored.compute,
          hidden != 0 ? formatSeconds(hidden) + " hidden" : "none hidden");
-    tile("kept", llvm::formatv("{0:F2}", choice.bytes * 1e-9).str(), "GB",
-         describeKept(explored));
+    tile("in use at most",
+         llvm::formatv("{0:F2}", explored.bytesInUse * 1e-9).str(), "GB",
+         "of " + formatBytes(strategy.problem.memory) +
+             "; kept: " + describeKept(explored));
   });
 }
 
@@ -104,12 +106,18 @@ void StrategyPage::printKind(const std::string &id,
                              const NamedStrategy &strategy,
                              const LayerKind &kind) {
   html.element("h3", describeLayers(kind));
-  for (llvm::StringRef phase : {"forward", "backward"})
-    if (kind.first >= 0)
-      html.element("details", {}, [&] {
-        html.element("summary", (phase + " pass").str());
-        drawLayer(html, strategy, kind, phase, palette);
-      });
+  for (llvm::StringRef phase : {"forward", "backward"}) {
+    auto draw = [&] {
+      html.element("summary", (phase + " pass").str());
+      drawLayer(html, strategy, kind, phase, palette);
+    };
+    if (kind.first < 0)
+      continue;
+    if (phase == "forward")
+      html.element("details", {{"open", ""}}, draw);
+    else
+      html.element("details", {}, draw);
+  }
   html.element("details", {}, [&] {
     html.element("summary", "ops");
     table(id + "-ops", {"pass", "op", "splits", "result", "#us", "moved to it"},
