@@ -248,8 +248,11 @@ llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   const Shares last = timed.back().shares;
   for (ShardingChoice &other : getPromising(last, beside, isNew))
     timed.push_back(time(std::move(other), last, beside));
-  if (getBest().choice.besideSeconds < before)
-    turn(Shares(getBest().shares));
+  bool leadsOn = getBest().choice.besideSeconds < before;
+  // Where what it leads to does not fit, there is room for that the next time.
+  constexpr int mostTries = 2;
+  for (int i = 0; leadsOn && i != mostTries; ++i)
+    leadsOn = turn(Shares(getBest().shares)) && timed.back().excess > 0;
   ShardingChoice best = getBest().choice;
   best.bound = bound;
   return best;

@@ -184,6 +184,7 @@ OverlapOp Bucketer::merge(ArrayRef<int64_t> bucket) const {
 OverlapResult Bucketer::schedule(const Limits &limits) const {
   std::vector<Members> buckets = makeBuckets(limits);
   std::vector<OverlapOp> merged;
+  merged.reserve(buckets.size());
   for (const Members &bucket : buckets)
     merged.push_back(merge(bucket));
   OverlapResult of = overlap(merged, memory), result = of;

@@ -30,10 +30,14 @@ class Scheduler {
 public:
   Scheduler(ArrayRef<OverlapOp> given, const OverlapMemory &memory)
       : ops(given), leaders(findLeaders(given)), states(given.size()),
-        bounds(memory), memory(ops, memory), inUse(given.size()) {
-    for (auto [op, leader] : llvm::zip(ops, leaders))
+        bounds(memory), memory(given, memory), inUse(given.size()) {
+    if (llvm::all_of(leaders, [](int64_t leader) { return leader < 0; }))
+      return;
+    following = given.vec();
+    for (auto [op, leader] : llvm::zip_equal(following, leaders))
       if (leader >= 0)
-        op.stream = ops[size_t(leader)].stream;
+        op.stream = given[size_t(leader)].stream;
+    ops = following;
   }
 
   OverlapResult run();
@@ -92,7 +96,9 @@ private:
   void setJoins();
   double getMostInUse() const;
 
-  std::vector<OverlapOp> ops;   ///< followers in the stream of their leader
+  ArrayRef<OverlapOp> ops; ///< followers in the stream of their leader
+  std::vector<OverlapOp>
+      following;                ///< that is where they are, if there are any
   std::vector<int64_t> leaders; ///< by op; -1: it does not follow
   std::vector<State> states;
   std::vector<int64_t> own;   ///< ops of the own stream, in their order
