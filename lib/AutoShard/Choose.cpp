@@ -155,7 +155,9 @@ Chooser::getKnownEnds() {
   auto get = [&](const ShardingChoice *each) -> std::optional<ShardingChoice> {
     if (!each)
       return std::nullopt;
-    return tied ? untie(*each) : *each;
+    ShardingChoice whole = tied ? untie(*each) : *each;
+    whole.bound = unbounded;
+    return whole;
   };
   return {get(fast), get(small)};
 }
