@@ -131,6 +131,22 @@ std::vector<Strategy> cleave::getStrategies(const Mesh &mesh,
   return strategies;
 }
 
+std::optional<Axis> cleave::findIdleAxis(const Mesh &mesh,
+                                         llvm::ArrayRef<StrategyList> all) {
+  std::vector<bool> splits;
+  for (const MeshAxis &axis : mesh.getAxes())
+    splits.push_back(axis.size == 1);
+  for (const StrategyList &strategies : all)
+    for (const Strategy &strategy : strategies)
+      for (const AxisList &axes : strategy.axes)
+        for (Axis axis : axes)
+          splits[axis] = true;
+  auto idle = llvm::find(splits, false);
+  if (all.empty() || idle == splits.end())
+    return std::nullopt;
+  return Axis(idle - splits.begin());
+}
+
 static std::vector<Placement> getPlacements(const Mesh &mesh,
                                             llvm::ArrayRef<int64_t> shape,
                                             bool canBePartial) {

@@ -17,10 +17,6 @@ static xf::AdditionOpInterface findReadingAdd(Operation *op) {
   return add && getShape(add->getResult(0)) == getShape(result) ? add : nullptr;
 }
 
-bool cleave::hasReadingAdd(xf::ShardingRuleOpInterface op) {
-  return findReadingAdd(op) != nullptr;
-}
-
 SmallVector<Value> cleave::moveAddends(xf::ShardingRuleOpInterface op) {
   ShardingRule rule = op.getShardingRule();
   SmallVector<Value> addends;
@@ -33,4 +29,11 @@ SmallVector<Value> cleave::moveAddends(xf::ShardingRuleOpInterface op) {
     addends.clear();
   }
   return addends;
+}
+
+void cleave::moveAddends(func::FuncOp function) {
+  function.walk([](xf::ShardingRuleOpInterface op) {
+    if (!op.getShardingRule().addends.empty() && findReadingAdd(op))
+      moveAddends(op);
+  });
 }

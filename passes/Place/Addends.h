@@ -3,6 +3,7 @@
 #define CLEAVE_PASSES_PLACE_ADDENDS_H
 
 #include "dialects/xf/Xf.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cleave {
 
@@ -13,8 +14,8 @@ namespace cleave {
 /// of them if there is no such add, or else none.
 mlir::SmallVector<mlir::Value> moveAddends(xf::ShardingRuleOpInterface op);
 
-/// Whether there is such an add.
-bool hasReadingAdd(xf::ShardingRuleOpInterface op);
+/// The same of all ops of a function whose result such an add reads.
+void moveAddends(mlir::func::FuncOp function);
 
 } // namespace cleave
 

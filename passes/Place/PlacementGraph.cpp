@@ -60,7 +60,7 @@ LogicalResult PlacementGraph::build() {
       return op.emitOpError("is the second one: expects a function with one");
     accumulate = op;
   }
-  moveBiases();
+  moveAddends(function);
   splitSums();
   if (failed(addStates()) || failed(addArguments()))
     return failure();
@@ -68,6 +68,12 @@ LogicalResult PlacementGraph::build() {
     if (failed(addOp(op)))
       return failure();
   markOptimizer();
+  auto rules = llvm::to_vector(llvm::make_second_range(strategies));
+  if (std::optional<Axis> idle = findIdleAxis(mesh, rules))
+    return function.emitError("axis \"")
+           << mesh.getName(*idle) << "\" of the mesh has "
+           << mesh.getSize(*idle)
+           << " ranks: expects a divisor of a dim that an op may split";
   return success();
 }
 
@@ -124,13 +130,6 @@ void PlacementGraph::splitSums() {
     left.append(biases);
     op.getAddendsMutable().assign(left);
   }
-}
-
-void PlacementGraph::moveBiases() {
-  function.walk([](xf::ShardingRuleOpInterface op) {
-    if (!op.getShardingRule().addends.empty() && hasReadingAdd(op))
-      moveAddends(op);
-  });
 }
 
 /// State that the function sets is in the place of what it is set to.

@@ -96,7 +96,6 @@ private:
   /// before the sum is moved, and that it is decided one by one; and back.
   void splitSums();
   void joinSums();
-  void moveBiases();
   void markOptimizer();
   mlir::LogicalResult addStates();
   mlir::LogicalResult addArguments();

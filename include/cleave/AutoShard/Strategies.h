@@ -56,6 +56,12 @@ private:
 /// six: whole, b, h or f split, and either operand partial.
 std::vector<Strategy> getStrategies(const Mesh &mesh, const ShardingRule &rule);
 
+/// An axis of several ranks along which ops with these strategies, if there are
+/// any, can split nothing, so that its ranks all do the same; nothing if there
+/// is none.
+std::optional<Axis> findIdleAxis(const Mesh &mesh,
+                                 llvm::ArrayRef<StrategyList> all);
+
 /// Where a tensor may be kept: each axis splits a dim, the mesh's earlier one
 /// as the major one, or none; nothing is partial. The first is replicated.
 std::vector<Placement> getWholePlacements(const Mesh &mesh,

@@ -38,6 +38,18 @@ TEST(Strategies, OfAProduct) {
 }
 
 /// A bias is added once: where the sum is split, it has to be partial itself.
+TEST(Strategies, OfAnAxisThatDividesNothing) {
+  auto rule = llvm::cantFail(ShardingRule::parse(
+      "b h, f h -> b f | reduce h", {{"b", 8}, {"h", 4}, {"f", 6}}));
+  auto findIdle = [&](const Mesh &mesh) {
+    return findIdleAxis(mesh, {StrategyList(getStrategies(mesh, rule))});
+  };
+  EXPECT_EQ(findIdle(Mesh({{"x", 2}, {"y", 3}})), std::nullopt);
+  EXPECT_EQ(findIdle(Mesh({{"x", 2}, {"y", 7}})), Axis(1));
+  EXPECT_EQ(findIdle(Mesh({{"x", 1}})), std::nullopt);
+  EXPECT_EQ(findIdleAxis(Mesh({{"x", 7}}), {}), std::nullopt);
+}
+
 TEST(Strategies, OfAddends) {
   Mesh mesh({{"x", 2}});
   std::vector<std::string> got;

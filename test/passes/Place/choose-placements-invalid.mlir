@@ -12,6 +12,14 @@
 // RUN: not cleave-opt %t/unlike.mlir --cleave-choose-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=UNLIKE
 // RUN: not cleave-opt %t/input.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=INPUT
 // RUN: not cleave-opt %t/placed.mlir --cleave-price-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=NOMESH
+// RUN: not cleave-opt %t/idle.mlir --cleave-choose-placements="cluster=h100-sxm:28 mesh=dp=4,odd=7" 2>&1 | FileCheck %s --check-prefix=IDLE
+
+//--- idle.mlir
+// IDLE: error: axis "odd" of the mesh has 7 ranks: expects a divisor of a dim that an op may split
+func.func @f(%x: tensor<16x8xf32>, %w: tensor<12x8xf32>) -> tensor<16x12xf32> {
+  %y = xf.linear %x, %w {contract = 1 : i64} : (tensor<16x8xf32>, tensor<12x8xf32>) -> tensor<16x12xf32>
+  return %y : tensor<16x12xf32>
+}
 
 //--- mesh.mlir
 // AXES: error: mesh "tp": expects axes like dp=2,tp=4
