@@ -186,7 +186,7 @@ llvm::Expected<ShardingChoice> Chooser::choose() {
   };
   if (!fast) {
     if (llvm::Error error = solveTo(fast, 0))
-      return std::move(error);
+      return llvm::Expected<ShardingChoice>(std::move(error));
     if (fast->bytes <= limit) {
       bound(*fast);
       return std::move(*fast);
@@ -194,7 +194,7 @@ llvm::Expected<ShardingChoice> Chooser::choose() {
   }
   if (!small) {
     if (llvm::Error error = solveTo(small, getDear(*fast)))
-      return std::move(error);
+      return llvm::Expected<ShardingChoice>(std::move(error));
     if (small->bytes > limit) {
       bound(*small);
       return failToFit(*small);
