@@ -96,10 +96,9 @@ private:
   void setJoins();
   double getMostInUse() const;
 
-  ArrayRef<OverlapOp> ops; ///< followers in the stream of their leader
-  std::vector<OverlapOp>
-      following;                ///< that is where they are, if there are any
-  std::vector<int64_t> leaders; ///< by op; -1: it does not follow
+  ArrayRef<OverlapOp> ops;          ///< followers in the stream of their leader
+  std::vector<OverlapOp> following; ///< what `ops` has, if any follows
+  std::vector<int64_t> leaders;     ///< by op; -1: it does not follow
   std::vector<State> states;
   std::vector<int64_t> own;   ///< ops of the own stream, in their order
   size_t firstOwn = 0;        ///< that may not be issued yet

@@ -15,6 +15,14 @@ namespace {
 constexpr double whole = 1024, half = whole / 2;
 
 struct Small : SmallStep {
+  /// Whole, for the backward pass; returns what that finds.
+  size_t keep(size_t tensor) {
+    size_t kept = addOp(0, {{tensor, whole()}}, whole());
+    problem.ops.back().keeps = Keeps::Activations;
+    problem.tensors[kept].copies = 1;
+    return kept;
+  }
+
   double getBytes() {
     moves = getMoves(problem, choice, price);
     choice.bytes = 0;
@@ -66,9 +74,7 @@ TEST(BytesInUse, AreOnceOfKeptActivations) {
   Small step;
   size_t x = step.addInput(Small::whole());
   size_t y = step.addOp(1, {{x, Small::whole()}}, Small::whole());
-  size_t kept = step.addOp(0, {{y, Small::whole()}}, Small::whole());
-  step.problem.ops.back().keeps = Keeps::Activations;
-  step.problem.tensors[kept].copies = 1;
+  size_t kept = step.keep(y);
   size_t z = step.addOp(1, {{y, Small::whole()}}, Small::whole());
   step.addOp(1, {{z, Small::whole()}, {kept, Small::whole()}}, Small::split(0),
              "backward");
@@ -81,9 +87,7 @@ TEST(BytesInUse, AreFewerWhereNotAllIsKeptAtOneTime) {
   Small step;
   size_t x = step.addInput(Small::whole());
   size_t y = step.addOp(1, {{x, Small::whole()}}, Small::whole());
-  size_t kept = step.addOp(0, {{y, Small::whole()}}, Small::whole());
-  step.problem.ops.back().keeps = Keeps::Activations;
-  step.problem.tensors[kept].copies = 1;
+  size_t kept = step.keep(y);
   size_t g =
       step.addOp(1, {{kept, Small::whole()}}, Small::partial(), "backward");
   size_t sum = step.yield(g);
