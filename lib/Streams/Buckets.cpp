@@ -59,8 +59,11 @@ private:
   /// By kind, the seconds that a bucket may take; none: no buckets.
   using Limits = llvm::MapVector<int64_t, double>;
 
-  OverlapResult schedule(const Limits &limits) const;
-  std::vector<Members> makeBuckets(const Limits &limits) const;
+  /// Buckets in their order, most of one op.
+  using Buckets = std::vector<llvm::SmallVector<int64_t, 1>>;
+
+  OverlapResult schedule(const Buckets &buckets) const;
+  Buckets makeBuckets(const Limits &limits) const;
   /// `places`: by op, the one that it begins with.
   bool mayJoin(ArrayRef<int64_t> bucket, int64_t op,
                ArrayRef<int64_t> places) const;
@@ -95,10 +98,9 @@ bool Bucketer::mayJoin(ArrayRef<int64_t> bucket, int64_t op,
       bucket, [&](int64_t member) { return firstAfter[size_t(member)] > op; });
 }
 
-/// The ops in buckets, most of one op, in their new order.
-std::vector<Bucketer::Members>
-Bucketer::makeBuckets(const Limits &limits) const {
-  std::vector<std::vector<Members>> placed(ops.size()); ///< by where they begin
+Bucketer::Buckets Bucketer::makeBuckets(const Limits &limits) const {
+  Buckets buckets;
+  std::vector<int64_t> begins; ///< by bucket, where it does
   const int64_t nowhere = int64_t(ops.size());
   llvm::MapVector<int64_t, Members> open; ///< by kind
   std::vector<bool> isOpen(ops.size());   ///< by op, whether its bucket is
@@ -107,7 +109,8 @@ Bucketer::makeBuckets(const Limits &limits) const {
   auto place = [&](ArrayRef<int64_t> members, int64_t at) {
     for (int64_t member : members)
       places[size_t(member)] = at;
-    placed[size_t(at)].push_back(Members(members));
+    buckets.emplace_back(members);
+    begins.push_back(at);
   };
   auto mayPlace = [&](int64_t op) {
     return llvm::none_of(before[size_t(op)], [&](int64_t other) {
@@ -160,10 +163,16 @@ Bucketer::makeBuckets(const Limits &limits) const {
   }
   for (auto &[kind, bucket] : open)
     close(bucket);
-  std::vector<Members> buckets;
-  for (std::vector<Members> &each : placed)
-    llvm::append_range(buckets, each);
-  return buckets;
+  // In the order of their begins; those that begin together as they were made.
+  std::vector<size_t> next(ops.size() + 1, 0);
+  for (int64_t begin : begins)
+    ++next[size_t(begin) + 1];
+  for (size_t at = 1; at != next.size(); ++at)
+    next[at] += next[at - 1];
+  Buckets sorted(buckets.size());
+  for (auto [bucket, begin] : llvm::zip_equal(buckets, begins))
+    sorted[next[size_t(begin)]++] = std::move(bucket);
+  return sorted;
 }
 
 OverlapOp Bucketer::merge(ArrayRef<int64_t> bucket) const {
@@ -181,21 +190,26 @@ OverlapOp Bucketer::merge(ArrayRef<int64_t> bucket) const {
   return merged;
 }
 
-OverlapResult Bucketer::schedule(const Limits &limits) const {
-  std::vector<Members> buckets = makeBuckets(limits);
+OverlapResult Bucketer::schedule(const Buckets &buckets) const {
   std::vector<OverlapOp> merged;
   merged.reserve(buckets.size());
-  for (const Members &bucket : buckets)
+  for (const auto &bucket : buckets)
     merged.push_back(merge(bucket));
-  OverlapResult of = overlap(merged, memory), result = of;
-  result.order.clear();
+  const OverlapResult of = overlap(merged, memory);
+  OverlapResult result;
+  result.bytes = of.bytes;
+  result.seconds = of.seconds;
+  result.compute = of.compute;
+  result.communication = of.communication;
+  result.exposed = of.exposed;
+  result.order.reserve(ops.size());
   result.streams.assign(ops.size(), 0);
   result.withNext.assign(ops.size(), false);
   result.waited.assign(ops.size(), 0);
   result.joins.assign(ops.size(), {});
   for (int64_t each : of.order)
     for (int64_t member : buckets[size_t(each)]) {
-      const Members &bucket = buckets[size_t(each)];
+      ArrayRef<int64_t> bucket = buckets[size_t(each)];
       result.order.push_back(member);
       result.streams[size_t(member)] = of.streams[size_t(each)];
       result.withNext[size_t(member)] = member != bucket.back();
@@ -232,12 +246,18 @@ OverlapResult Bucketer::run() {
     const Members &members = kinds[kind];
     double all = price(members);
     Limits chosen = limits;
+    Buckets last = makeBuckets(limits);
     for (int64_t number : numbersOfBuckets) {
       if (number >= int64_t(members.size()))
         continue;
       Limits tried = limits;
       tried[kind] = all / double(number);
-      OverlapResult result = schedule(tried);
+      // What may not begin together makes the same ones, whatever their size.
+      Buckets buckets = makeBuckets(tried);
+      if (buckets == last)
+        continue;
+      OverlapResult result = schedule(buckets);
+      last = std::move(buckets);
       if (result.bytes > mostBytes ||
           getCost(result) >= (1 - leastSaved) * bestCost)
         continue;
