@@ -16,7 +16,7 @@ void Chooser::bound(ShardingChoice &choice) {
   if (choice.bound != unbounded || !looksForBounds)
     return;
   costs.setByteCost(choice.byteSeconds);
-  potentials.emplace(costs, steps, costs.usable);
+  potentials = std::make_shared<Potentials>(costs, steps, costs.usable);
   potentials->follow(choice);
   boundRests();
   choice.bound = std::min(potentials->getBound(), getCost(choice));
@@ -29,15 +29,17 @@ void Chooser::findFew() {
   constexpr size_t most = 40, mostTimes = 3;
   if (llvm::all_of(costs.usable,
                    [](const auto &list) { return list.size() <= most; })) {
-    few = costs.usable;
+    if (few.empty())
+      few = costs.usable;
     return;
   }
   if (timesFound == mostTimes)
     return;
   ++timesFound;
-  potentials.emplace(costs, steps, costs.usable);
+  potentials = std::make_shared<Potentials>(costs, steps, costs.usable);
   boundRests();
   StrategyLists best = potentials->getBest(most);
+  ofFew.reset();
   few.resize(best.size());
   for (auto [list, more] : llvm::zip_equal(few, best)) {
     std::vector<uint32_t> both;
@@ -56,7 +58,12 @@ void Chooser::setPrice(double secondsPerByte) {
 /// Searches have few strategies until endNarrowly.
 void Chooser::beginNarrowly() {
   findFew();
-  potentials.emplace(costs, steps, few);
+  if (ofFew) {
+    potentials = ofFew;
+    potentials->update();
+  } else {
+    potentials = ofFew = std::make_shared<Potentials>(costs, steps, few);
+  }
   boundRests();
   lists = base = &few;
 }
@@ -174,7 +181,45 @@ llvm::Error Chooser::failToFit(const ShardingChoice &small) const {
       found));
 }
 
+/// What a recipe comes to that fits; at the least price of a byte at which one
+/// of them does, or about that.
+std::optional<ShardingChoice> Chooser::findSmall(const ShardingChoice &fast) {
+  constexpr int mostPrices = 8;
+  constexpr double factor = 4;
+  Chooser &searcher = tied ? *tied : *this;
+  // At the first one bytes are a fifth of what the fast choice costs.
+  double byteSeconds = 0.25 * fast.seconds / fast.bytes;
+  for (int i = 0; i != mostPrices; ++i, byteSeconds *= factor) {
+    setPrice(byteSeconds);
+    searcher.setPrice(byteSeconds);
+    searcher.searchRecipes();
+    std::optional<ShardingChoice> best;
+    for (const auto &recipe : searcher.recipes) {
+      ShardingChoice whole = tied ? untie(recipe->choice) : recipe->choice;
+      if (whole.seconds < impossible && whole.bytes <= limit &&
+          (!best || getCost(whole) < getCost(*best)))
+        best = std::move(whole);
+    }
+    if (best) {
+      best->bound = unbounded;
+      return best;
+    }
+  }
+  return std::nullopt;
+}
+
 llvm::Expected<ShardingChoice> Chooser::choose() {
+  llvm::Expected<ShardingChoice> choice = searchPrices();
+  if (choice) {
+    // An input is where it is best at the price of a byte at which it was
+    // chosen.
+    costs.setByteCost(choice->byteSeconds);
+    finish(*choice);
+  }
+  return choice;
+}
+
+llvm::Expected<ShardingChoice> Chooser::searchPrices() {
   auto [fast, small] = getKnownEnds();
   auto solveTo = [&](std::optional<ShardingChoice> &end,
                      double byteSeconds) -> llvm::Error {
@@ -188,10 +233,12 @@ llvm::Expected<ShardingChoice> Chooser::choose() {
     if (llvm::Error error = solveTo(fast, 0))
       return llvm::Expected<ShardingChoice>(std::move(error));
     if (fast->bytes <= limit) {
-      bound(*fast);
+      priced = fast;
       return std::move(*fast);
     }
   }
+  if (!small)
+    small = findSmall(*fast);
   if (!small) {
     if (llvm::Error error = solveTo(small, getDear(*fast)))
       return llvm::Expected<ShardingChoice>(std::move(error));
@@ -224,12 +271,16 @@ llvm::Expected<ShardingChoice> Chooser::choose() {
   for (ShardingChoice &each : getKnown(mostLooked))
     if (each.bytes <= limit && each.seconds < best.seconds)
       best = std::move(each);
-  // The last price is the one at which what fits and what does not are equal.
-  bound(last);
-  best.bound =
-      std::min(last.bound - last.byteSeconds * std::max(limit, problem.memory),
-               best.seconds);
+  priced = std::move(last);
   return best;
+}
+
+double Chooser::getLeastSeconds(const ShardingChoice &best) {
+  bound(*priced);
+  double least = priced->bound;
+  if (priced->byteSeconds > 0)
+    least -= priced->byteSeconds * std::max(limit, problem.memory);
+  return std::min(least, best.seconds);
 }
 
 llvm::Expected<std::vector<ShardingChoice>> Chooser::computeFront(size_t most) {
@@ -281,6 +332,8 @@ llvm::Expected<std::vector<ShardingChoice>> Chooser::computeFront(size_t most) {
   // What nothing of as few bytes takes less than.
   for (ShardingChoice &each : front) {
     bound(each);
+    costs.setByteCost(each.byteSeconds);
+    finish(each);
     each.bound =
         std::min(each.seconds, each.bound - each.byteSeconds * each.bytes);
   }
@@ -298,7 +351,7 @@ Chooser::getAlternatives(const ShardingChoice &choice, size_t op) {
   order();
   costs.setByteCost(choice.byteSeconds);
   most.assign(problem.tensors.size(), {});
-  potentials.emplace(costs, steps, costs.usable);
+  potentials = std::make_shared<Potentials>(costs, steps, costs.usable);
   potentials->follow(choice);
   boundRests();
   fixed.clear();
@@ -314,6 +367,8 @@ Chooser::getAlternatives(const ShardingChoice &choice, size_t op) {
     all.push_back(llvm::is_contained(costs.usable[op], strategy)
                       ? search(mostStates, impossible)
                       : std::nullopt);
+    if (all.back())
+      finish(*all.back());
   }
   return all;
 }

@@ -4,10 +4,10 @@
 
 #include "Potentials.h"
 #include "Repeats.h"
+#include "States.h"
 #include "Styles.h"
 #include "cleave/AutoShard/Moves.h"
 #include <memory>
-#include <string>
 
 namespace cleave::autoshard {
 
@@ -35,44 +35,11 @@ void sortBy(std::vector<Item> &items, Get get) {
   items = std::move(sorted);
 }
 
-/// Places, ascending, in which a tensor is needed besides where it is made.
-using Needs = llvm::SmallVector<Place, 3>;
-
-/// What is known of a tensor between two ops: where it is made, if its op has
-/// been, and where ops need it besides.
-struct Whereabouts {
-  Place made = 0;
-  Needs needs;
-};
-
-/// Gives whereabouts numbers, by which states are compared.
-class WhereaboutsNumbers {
-public:
-  uint32_t get(Place made, llvm::ArrayRef<Place> needs);
-  /// Valid until the next `get`.
-  const Whereabouts &operator[](uint32_t number) const { return all[number]; }
-
-private:
-  std::vector<Whereabouts> all;
-  std::unordered_map<std::u16string, uint32_t> numbers;
-};
-
-/// The numbers of the whereabouts of all tensors between two ops, in the order
-/// of Chooser::cuts.
-using Key = std::u32string;
-
 /// A tensor between the ops that have been and those to come.
 struct Slot {
   size_t tensor = 0;
   bool isMade = false; ///< by an op that has been
   unsigned later = 0;  ///< so many ops to come need it
-};
-
-struct State {
-  Key key;
-  double cost = 0;
-  double bound = 0;                ///< of what a choice with it takes in all
-  uint32_t from = 0, strategy = 0; ///< the state before the op, by its number
 };
 
 /// How a search came to a state.
@@ -87,17 +54,10 @@ struct Touched {
   bool wasMade = false, isMade = false;
 };
 
-/// What an op can do where its tensors are in some states: one for each way in
-/// which it can leave them.
-struct Outcome {
-  double cost = 0;
-  uint32_t strategy = 0;
-  Key slots;       ///< of those of its tensors that lie behind it
-  double rest = 0; ///< Chooser::getRest of the slots
-};
-
-/// By what a state says of the tensors that the op touches.
-using Outcomes = std::unordered_map<Key, std::vector<Outcome>>;
+/// What an op can do where its tensors are in some states: one state of those
+/// that lie behind it for each way in which it can leave them. By what a state
+/// says of the tensors that the op touches.
+using Outcomes = llvm::StringMap<States>;
 
 /// A state behind an op that a search may keep.
 struct Candidate {
@@ -125,19 +85,25 @@ public:
 private:
   /// One of which what is kept fits into `limit`.
   llvm::Expected<ShardingChoice> choose();
+  llvm::Expected<ShardingChoice> searchPrices();
+  /// What no choice that fits takes less than.
+  double getLeastSeconds(const ShardingChoice &best);
   std::pair<std::optional<ShardingChoice>, std::optional<ShardingChoice>>
   getKnownEnds();
+  std::optional<ShardingChoice> findSmall(const ShardingChoice &fast);
   llvm::Error failToFit(const ShardingChoice &small) const;
   llvm::Expected<ShardingChoice> chooseWithTemporaries();
   double leaveRoom(const ShardingChoice &choice, llvm::ArrayRef<Move> moves);
   void setExposed(const std::vector<ByStepKind> &shares);
   struct Timed;
+  struct Recipe;
   Timed time(ShardingChoice choice, const Shares &shares,
              const BesideCompute &beside);
   double estimateBeside(const ShardingChoice &choice,
                         const BesideCompute &beside);
   std::vector<ShardingChoice>
-  getPromising(const Shares &shares, const BesideCompute &beside,
+  getPromising(const Shares &shares, const ShardingChoice &best,
+               const BesideCompute &beside,
                llvm::function_ref<bool(const ShardingChoice &)> isNew);
   llvm::Error prepare();
   /// The same without equal parts.
@@ -147,21 +113,21 @@ private:
   /// Of the choice with the least cost, a byte that is kept costing
   /// `secondsPerByte`; its bound is one of costs.
   llvm::Expected<ShardingChoice> solve(double secondsPerByte);
-  std::vector<State> decide(size_t step, llvm::ArrayRef<State> states,
-                            double upper, size_t width,
-                            std::optional<uint32_t> only);
+  States decide(size_t step, const States &states, double upper, size_t width,
+                std::optional<uint32_t> only);
   std::optional<ShardingChoice> search(size_t width, double upper);
   void polish(ShardingChoice &choice);
-  std::vector<Outcome> getOutcomes(size_t step, const Key &before,
-                                   llvm::ArrayRef<uint32_t> strategies);
-  std::vector<State> keep(size_t step, llvm::ArrayRef<State> states,
-                          llvm::ArrayRef<const std::vector<Outcome> *> outcomes,
-                          size_t width);
-  bool isMetBy(llvm::ArrayRef<Slot> cut, const Key &better, const Key &key,
-               double cost);
+  States getOutcomes(size_t step, Key before,
+                     llvm::ArrayRef<uint32_t> strategies);
+  States keep(size_t step, const States &states,
+              llvm::ArrayRef<const States *> outcomes, size_t width);
+  bool isMetBy(llvm::ArrayRef<Slot> cut, Key better, Key key, double cost);
   double getMost(size_t tensor, Place need);
   void boundRests();
   double getRest(size_t step, size_t slot, uint32_t number);
+  /// Sets seconds and bytes from the strategies; returns where each tensor is.
+  std::vector<Place> count(ShardingChoice &choice);
+  /// Sets placements, too.
   void finish(ShardingChoice &choice);
   std::optional<ShardingChoice> expand(const ShardingChoice &part);
   ShardingChoice untie(const ShardingChoice &part);
@@ -185,10 +151,15 @@ private:
   void sortRecipes();
   bool takeOutDead(StrategyLists &own);
   void searchRecipes();
+  std::optional<ShardingChoice> searchBy(std::shared_ptr<Potentials> own,
+                                         const StrategyLists &ownLists,
+                                         size_t width, double upper);
   std::optional<ShardingChoice> searchIn(const StrategyLists &own, size_t width,
                                          const ShardingChoice *least = nullptr);
+  bool searchRecipe(Recipe &recipe, size_t width);
   void addRecipes(std::vector<ShardingChoice> &starts, size_t most) const;
   std::vector<ShardingChoice> getStarts(size_t width);
+  void keepApart(std::vector<ShardingChoice> &choices, size_t most) const;
   void keepBest(std::vector<ShardingChoice> &choices, size_t most) const;
   const ShardingChoice &
   getCheapest(llvm::ArrayRef<ShardingChoice> choices) const;
@@ -227,7 +198,8 @@ private:
   std::vector<std::vector<std::vector<double>>> restMade;
   std::vector<std::vector<std::vector<std::vector<double>>>> restNeeded;
   std::vector<std::vector<double>> restShares; ///< Potentials::getShare
-  std::optional<Potentials> potentials;
+  /// Those that `rest` is of; and those of `few`, which go on at other prices.
+  std::shared_ptr<Potentials> potentials, ofFew;
   /// The problem with fewer of its equal parts, if it has many.
   std::optional<Reduced> reduced;
   std::unique_ptr<Chooser> tied;  ///< of one part that stands for all
@@ -250,11 +222,14 @@ private:
   struct Recipe {
     Styles::Recipe recipe;
     ShardingChoice choice; ///< the best at some price of a byte
+    std::shared_ptr<Potentials> potentials; ///< which refer to the lists
   };
   std::optional<Styles> styles;
-  std::vector<Recipe> recipes;
+  std::vector<std::unique_ptr<Recipe>> recipes;
   /// What narrow searches came to at all prices of a byte.
   std::vector<ShardingChoice> known;
+  /// And at the last price, at which what fits and what does not are equal.
+  std::optional<ShardingChoice> priced;
 };
 
 /// Whether one of these does the same.

@@ -3,6 +3,7 @@
 #define CLEAVE_LIB_AUTOSHARD_COSTS_H
 
 #include "cleave/AutoShard/Choose.h"
+#include "llvm/ADT/StringMap.h"
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -16,6 +17,13 @@ double roundSeconds(double seconds);
 
 /// A placement of tensors of one shape, by its number there.
 using Place = uint16_t;
+
+/// Of numbers, to look them up in an llvm::StringMap.
+template <typename Number>
+llvm::StringRef getBytes(llvm::ArrayRef<Number> numbers) {
+  return {reinterpret_cast<const char *>(numbers.data()),
+          numbers.size() * sizeof(Number)};
+}
 
 /// The placements of tensors of one shape, and the seconds between them.
 class Places {

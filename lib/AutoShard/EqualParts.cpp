@@ -21,7 +21,7 @@ std::optional<ShardingChoice> Chooser::expand(const ShardingChoice &part) {
     ShardingChoice choice;
     for (size_t op : standing)
       choice.strategies.push_back(part.strategies[op]);
-    finish(choice);
+    count(choice);
     if (choice.seconds < impossible &&
         (!best || getCost(choice) < getCost(*best)))
       best = std::move(choice);
@@ -34,7 +34,7 @@ ShardingChoice Chooser::untie(const ShardingChoice &part) {
   ShardingChoice choice;
   for (size_t op : reduced->tied.ops)
     choice.strategies.push_back(part.strategies[op]);
-  finish(choice);
+  count(choice);
   return choice;
 }
 
@@ -44,7 +44,7 @@ ShardingChoice Chooser::tie(const ShardingChoice &whole) {
   ShardingChoice part;
   for (size_t op : reduced->tied.standing)
     part.strategies.push_back(whole.strategies[op]);
-  tied->finish(part);
+  tied->count(part);
   return part;
 }
 
@@ -55,7 +55,7 @@ ShardingChoice Chooser::reduceChoice(const ShardingChoice &whole) {
   for (const std::vector<size_t> &standing : reduced->few->standing)
     for (auto [op, own] : llvm::enumerate(standing))
       few.strategies[own] = whole.strategies[op];
-  inner->finish(few);
+  inner->count(few);
   return few;
 }
 
@@ -76,7 +76,7 @@ Chooser::refine(llvm::ArrayRef<ShardingChoice> wholes) {
       llvm::consumeError(choice.takeError());
   }
   for (ShardingChoice &start : starts)
-    inner->finish(start);
+    inner->count(start);
   llvm::erase_if(starts, [](const ShardingChoice &start) {
     return start.seconds == impossible;
   });
@@ -154,7 +154,7 @@ std::vector<ShardingChoice> Chooser::getKnown(size_t most) {
   searcher.sortRecipes();
   searcher.addRecipes(all, most);
   for (ShardingChoice &each : all)
-    searcher.finish(each);
+    searcher.count(each);
   searcher.keepBest(all, most);
   if (tied)
     for (ShardingChoice &each : all)
@@ -175,7 +175,7 @@ void Chooser::fill(const ShardingChoice &fast, const ShardingChoice &small,
                               : *part >= from && *part < to ? fast
                                                             : small)
                                  .strategies[op];
-    finish(mixed);
+    count(mixed);
     return mixed;
   };
   for (const ShardingChoice *outside : {&fast, &small})

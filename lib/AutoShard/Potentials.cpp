@@ -10,7 +10,7 @@ using namespace cleave::autoshard;
 Potentials::Potentials(Costs &costs, llvm::ArrayRef<size_t> steps,
                        const StrategyLists &lists)
     : costs(costs), lists(lists), byTensor(costs.problem.tensors.size()),
-      rests(steps.size() + 1, 0) {
+      rests(steps.size() + 1, 0), apart(costs.problem.tensors.size()) {
   addNodes(steps);
   addEdges();
   setRests();
@@ -31,28 +31,46 @@ void Potentials::addNodes(llvm::ArrayRef<size_t> steps) {
     Node node;
     node.step = step;
     node.number = op;
-    for (uint32_t strategy : lists[op]) {
-      double cost = costs.seconds[op][strategy];
-      const Touches &own = costs.touches[op][strategy];
-      for (auto [tensor, place] : own.makes) {
-        cost += costs.getKeep(tensor, place);
-        for (auto [other, need] : own.needs)
-          if (other == tensor)
-            cost += costs.getMove(tensor, place, need);
-      }
-      node.own.push_back(cost);
-    }
     nodes.push_back(std::move(node));
     for (size_t tensor : inputs[step]) {
       Node input;
       input.step = step;
       input.isInput = true;
       input.number = tensor;
-      for (Place home : costs.homes[tensor])
-        input.own.push_back(costs.getKeep(tensor, home));
       nodes.push_back(std::move(input));
     }
   }
+  for (Node &node : nodes)
+    setCosts(node);
+}
+
+/// What its states cost by themselves.
+void Potentials::setCosts(Node &node) {
+  node.own.clear();
+  if (node.isInput) {
+    for (Place home : costs.homes[node.number])
+      node.own.push_back(costs.getKeep(node.number, home));
+    return;
+  }
+  for (uint32_t strategy : lists[node.number]) {
+    double cost = costs.seconds[node.number][strategy];
+    const Touches &own = costs.touches[node.number][strategy];
+    for (auto [tensor, place] : own.makes) {
+      cost += costs.getKeep(tensor, place);
+      for (auto [other, need] : own.needs)
+        if (other == tensor)
+          cost += costs.getMove(tensor, place, need);
+    }
+    node.own.push_back(cost);
+  }
+}
+
+void Potentials::update() {
+  for (Node &node : nodes)
+    setCosts(node);
+  addMoves();
+  setRests();
+  isNear = true;
 }
 
 Potentials::End Potentials::collect(llvm::ArrayRef<Place> byState) {
@@ -142,16 +160,25 @@ void Potentials::addEdges() {
 }
 
 void Potentials::follow(const ShardingChoice &choice) {
-  auto getPlace = [&](size_t number, const Edge &edge) {
+  isNear = false;
+  auto getTouch = [&](size_t number, const Edge &edge) {
     const Node &node = nodes[number];
-    if (node.isInput)
-      return costs.places[edge.tensor]->add(choice.placements[edge.tensor]);
     const Touches &own =
         costs.touches[node.number][choice.strategies[node.number]];
     auto &touches = number == edge.maker ? own.makes : own.needs;
     return llvm::find_if(touches,
                          [&](auto touch) { return touch.first == edge.tensor; })
         ->second;
+  };
+  auto getPlace = [&](size_t number, const Edge &edge) {
+    if (!nodes[number].isInput)
+      return getTouch(number, edge);
+    llvm::SmallVector<Place, 4> needs;
+    for (size_t other : byTensor[edge.tensor])
+      if (Place need = getTouch(edges[other].user, edges[other]);
+          !llvm::is_contained(needs, need))
+        needs.push_back(need);
+    return costs.getBestHome(edge.tensor, needs).first;
   };
   for (const llvm::SmallVector<size_t, 4> &own : byTensor) {
     llvm::SmallVector<double, 4> moves;
@@ -177,7 +204,7 @@ void Potentials::improve(unsigned mostPasses) {
       pass(/*isForth=*/false);
     }
     setRests();
-    if (i > 0 && getBound() - before < inARow * 1e-3 * before)
+    if ((i > 0 || isNear) && getBound() - before < inARow * 1e-3 * before)
       break;
   }
 }
@@ -256,7 +283,8 @@ void Potentials::pass(bool isForth) {
 /// at least that is paid, besides what those before the step have been given.
 void Potentials::setRests() {
   llvm::fill(rests, 0);
-  apart.assign(byTensor.size(), {});
+  for (auto &own : apart)
+    own.clear();
   for (auto [number, node] : llvm::enumerate(nodes)) {
     sum(node);
     for (size_t each : node.edges) {
@@ -314,7 +342,7 @@ double Potentials::getApart(size_t tensor, llvm::ArrayRef<Place> needs) {
   // Several tensors of one op could each add what one of its states takes.
   if (!node.isInput && costs.problem.ops[node.number].results[0] != tensor)
     return 0;
-  auto [at, isNew] = apart[tensor].try_emplace(needs.vec(), 0);
+  auto [at, isNew] = apart[tensor].try_emplace(getBytes(needs), 0);
   if (!isNew)
     return at->second;
   std::vector<double> added;

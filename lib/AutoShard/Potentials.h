@@ -25,6 +25,10 @@ public:
   /// thousandth.
   void improve(unsigned mostPasses);
 
+  /// To be called when costs are others. Messages stay as they are, and so are
+  /// nearer to what they will be than none at all.
+  void update();
+
   /// What all ops take at least.
   double getBound() const { return rests.front(); }
   /// What ops from a step on take at least, besides what `getMade` and
@@ -77,6 +81,7 @@ private:
   };
 
   void addNodes(llvm::ArrayRef<size_t> steps);
+  void setCosts(Node &node);
   void addEdges();
   void addMoves();
   void pass(bool isForth);
@@ -92,8 +97,9 @@ private:
   std::vector<llvm::SmallVector<size_t, 4>> byTensor; ///< edges
   std::vector<double> rests;                          ///< by step
   std::vector<double> scratch;                        ///< kept for its memory
+  bool isNear = false; ///< messages are those of nearly the same costs
   /// By tensor and places: what getApart has said.
-  std::vector<std::map<std::vector<Place>, double>> apart;
+  std::vector<llvm::StringMap<double>> apart;
 };
 
 } // namespace cleave::autoshard

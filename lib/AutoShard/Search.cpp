@@ -35,16 +35,6 @@
 using namespace cleave;
 using namespace cleave::autoshard;
 
-uint32_t WhereaboutsNumbers::get(Place made, llvm::ArrayRef<Place> needs) {
-  static_assert(sizeof(Place) == sizeof(char16_t));
-  std::u16string key(1, char16_t(made));
-  key.append(needs.begin(), needs.end());
-  auto [at, isNew] = numbers.try_emplace(std::move(key), uint32_t(all.size()));
-  if (isNew)
-    all.push_back({made, Needs(needs)});
-  return at->second;
-}
-
 /// Says in which order ops are decided, and what lies between them.
 void Chooser::order() {
   steps.resize(problem.ops.size());
@@ -152,17 +142,22 @@ double Chooser::getRest(size_t step, size_t number, uint32_t where) {
 }
 
 /// `before`: the whereabouts of the tensors that it touches and that lie before
-/// it.
-std::vector<Outcome> Chooser::getOutcomes(size_t step, const Key &before,
-                                          llvm::ArrayRef<uint32_t> strategies) {
-  std::unordered_map<Key, size_t> numbers;
-  std::vector<Outcome> outcomes;
+/// it. Of each outcome `rest` is what its tensors add to that of others.
+States Chooser::getOutcomes(size_t step, Key before,
+                            llvm::ArrayRef<uint32_t> strategies) {
   size_t op = steps[step];
+  size_t first = untouched[step].size(), count = cuts[step + 1].size() - first;
+  States outcomes(count);
+  outcomes.reserve(strategies.size());
+  ByKey<size_t> numbers;
+  llvm::SmallVector<uint32_t, 8> key;
+  llvm::SmallVector<double, 8> rests;
   for (uint32_t strategy : strategies) {
     const Touches &own = costs.touches[op][strategy];
-    Outcome outcome;
+    State outcome;
     outcome.strategy = strategy;
     outcome.cost = costs.seconds[op][strategy];
+    key.clear();
     size_t at = 0;
     for (const Touched &one : touched[step]) {
       size_t tensor = one.tensor;
@@ -188,18 +183,29 @@ std::vector<Outcome> Chooser::getOutcomes(size_t step, const Key &before,
             outcome.cost += costs.getMove(tensor, made, need);
         }
       if (one.behind != none) {
-        outcome.slots.push_back(whereabouts.get(made, needs));
+        key.push_back(whereabouts.get(made, needs));
       } else if (costs.isInput(tensor)) {
         outcome.cost += costs.getBestHome(tensor, needs).second;
       }
     }
     if (outcome.cost == impossible)
       continue;
-    auto [known, isNew] = numbers.try_emplace(outcome.slots, outcomes.size());
-    if (isNew)
-      outcomes.push_back(std::move(outcome));
-    else if (outcome.cost < outcomes[known->second].cost)
-      outcomes[known->second] = std::move(outcome);
+    auto [known, isNew] =
+        numbers.try_emplace(getBytes(Key(key)), outcomes.size());
+    if (!isNew) {
+      State &other = outcomes[known->second];
+      if (outcome.cost < other.cost) {
+        other.cost = outcome.cost;
+        other.strategy = outcome.strategy;
+      }
+      continue;
+    }
+    rests.clear();
+    for (auto [slot, where] : llvm::enumerate(key)) {
+      rests.push_back(getRest(step + 1, first + slot, where));
+      outcome.rest += rests.back();
+    }
+    outcomes.add(outcome, key, rests);
   }
   return outcomes;
 }
@@ -220,8 +226,8 @@ double Chooser::getMost(size_t tensor, Place need) {
 /// where this one does, or from wherever it is made; and where that one has
 /// made it elsewhere, each op to come moves it by way of there. No reshard is
 /// dearer than two that lead to the same.
-bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
-                      const Key &key, double cost) {
+bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, Key better, Key key,
+                      double cost) {
   if (cost < 0)
     return false;
   double extra = 0;
@@ -273,36 +279,34 @@ bool Chooser::isMetBy(llvm::ArrayRef<Slot> cut, const Key &better,
 /// The states behind a step, those of the lowest bounds first, without those
 /// of a higher bound than `upper`, and of what another can do the work of; at
 /// most one more than `width`. `only`: the op's strategy, if it is not free.
-std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
-                                   double upper, size_t width,
-                                   std::optional<uint32_t> only) {
-  llvm::ArrayRef<size_t> others = untouched[step];
+States Chooser::decide(size_t step, const States &states, double upper,
+                       size_t width, std::optional<uint32_t> only) {
   llvm::ArrayRef<uint32_t> strategies = (*lists)[steps[step]];
   if (only)
     strategies = *only;
   Outcomes once;
   Outcomes &known = only || outcomes.empty() ? once : outcomes[step];
-  std::vector<const std::vector<Outcome> *> byState;
+  std::vector<const States *> byState;
+  byState.reserve(states.size());
   candidates.clear();
-  for (auto [from, state] : llvm::enumerate(states)) {
-    Key before;
+  llvm::SmallVector<uint32_t, 8> before;
+  for (size_t from = 0; from != states.size(); ++from) {
+    before.clear();
     for (const Touched &one : touched[step])
       if (one.before != none)
-        before.push_back(state.key[one.before]);
-    auto [outcomes, isNew] = known.try_emplace(before);
-    if (isNew) {
-      outcomes->second = getOutcomes(step, before, strategies);
-      for (Outcome &outcome : outcomes->second)
-        for (auto [slot, where] : llvm::enumerate(outcome.slots))
-          outcome.rest += getRest(step + 1, others.size() + slot, where);
-    }
-    byState.push_back(&outcomes->second);
+        before.push_back(states.getKey(from)[one.before]);
+    auto [entry, isNew] = known.try_emplace(getBytes(Key(before)));
+    States &outcomes = entry->second;
+    if (isNew)
+      outcomes = getOutcomes(step, before, strategies);
+    byState.push_back(&outcomes);
+    // What the op leaves alone adds what it did before.
     double restOthers = rest[step + 1];
-    for (auto [slot, number] : llvm::enumerate(others))
-      restOthers += getRest(step + 1, slot, state.key[number]);
-    for (auto [number, outcome] : llvm::enumerate(outcomes->second)) {
-      double cost = state.cost + outcome.cost;
-      double bound = cost + restOthers + outcome.rest;
+    for (size_t slot : untouched[step])
+      restOthers += states.getRests(from)[slot];
+    for (size_t number = 0; number != outcomes.size(); ++number) {
+      double cost = states[from].cost + outcomes[number].cost;
+      double bound = cost + restOthers + outcomes[number].rest;
       if (bound <= upper)
         candidates.push_back({bound, cost, uint32_t(from), uint32_t(number)});
     }
@@ -313,17 +317,17 @@ std::vector<State> Chooser::decide(size_t step, llvm::ArrayRef<State> states,
 /// Of the candidates those of the lowest bounds, without those that another of
 /// no more cost can do the work of; at most one more than `width`. `states`:
 /// before the step; `outcomes`: by state.
-std::vector<State>
-Chooser::keep(size_t step, llvm::ArrayRef<State> states,
-              llvm::ArrayRef<const std::vector<Outcome> *> outcomes,
-              size_t width) {
+States Chooser::keep(size_t step, const States &states,
+                     llvm::ArrayRef<const States *> outcomes, size_t width) {
   // Most are dropped for one of the first; a wide search is to be exact.
   constexpr size_t narrow = 64;
   const size_t mostCompared = width > narrow ? 256 : 32;
   llvm::ArrayRef<Slot> behind = cuts[step + 1];
-  std::vector<State> kept;
-  std::unordered_set<Key> keys;
-  Key key;
+  States kept(behind.size());
+  kept.reserve(std::min(candidates.size(), width + 1));
+  Keys keys;
+  llvm::SmallVector<uint32_t, 32> key;
+  llvm::SmallVector<double, 32> rests;
   size_t ordered = 0;
   for (size_t i = 0; i != candidates.size() && kept.size() <= width; ++i) {
     // Those that are dropped for being too many need no order.
@@ -336,21 +340,29 @@ Chooser::keep(size_t step, llvm::ArrayRef<State> states,
       std::sort(begin, end);
     }
     const Candidate &each = candidates[i];
-    const Outcome &outcome = (*outcomes[each.from])[each.outcome];
+    const States &own = *outcomes[each.from];
+    Key before = states.getKey(each.from);
     key.clear();
     for (size_t slot : untouched[step])
-      key.push_back(states[each.from].key[slot]);
-    key += outcome.slots;
+      key.push_back(before[slot]);
+    llvm::append_range(key, own.getKey(each.outcome));
     // Of equal ones the first costs least.
-    if (!keys.insert(key).second)
+    if (!keys.insert(getBytes(Key(key))).second)
       continue;
     bool isWorse = false;
     for (size_t other = 0;
          other != std::min(kept.size(), mostCompared) && !isWorse; ++other)
-      isWorse =
-          isMetBy(behind, kept[other].key, key, each.cost - kept[other].cost);
-    if (!isWorse)
-      kept.push_back({key, each.cost, each.bound, each.from, outcome.strategy});
+      isWorse = isMetBy(behind, kept.getKey(other), key,
+                        each.cost - kept[other].cost);
+    if (isWorse)
+      continue;
+    rests.clear();
+    for (size_t slot : untouched[step])
+      rests.push_back(states.getRests(each.from)[slot]);
+    llvm::append_range(rests, own.getRests(each.outcome));
+    kept.add({each.cost, each.bound - each.cost, each.from,
+              own[each.outcome].strategy},
+             key, rests);
   }
   return kept;
 }
@@ -361,7 +373,8 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
   double leftOut = impossible;
   leavesOut = false;
   upper *= 1 + slack;
-  std::vector<State> states(1);
+  States states;
+  states.add({}, {}, {});
   std::vector<std::vector<Link>> links;
   for (size_t step = 0; step != steps.size(); ++step) {
     states = decide(step, states, upper, width,
@@ -371,17 +384,17 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
       return std::nullopt;
     }
     if (states.size() > width) {
-      leftOut = std::min(leftOut, states[width].bound);
-      states.resize(width);
+      leftOut = std::min(leftOut, states[width].cost + states[width].rest);
+      states.truncate(width);
       leavesOut = true;
     }
     choice.states = std::max(choice.states, states.size());
     std::vector<Link> &link = links.emplace_back();
-    for (const State &state : states)
-      link.push_back({state.from, state.strategy});
+    for (size_t i = 0; i != states.size(); ++i)
+      link.push_back({states[i].from, states[i].strategy});
   }
   // Nothing lies behind the last op, so one state is left.
-  double cost = states.front().cost;
+  double cost = states[0].cost;
   choice.bound = leftOut < cost * (1 - slack) ? leftOut : cost;
   choice.strategies.resize(problem.ops.size());
   uint32_t state = 0;
@@ -389,7 +402,7 @@ std::optional<ShardingChoice> Chooser::search(size_t width, double upper) {
     choice.strategies[steps[step]] = links[step][state].strategy;
     state = links[step][state].from;
   }
-  finish(choice);
+  count(choice);
   return choice;
 }
 
@@ -432,16 +445,18 @@ void Chooser::polish(ShardingChoice &choice) {
   auto getStrategy = [&](size_t step) -> size_t & {
     return choice.strategies[steps[step]];
   };
-  outcomes.assign(steps.size(), {});
+  outcomes.clear();
+  outcomes.resize(steps.size());
   // The choice's own states.
-  std::vector<State> trail(1);
+  std::vector<States> trail(1);
+  trail.front().add({}, {}, {});
   for (size_t step = 0; step != steps.size(); ++step)
-    trail.push_back(decide(step, trail.back(), impossible, 1,
-                           uint32_t(getStrategy(step)))[0]);
+    trail.push_back(
+        decide(step, trail.back(), impossible, 1, uint32_t(getStrategy(step))));
   // Steps that are chosen again, in which nothing changed since that was in
   // vain, would be again.
   struct Vain {
-    Key key; ///< of the states before them
+    llvm::SmallVector<uint32_t, 16> key; ///< of the state before them
     size_t end = 0;
     int round = 0;
   };
@@ -449,47 +464,47 @@ void Chooser::polish(ShardingChoice &choice) {
   // Whether it got better.
   auto improve = [&](llvm::ArrayRef<size_t> free, Vain &before, int round) {
     size_t begin = free.front();
-    if (before.end > begin && before.key == trail[begin].key &&
+    if (before.end > begin && Key(before.key) == trail[begin].getKey(0) &&
         *std::max_element(changed.begin() + ptrdiff_t(begin),
                           changed.begin() + ptrdiff_t(before.end)) <=
             before.round)
       return false;
-    std::vector<std::vector<State>> all;
+    std::vector<States> all;
     size_t step = begin;
     do {
       bool isFree = !free.empty() && free.front() == step;
       if (isFree)
         free = free.drop_front();
-      std::vector<State> next = decide(
-          step,
-          all.empty() ? llvm::ArrayRef(trail[begin])
-                      : llvm::ArrayRef(all.back()),
-          trail.back().cost * (1 + slack), width,
-          isFree ? std::nullopt : std::optional(uint32_t(getStrategy(step))));
+      States next = decide(step, all.empty() ? trail[begin] : all.back(),
+                           trail.back()[0].cost * (1 + slack), width,
+                           isFree ? std::nullopt
+                                  : std::optional(uint32_t(getStrategy(step))));
       if (next.size() > width)
-        next.resize(width);
+        next.truncate(width);
       all.push_back(std::move(next));
       ++step;
     } while (step != steps.size() && !all.back().empty() &&
              (!free.empty() || all.back().size() > 1 ||
-              all.back()[0].key != trail[step].key));
-    const std::vector<State> &states = all.back();
+              all.back().getKey(0) != trail[step].getKey(0)));
+    const States &states = all.back();
     // What it kept of the states may have come to no end.
-    double saved = states.empty() ? 0 : trail[step].cost - states[0].cost;
-    if (saved <= trail[step].cost * slack) {
-      before = {trail[begin].key, step, round};
+    double saved = states.empty() ? 0 : trail[step][0].cost - states[0].cost;
+    if (saved <= trail[step][0].cost * slack) {
+      Key key = trail[begin].getKey(0);
+      before = {{key.begin(), key.end()}, step, round};
       return false;
     }
     size_t state = 0;
     for (size_t back = step; back-- > begin;) {
-      trail[back + 1] = all[back - begin][state];
-      if (getStrategy(back) != trail[back + 1].strategy)
+      trail[back + 1] = all[back - begin].pick(state);
+      const State &own = trail[back + 1][0];
+      if (getStrategy(back) != own.strategy)
         changed[back] = round + 1;
-      getStrategy(back) = trail[back + 1].strategy;
-      state = trail[back + 1].from;
+      getStrategy(back) = own.strategy;
+      state = own.from;
     }
     for (size_t later = step + 1; later <= steps.size(); ++later)
-      trail[later].cost -= saved;
+      trail[later][0].cost -= saved;
     return true;
   };
   // What is chosen in a round: windows of each size, then groups.
@@ -513,13 +528,19 @@ void Chooser::polish(ShardingChoice &choice) {
         inVain = 0;
   }
   outcomes.clear();
-  finish(choice);
+  count(choice);
 }
 
-/// From the strategies: placements, seconds and bytes.
 void Chooser::finish(ShardingChoice &choice) {
+  std::vector<Place> made = count(choice);
+  choice.placements.resize(problem.tensors.size());
+  for (auto [tensor, place] : llvm::enumerate(made))
+    if (!costs.homes[tensor].empty()) // Nobody makes or reads others.
+      choice.placements[tensor] = costs.places[tensor]->get(place);
+}
+
+std::vector<Place> Chooser::count(ShardingChoice &choice) {
   size_t tensors = problem.tensors.size();
-  choice.placements.resize(tensors);
   choice.seconds = choice.bytes = 0;
   choice.byteSeconds = costs.getByteCost();
   std::vector<Needs> needs(tensors);
@@ -536,9 +557,8 @@ void Chooser::finish(ShardingChoice &choice) {
     if (costs.isInput(tensor))
       made[tensor] = costs.getBestHome(tensor, needs[tensor]).first;
     if (costs.homes[tensor].empty())
-      continue; // Nobody makes or reads it.
+      continue;
     const PlacedTensor &placed = problem.tensors[tensor];
-    choice.placements[tensor] = costs.places[tensor]->get(made[tensor]);
     if (!costs.isInput(tensor) || !needs[tensor].empty())
       choice.bytes += placed.copies * costs.getBytes(tensor, made[tensor]);
     for (Place need : needs[tensor])
@@ -547,4 +567,5 @@ void Chooser::finish(ShardingChoice &choice) {
         choice.bytes += placed.movedTo * costs.getBytes(tensor, need);
       }
   }
+  return made;
 }

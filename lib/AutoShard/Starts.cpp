@@ -53,22 +53,45 @@ bool Chooser::takeOutDead(StrategyLists &own) {
   return true;
 }
 
-/// The best choice in lists, by bounds that hold for nothing else, so that they
-/// are near; with `least`, one of them, of no more than that costs.
+/// The best choice in lists of no more than `upper`, by bounds that hold for
+/// nothing else, so that they are near.
+std::optional<ShardingChoice> Chooser::searchBy(std::shared_ptr<Potentials> own,
+                                                const StrategyLists &ownLists,
+                                                size_t width, double upper) {
+  potentials.swap(own);
+  boundRests();
+  lists = &ownLists;
+  std::optional<ShardingChoice> choice = search(width, upper);
+  lists = base;
+  potentials.swap(own);
+  return choice;
+}
+
+/// With `least`, one of them, of no more than that costs.
 std::optional<ShardingChoice> Chooser::searchIn(const StrategyLists &own,
                                                 size_t width,
                                                 const ShardingChoice *least) {
-  std::optional<Potentials> free(std::move(potentials));
-  potentials.emplace(costs, steps, own);
+  auto bounds = std::make_shared<Potentials>(costs, steps, own);
   if (least)
-    potentials->follow(*least);
-  boundRests();
-  lists = &own;
+    bounds->follow(*least);
+  return searchBy(std::move(bounds), own, width,
+                  least ? getCost(*least) : impossible);
+}
+
+/// What a recipe comes to at the price of a byte, if that is better than what
+/// it has come to; false if it comes to nothing.
+bool Chooser::searchRecipe(Recipe &recipe, size_t width) {
+  const StrategyLists &own = recipe.recipe.lists;
+  if (recipe.potentials)
+    recipe.potentials->update();
+  else
+    recipe.potentials = std::make_shared<Potentials>(costs, steps, own);
   std::optional<ShardingChoice> choice =
-      search(width, least ? getCost(*least) : impossible);
-  lists = base;
-  potentials.emplace(std::move(*free));
-  return choice;
+      searchBy(recipe.potentials, own, width, impossible);
+  bool isFirst = recipe.choice.strategies.empty();
+  if (choice && (isFirst || getCost(*choice) < getCost(recipe.choice)))
+    recipe.choice = std::move(*choice);
+  return choice || !isFirst;
 }
 
 /// What recipes come to at the price of a byte, the best one first: all of
@@ -77,32 +100,33 @@ void Chooser::searchRecipes() {
   constexpr size_t width = 16, most = 6;
   if (!styles) {
     styles.emplace(problem, costs.usable);
-    for (Styles::Recipe &recipe : styles->getRecipes())
-      if (takeOutDead(recipe.lists))
-        if (auto choice = searchIn(recipe.lists, width))
-          recipes.push_back({std::move(recipe), std::move(*choice)});
+    for (Styles::Recipe &each : styles->getRecipes())
+      if (takeOutDead(each.lists)) {
+        auto recipe = std::make_unique<Recipe>();
+        recipe->recipe = std::move(each);
+        if (searchRecipe(*recipe, width))
+          recipes.push_back(std::move(recipe));
+      }
   } else {
     sortRecipes();
     for (size_t i = 0; i != std::min(recipes.size(), most); ++i)
-      if (auto choice = searchIn(recipes[i].recipe.lists, width);
-          choice && getCost(*choice) < getCost(recipes[i].choice))
-        recipes[i].choice = std::move(*choice);
+      searchRecipe(*recipes[i], width);
   }
   sortRecipes();
 }
 
 void Chooser::sortRecipes() {
-  for (Recipe &recipe : recipes)
-    finish(recipe.choice);
-  sortBy(recipes, [&](const Recipe &each) { return getCost(each.choice); });
+  for (const auto &recipe : recipes)
+    count(recipe->choice);
+  sortBy(recipes, [&](const auto &each) { return getCost(each->choice); });
 }
 
 /// The recipes that cost least.
 void Chooser::addRecipes(std::vector<ShardingChoice> &starts,
                          size_t most) const {
   for (size_t i = 0; i != std::min(recipes.size(), most); ++i)
-    if (!isIn(recipes[i].choice, starts))
-      starts.push_back(recipes[i].choice);
+    if (!isIn(recipes[i]->choice, starts))
+      starts.push_back(recipes[i]->choice);
 }
 
 /// What styles, recipes and other prices of a byte have led to.
@@ -114,10 +138,35 @@ std::vector<ShardingChoice> Chooser::getStarts(size_t width) {
   if (known.size() < mostKnown)
     for (size_t i = 0; i != std::min(recipes.size(), mostStyles); ++i)
       if (auto styled =
-              searchIn(styles->getStyle(recipes[i].recipe.style), width))
+              searchIn(styles->getStyle(recipes[i]->recipe.style), width))
         starts.push_back(std::move(*styled));
   boundRests();
   return starts;
+}
+
+/// Whether both do the same but for a few ops: what is made better of the one
+/// is what would be of the other.
+static bool areNear(const ShardingChoice &a, const ShardingChoice &b) {
+  constexpr size_t few = 12; ///< one op of so many
+  size_t different = 0;
+  for (auto [left, right] : llvm::zip_equal(a.strategies, b.strategies))
+    different += left != right;
+  return different * few < a.strategies.size();
+}
+
+/// Leaves the cheapest of those that are not near to a cheaper one, the best
+/// one first.
+void Chooser::keepApart(std::vector<ShardingChoice> &choices,
+                        size_t most) const {
+  sortBy(choices, [&](const ShardingChoice &each) { return getCost(each); });
+  std::vector<ShardingChoice> apart;
+  for (ShardingChoice &each : choices)
+    if (apart.size() < most &&
+        llvm::none_of(apart, [&](const ShardingChoice &other) {
+          return areNear(each, other);
+        }))
+      apart.push_back(std::move(each));
+  choices = std::move(apart);
 }
 
 /// Leaves the cheapest, the best one first.
@@ -163,7 +212,10 @@ llvm::Expected<ShardingChoice> Chooser::solveNarrowly(size_t width) {
   }
   if (!isFirst || bound < getCost(starts[0]))
     llvm::append_range(starts, getStarts(width));
-  keepBest(starts, isFirst ? most : mostLater);
+  if (isFirst)
+    keepBest(starts, most);
+  else
+    keepApart(starts, mostLater);
   found.clear();
   // What is known by now helps the others, too, however good they are.
   for (ShardingChoice &start : starts) {

@@ -18,7 +18,7 @@ void Chooser::setExposed(const std::vector<ByStepKind> &shares) {
   costs.setExposed(shares);
   for (auto *choices : {&known, &found})
     for (ShardingChoice &choice : *choices)
-      finish(choice);
+      count(choice);
   // What is best where much is hidden may be new.
   if (timesExposed++ == 0)
     timesFound = std::min<size_t>(timesFound, 2);
@@ -107,11 +107,12 @@ llvm::Expected<ShardingChoice> Chooser::chooseWithTemporaries() {
   llvm::Expected<ShardingChoice> choice = solve(0);
   if (!choice)
     return choice;
+  finish(*choice);
   // What the fastest needs is near to what others do.
   limit = problem.memory + choice->bytes -
           getBytesInUse(problem, *choice, getMoves(problem, *choice, price));
   if (choice->bytes <= limit) {
-    bound(*choice);
+    priced = *choice;
     return choice;
   }
   std::optional<ShardingChoice> closest;
@@ -155,15 +156,12 @@ Chooser::Timed Chooser::time(ShardingChoice choice, const Shares &shares,
   return timed;
 }
 
-/// About what a step takes in which collectives run beside compute: as much is
-/// saved where a few of the equal parts remain.
+/// About what a step takes in which collectives run beside compute: a few of
+/// the equal parts remain, and as much is saved as there.
 double Chooser::estimateBeside(const ShardingChoice &choice,
                                const BesideCompute &beside) {
-  if (!inner) {
-    std::vector<Move> moves = getMoves(problem, choice, price);
-    return timeBeside(problem, choice, moves, price, beside);
-  }
   ShardingChoice few = reduceChoice(choice);
+  inner->finish(few);
   if (few.seconds == 0 || few.seconds == impossible)
     return choice.seconds;
   std::vector<Move> moves = getMoves(inner->problem, few, price);
@@ -171,12 +169,17 @@ double Chooser::estimateBeside(const ShardingChoice &choice,
          choice.seconds;
 }
 
-/// Of what is known, and good by shares, what may well be the best where
-/// collectives run beside compute.
+/// Of what is known, and good by shares, what may well be better than `best`
+/// where collectives run beside compute.
 std::vector<ShardingChoice>
-Chooser::getPromising(const Shares &shares, const BesideCompute &beside,
+Chooser::getPromising(const Shares &shares, const ShardingChoice &best,
+                      const BesideCompute &beside,
                       llvm::function_ref<bool(const ShardingChoice &)> isNew) {
-  constexpr size_t mostLooked = 24, most = 4;
+  constexpr size_t most = 4;
+  // Where no few of the parts stand for all, an estimate takes what it is to
+  // spare.
+  const size_t mostLooked = inner ? 24 : most;
+  constexpr double margin = 1.15; ///< so far estimates may be off
   setExposed(shares.getByTensor(problem));
   std::vector<ShardingChoice> known = getKnown(mostLooked);
   setExposed({});
@@ -185,9 +188,15 @@ Chooser::getPromising(const Shares &shares, const BesideCompute &beside,
   llvm::erase_if(known, [&](const ShardingChoice &each) {
     return !isNew(each) || each.bytes > limit;
   });
-  sortBy(known, [&](const ShardingChoice &each) {
-    return estimateBeside(each, beside);
+  if (!inner)
+    return known;
+  for (ShardingChoice &each : known)
+    each.besideSeconds = estimateBeside(each, beside);
+  const double mostSeconds = margin * estimateBeside(best, beside);
+  llvm::erase_if(known, [&](const ShardingChoice &each) {
+    return each.besideSeconds > mostSeconds;
   });
+  sortBy(known, [](const ShardingChoice &each) { return each.besideSeconds; });
   known.resize(std::min(known.size(), most));
   return known;
 }
@@ -198,6 +207,7 @@ llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   llvm::Expected<ShardingChoice> alone = chooseWithTemporaries();
   if (!alone)
     return alone;
+  alone->bound = getLeastSeconds(*alone);
   alone->besideSeconds = alone->seconds;
   if (!beside.mayHide())
     return alone;
@@ -246,7 +256,8 @@ llvm::Expected<ShardingChoice> Chooser::run(const BesideCompute &beside) {
   // What no turn chose may be better than what shares say of it, and lead on.
   const double before = getBest().choice.besideSeconds;
   const Shares last = timed.back().shares;
-  for (ShardingChoice &other : getPromising(last, beside, isNew))
+  for (ShardingChoice &other :
+       getPromising(last, getBest().choice, beside, isNew))
     timed.push_back(time(std::move(other), last, beside));
   bool leadsOn = getBest().choice.besideSeconds < before;
   // Where what it leads to does not fit, there is room for that the next time.
