@@ -153,20 +153,21 @@ getEnds(llvm::ArrayRef<const ShardingChoice *> choices, double limit) {
 /// Between what is known and does not fit, and what is known and does.
 std::pair<std::optional<ShardingChoice>, std::optional<ShardingChoice>>
 Chooser::getKnownEnds() {
-  Chooser &searcher = tied ? *tied : *this;
   std::vector<const ShardingChoice *> known;
-  for (const ShardingChoice &each : searcher.known)
+  for (const ShardingChoice &each : getSearcher().known)
     if (each.seconds < impossible)
       known.push_back(&each);
   auto [fast, small] = getEnds(known, limit);
   auto get = [&](const ShardingChoice *each) -> std::optional<ShardingChoice> {
-    if (!each)
-      return std::nullopt;
-    ShardingChoice whole = tied ? untie(*each) : *each;
-    whole.bound = unbounded;
-    return whole;
+    return each ? std::optional(getWhole(*each)) : std::nullopt;
   };
   return {get(fast), get(small)};
+}
+
+ShardingChoice Chooser::getWhole(const ShardingChoice &searched) {
+  ShardingChoice whole = tied ? untie(searched) : searched;
+  whole.bound = unbounded;
+  return whole;
 }
 
 llvm::Error Chooser::failToFit(const ShardingChoice &small) const {
@@ -186,23 +187,21 @@ llvm::Error Chooser::failToFit(const ShardingChoice &small) const {
 std::optional<ShardingChoice> Chooser::findSmall(const ShardingChoice &fast) {
   constexpr int mostPrices = 8;
   constexpr double factor = 4;
-  Chooser &searcher = tied ? *tied : *this;
+  Chooser &searcher = getSearcher();
   // At the first one bytes are a fifth of what the fast choice costs.
   double byteSeconds = 0.25 * fast.seconds / fast.bytes;
   for (int i = 0; i != mostPrices; ++i, byteSeconds *= factor) {
     setPrice(byteSeconds);
-    searcher.setPrice(byteSeconds);
+    if (tied)
+      tied->setPrice(byteSeconds);
     searcher.searchRecipes();
-    std::optional<ShardingChoice> best;
+    // The best one comes first.
     for (const auto &recipe : searcher.recipes) {
-      ShardingChoice whole = tied ? untie(recipe->choice) : recipe->choice;
-      if (whole.seconds < impossible && whole.bytes <= limit &&
-          (!best || getCost(whole) < getCost(*best)))
-        best = std::move(whole);
-    }
-    if (best) {
-      best->bound = unbounded;
-      return best;
+      if (recipe->choice.bytes > limit)
+        continue;
+      ShardingChoice whole = getWhole(recipe->choice);
+      if (whole.seconds < impossible && whole.bytes <= limit)
+        return whole;
     }
   }
   return std::nullopt;
@@ -210,12 +209,8 @@ std::optional<ShardingChoice> Chooser::findSmall(const ShardingChoice &fast) {
 
 llvm::Expected<ShardingChoice> Chooser::choose() {
   llvm::Expected<ShardingChoice> choice = searchPrices();
-  if (choice) {
-    // An input is where it is best at the price of a byte at which it was
-    // chosen.
-    costs.setByteCost(choice->byteSeconds);
-    finish(*choice);
-  }
+  if (choice)
+    finishAtItsPrice(*choice);
   return choice;
 }
 
@@ -332,8 +327,7 @@ llvm::Expected<std::vector<ShardingChoice>> Chooser::computeFront(size_t most) {
   // What nothing of as few bytes takes less than.
   for (ShardingChoice &each : front) {
     bound(each);
-    costs.setByteCost(each.byteSeconds);
-    finish(each);
+    finishAtItsPrice(each);
     each.bound =
         std::min(each.seconds, each.bound - each.byteSeconds * each.bytes);
   }

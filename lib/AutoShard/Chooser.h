@@ -129,6 +129,17 @@ private:
   std::vector<Place> count(ShardingChoice &choice);
   /// Sets placements, too.
   void finish(ShardingChoice &choice);
+  /// Sets placements where inputs are best at the price of a byte at which it
+  /// was chosen.
+  void finishAtItsPrice(ShardingChoice &choice) {
+    costs.setByteCost(choice.byteSeconds);
+    finish(choice);
+  }
+  /// Of the part that stands for all, if there is one.
+  Chooser &getSearcher() { return tied ? *tied : *this; }
+  /// For the whole problem what that has come to; nobody has looked for its
+  /// bound.
+  ShardingChoice getWhole(const ShardingChoice &searched);
   std::optional<ShardingChoice> expand(const ShardingChoice &part);
   ShardingChoice untie(const ShardingChoice &part);
   ShardingChoice tie(const ShardingChoice &whole);

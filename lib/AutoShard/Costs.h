@@ -20,7 +20,7 @@ using Place = uint16_t;
 
 /// Of numbers, to look them up in an llvm::StringMap.
 template <typename Number>
-llvm::StringRef getBytes(llvm::ArrayRef<Number> numbers) {
+llvm::StringRef asString(llvm::ArrayRef<Number> numbers) {
   return {reinterpret_cast<const char *>(numbers.data()),
           numbers.size() * sizeof(Number)};
 }

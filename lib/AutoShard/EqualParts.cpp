@@ -48,14 +48,13 @@ ShardingChoice Chooser::tie(const ShardingChoice &whole) {
   return part;
 }
 
-/// Of a choice for all parts, for those that remain of them.
+/// Of a choice for all parts, the strategies of those that remain of them.
 ShardingChoice Chooser::reduceChoice(const ShardingChoice &whole) {
   ShardingChoice few;
   few.strategies.resize(reduced->few->problem.ops.size());
   for (const std::vector<size_t> &standing : reduced->few->standing)
     for (auto [op, own] : llvm::enumerate(standing))
       few.strategies[own] = whole.strategies[op];
-  inner->count(few);
   return few;
 }
 
@@ -148,7 +147,7 @@ std::optional<ShardingChoice> Chooser::solveReduced() {
 /// Of what searches and recipes have come to what costs least now, for the
 /// whole problem.
 std::vector<ShardingChoice> Chooser::getKnown(size_t most) {
-  Chooser &searcher = tied ? *tied : *this;
+  Chooser &searcher = getSearcher();
   searcher.costs.setByteCost(costs.getByteCost());
   std::vector<ShardingChoice> all = searcher.known;
   searcher.sortRecipes();

@@ -161,7 +161,7 @@ void Potentials::addEdges() {
 
 void Potentials::follow(const ShardingChoice &choice) {
   isNear = false;
-  auto getTouch = [&](size_t number, const Edge &edge) {
+  auto getPlace = [&](size_t number, const Edge &edge) {
     const Node &node = nodes[number];
     const Touches &own =
         costs.touches[node.number][choice.strategies[node.number]];
@@ -170,23 +170,23 @@ void Potentials::follow(const ShardingChoice &choice) {
                          [&](auto touch) { return touch.first == edge.tensor; })
         ->second;
   };
-  auto getPlace = [&](size_t number, const Edge &edge) {
-    if (!nodes[number].isInput)
-      return getTouch(number, edge);
-    llvm::SmallVector<Place, 4> needs;
-    for (size_t other : byTensor[edge.tensor])
-      if (Place need = getTouch(edges[other].user, edges[other]);
-          !llvm::is_contained(needs, need))
-        needs.push_back(need);
-    return costs.getBestHome(edge.tensor, needs).first;
-  };
-  for (const llvm::SmallVector<size_t, 4> &own : byTensor) {
+  for (auto [tensor, own] : llvm::enumerate(byTensor)) {
+    if (own.empty())
+      continue;
+    llvm::SmallVector<Place, 4> needs, all;
+    for (size_t number : own) {
+      needs.push_back(getPlace(edges[number].user, edges[number]));
+      if (!llvm::is_contained(all, needs.back()))
+        all.push_back(needs.back());
+    }
+    const Edge &first = edges[own.front()];
+    Place made = nodes[first.maker].isInput
+                     ? costs.getBestHome(tensor, all).first
+                     : getPlace(first.maker, first);
     llvm::SmallVector<double, 4> moves;
     double sum = 0;
-    for (size_t number : own) {
-      const Edge &edge = edges[number];
-      moves.push_back(costs.getMove(edge.tensor, getPlace(edge.maker, edge),
-                                    getPlace(edge.user, edge)));
+    for (Place need : needs) {
+      moves.push_back(costs.getMove(tensor, made, need));
       sum += moves.back();
     }
     if (sum > 0)
@@ -342,7 +342,7 @@ double Potentials::getApart(size_t tensor, llvm::ArrayRef<Place> needs) {
   // Several tensors of one op could each add what one of its states takes.
   if (!node.isInput && costs.problem.ops[node.number].results[0] != tensor)
     return 0;
-  auto [at, isNew] = apart[tensor].try_emplace(getBytes(needs), 0);
+  auto [at, isNew] = apart[tensor].try_emplace(asString(needs), 0);
   if (!isNew)
     return at->second;
   std::vector<double> added;

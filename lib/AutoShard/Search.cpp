@@ -29,8 +29,6 @@
 #include "llvm/ADT/Sequence.h"
 #include <algorithm>
 #include <numeric>
-#include <unordered_map>
-#include <unordered_set>
 
 using namespace cleave;
 using namespace cleave::autoshard;
@@ -191,7 +189,7 @@ States Chooser::getOutcomes(size_t step, Key before,
     if (outcome.cost == impossible)
       continue;
     auto [known, isNew] =
-        numbers.try_emplace(getBytes(Key(key)), outcomes.size());
+        numbers.try_emplace(asString(Key(key)), outcomes.size());
     if (!isNew) {
       State &other = outcomes[known->second];
       if (outcome.cost < other.cost) {
@@ -295,7 +293,7 @@ States Chooser::decide(size_t step, const States &states, double upper,
     for (const Touched &one : touched[step])
       if (one.before != none)
         before.push_back(states.getKey(from)[one.before]);
-    auto [entry, isNew] = known.try_emplace(getBytes(Key(before)));
+    auto [entry, isNew] = known.try_emplace(asString(Key(before)));
     States &outcomes = entry->second;
     if (isNew)
       outcomes = getOutcomes(step, before, strategies);
@@ -347,7 +345,7 @@ States Chooser::keep(size_t step, const States &states,
       key.push_back(before[slot]);
     llvm::append_range(key, own.getKey(each.outcome));
     // Of equal ones the first costs least.
-    if (!keys.insert(getBytes(Key(key))).second)
+    if (!keys.insert(asString(Key(key))).second)
       continue;
     bool isWorse = false;
     for (size_t other = 0;

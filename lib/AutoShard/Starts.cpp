@@ -158,7 +158,7 @@ static bool areNear(const ShardingChoice &a, const ShardingChoice &b) {
 /// one first.
 void Chooser::keepApart(std::vector<ShardingChoice> &choices,
                         size_t most) const {
-  sortBy(choices, [&](const ShardingChoice &each) { return getCost(each); });
+  keepBest(choices, choices.size());
   std::vector<ShardingChoice> apart;
   for (ShardingChoice &each : choices)
     if (apart.size() < most &&

@@ -21,7 +21,7 @@ struct Whereabouts {
 /// Numbers of whereabouts, one for each of some tensors, in their order.
 using Key = llvm::ArrayRef<uint32_t>;
 
-/// By what getBytes says of keys; values stay where they are.
+/// By what asString says of keys; values stay where they are.
 template <typename Value>
 using ByKey = llvm::StringMap<Value, llvm::BumpPtrAllocator>;
 using Keys = llvm::StringSet<llvm::BumpPtrAllocator>;
@@ -32,7 +32,7 @@ public:
   uint32_t get(Place made, llvm::ArrayRef<Place> needs) {
     llvm::SmallVector<Place, 8> key{made};
     key.append(needs.begin(), needs.end());
-    auto [at, isNew] = numbers.try_emplace(getBytes(llvm::ArrayRef(key)),
+    auto [at, isNew] = numbers.try_emplace(asString(llvm::ArrayRef(key)),
                                            uint32_t(all.size()));
     if (isNew)
       all.push_back({made, Needs(needs)});

@@ -184,20 +184,22 @@ Chooser::getPromising(const Shares &shares, const ShardingChoice &best,
   std::vector<ShardingChoice> known = getKnown(mostLooked);
   setExposed({});
   for (ShardingChoice &each : known)
-    finish(each);
+    count(each);
   llvm::erase_if(known, [&](const ShardingChoice &each) {
     return !isNew(each) || each.bytes > limit;
   });
-  if (!inner)
-    return known;
+  if (inner) {
+    for (ShardingChoice &each : known)
+      each.besideSeconds = estimateBeside(each, beside);
+    const double mostSeconds = margin * estimateBeside(best, beside);
+    llvm::erase_if(known, [&](const ShardingChoice &each) {
+      return each.besideSeconds > mostSeconds;
+    });
+    sortBy(known, [](const auto &each) { return each.besideSeconds; });
+    known.resize(std::min(known.size(), most));
+  }
   for (ShardingChoice &each : known)
-    each.besideSeconds = estimateBeside(each, beside);
-  const double mostSeconds = margin * estimateBeside(best, beside);
-  llvm::erase_if(known, [&](const ShardingChoice &each) {
-    return each.besideSeconds > mostSeconds;
-  });
-  sortBy(known, [](const ShardingChoice &each) { return each.besideSeconds; });
-  known.resize(std::min(known.size(), most));
+    finish(each);
   return known;
 }
 

@@ -9,6 +9,7 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <utility>
 
 using namespace cleave;
 using llvm::ArrayRef;
@@ -195,27 +196,26 @@ OverlapResult Bucketer::schedule(const Buckets &buckets) const {
   merged.reserve(buckets.size());
   for (const auto &bucket : buckets)
     merged.push_back(merge(bucket));
-  const OverlapResult of = overlap(merged, memory);
-  OverlapResult result;
-  result.bytes = of.bytes;
-  result.seconds = of.seconds;
-  result.compute = of.compute;
-  result.communication = of.communication;
-  result.exposed = of.exposed;
+  // By bucket; what is of the whole segment stays.
+  OverlapResult result = overlap(merged, memory);
+  const std::vector<int64_t> order = std::exchange(result.order, {});
+  const std::vector<int64_t> streams = std::exchange(result.streams, {});
+  const std::vector<double> waited = std::exchange(result.waited, {});
+  const auto joins = std::exchange(result.joins, {});
   result.order.reserve(ops.size());
   result.streams.assign(ops.size(), 0);
   result.withNext.assign(ops.size(), false);
   result.waited.assign(ops.size(), 0);
   result.joins.assign(ops.size(), {});
-  for (int64_t each : of.order)
+  for (int64_t each : order)
     for (int64_t member : buckets[size_t(each)]) {
       ArrayRef<int64_t> bucket = buckets[size_t(each)];
       result.order.push_back(member);
-      result.streams[size_t(member)] = of.streams[size_t(each)];
+      result.streams[size_t(member)] = streams[size_t(each)];
       result.withNext[size_t(member)] = member != bucket.back();
       result.waited[size_t(member)] =
-          of.waited[size_t(each)] / double(bucket.size());
-      for (int64_t other : of.joins[size_t(each)])
+          waited[size_t(each)] / double(bucket.size());
+      for (int64_t other : joins[size_t(each)])
         result.joins[size_t(member)].push_back(buckets[size_t(other)].back());
     }
   return result;
