@@ -56,7 +56,10 @@ private:
   const BesideCompute &beside;
   std::vector<llvm::SmallVector<size_t, 2>> movesOf;    ///< by tensor
   std::vector<llvm::SmallVector<size_t, 2>> keptBehind; ///< ops, by tensor
-  std::vector<bool> isSum;  ///< by tensor: it is of all micro-batches
+  std::vector<bool> isSum; ///< by tensor: it is of all micro-batches
+  /// A sum of one micro-batch is moved as soon as it is made. Where there are
+  /// streams, what schedules them is to find that out.
+  bool movesSumsAtOnce = false;
   std::vector<bool> hasEnd; ///< by tensor: it is kept, but not all the time
   std::vector<Places> at;   ///< by tensor: where it is, and in which buffer
   std::map<std::pair<Step::Kind, AxisList>, int64_t> kinds;
@@ -74,6 +77,7 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
     movesOf[move.tensor].push_back(number);
   for (const PlacedTensor &tensor : problem.tensors)
     lists.microBatches = std::max(lists.microBatches, tensor.moves);
+  movesSumsAtOnce = lists.microBatches == 1 && !beside.getLevel;
   std::vector<bool> isMade(problem.tensors.size());
   for (const PlacedOp &op : problem.ops)
     for (size_t tensor : op.results)
@@ -158,7 +162,7 @@ int64_t Lister::find(size_t tensor, const Placement &need, List &list) {
          addBuffer(isAlwaysThere(tensor) ? 0 : getBytes(tensor, placement))});
   }
   int64_t buffer = at[tensor].front().second;
-  List &where = isSum[tensor] ? lists.sums : list;
+  List &where = isSum[tensor] && !movesSumsAtOnce ? lists.sums : list;
   for (size_t move : movesOf[tensor])
     if (moves[move].to == need) {
       for (size_t step = 0; step != moves[move].steps.size(); ++step)
@@ -210,6 +214,11 @@ void Lister::add(size_t number, List &list) {
   for (size_t tensor : placed.results)
     for (size_t kept : keptBehind[tensor])
       add(kept, list);
+  if (movesSumsAtOnce)
+    for (size_t tensor : placed.results)
+      if (isSum[tensor])
+        for (size_t move : movesOf[tensor])
+          find(tensor, moves[move].to, list);
 }
 
 StepLists autoshard::listStep(const ShardingProblem &problem,

@@ -69,7 +69,7 @@ public:
     if (!data)
       return data.takeError();
     T value;
-    std::memcpy(&value, data->data(), sizeof(T));
+    std::memcpy(&value, data->bytes_begin(), sizeof(T));
     return value;
   }
   /// What the pointer at an address points to.
@@ -91,7 +91,8 @@ public:
   }
 
 private:
-  Image(llvm::StringRef bytes, ELF64LEFile file) : bytes(bytes), file(file) {}
+  Image(llvm::StringRef bytes, ELF64LEFile file)
+      : bytes(bytes), file(std::move(file)) {}
 
   llvm::Error index() {
     auto sections = file.sections();

@@ -226,6 +226,7 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
       tool::buildExecutable(*model, options, executable->getPath());
   if (!compiled)
     return compiled.takeError();
+  tool::printWarnings(*compiled);
   auto log = tool::TemporaryFile::create();
   if (!log)
     return log.takeError();
