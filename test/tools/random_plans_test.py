@@ -363,7 +363,7 @@ class RandomPlansTest(ToolTest):
             print(dict(self.counts))
 
     def test_every_plan_trains_as_one_rank(self):
-        self.check_cases(25)
+        self.check_cases(16)
 
 
 if __name__ == "__main__":

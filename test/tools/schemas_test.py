@@ -78,11 +78,11 @@ def get_mutants(value):
 
 def sample(validator, value):
     """(what, mutated, says): of a value's mutants those that the schema takes,
-    which are few, and some 50 of the others; all of them with
+    which are few, and some 25 of the others; all of them with
     CLEAVE_SCHEMA_MUTANTS=all."""
     mutants = [(*mutant, validator.is_valid(mutant[1]))
                for mutant in get_mutants(value)]
-    every = len(mutants) // 50 + 1
+    every = len(mutants) // 25 + 1
     # Of the three that each key has it is in turn another one.
     every += every % 3 == 0
     if os.environ.get("CLEAVE_SCHEMA_MUTANTS") == "all":

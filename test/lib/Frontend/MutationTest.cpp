@@ -1,6 +1,6 @@
 // Damaged configs give a model that holds together or one line of message;
 // they never crash. Meant to run under ASan and UBSan too. All of a campaign:
-//   CLEAVE_MUTANTS=20000 FrontendTest --gtest_filter='Mutation.*'
+//   CLEAVE_MUTANTS=20000 FrontendMutations
 
 #include "ConfigMutator.h"
 #include "TestConfigs.h"
