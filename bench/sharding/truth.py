@@ -2,11 +2,11 @@
 """What chosen placements are priced at, beside what the simulator says of the program
 that is compiled from them.
 
-usage: truth.py CLEAVE CONFIGS [--cases N] [--seed S] [--recipes]
+usage: truth.py CLEAVE CONFIGS [--cases N] [--seed S] [--micro-batches M] [--recipes]
 
 CLEAVE is the tool, CONFIGS a folder of config.json files. Draws N cases of a model, a
 number of H100, eight of a node, a layout, a sequence length and a number of
-micro-batches, and compiles each with placements by cost: once with communication in the
+micro-batches, M if it is given, and compiles each with placements by cost: once with communication in the
 rank's own stream, once with streams. Prints a line for each: priced over simulated
 without streams, and with them; the share of communication that the first has, and what
 streams save of the step; the bytes that are in use at most, as the choice counts them,
@@ -39,11 +39,12 @@ def run(command):
     return done.returncode, done.stdout, done.stderr
 
 
-def draw_case(draw):
+def draw_case(draw, given):
     ranks = draw.choice([8, 16, 64])
     tp = draw.choice([1, 2, 4, 8])
     dp = ranks // tp
-    micro_batches = draw.choice([1, 2, 4])
+    drawn = draw.choice([1, 2, 4])
+    micro_batches = given or drawn
     return {"model": draw.choice(MODELS), "ranks": ranks, "dp": dp, "tp": tp,
             "seq_len": draw.choice([1024, 2048, 4096]),
             "micro_batches": micro_batches, "samples": dp * micro_batches}
@@ -106,6 +107,7 @@ def main():
     parser.add_argument("configs")
     parser.add_argument("--cases", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--micro-batches", type=int)
     parser.add_argument("--recipes", action="store_true")
     options = parser.parse_args()
     draw = random.Random(options.seed)
@@ -114,7 +116,7 @@ def main():
           + ("best recipe\t" if options.recipes else "") + "case")
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(options.cases):
-            case = draw_case(draw)
+            case = draw_case(draw, options.micro_batches)
             words = (f"{case['model']} {case['ranks']} ranks dp {case['dp']} "
                      f"tp {case['tp']} seq {case['seq_len']}, "
                      f"{case['micro_batches']} x {case['dp']} samples")

@@ -36,6 +36,12 @@ private:
     lists.bytes.push_back(bytes);
     return int64_t(lists.bytes.size()) - 1;
   }
+  /// Whether the op finds its first operand elsewhere than it is made or kept.
+  bool isMoved(size_t number) const {
+    const PlacedOp &op = problem.ops[number];
+    const Strategy &own = op.strategies[choice.strategies[number]];
+    return own.placements.operands[0] != choice.placements[op.operands[0]];
+  }
   double getBytes(size_t tensor, const Placement &placement) {
     return problem.tensors[tensor].getBytes(problem.mesh, placement);
   }
@@ -56,10 +62,7 @@ private:
   const BesideCompute &beside;
   std::vector<llvm::SmallVector<size_t, 2>> movesOf;    ///< by tensor
   std::vector<llvm::SmallVector<size_t, 2>> keptBehind; ///< ops, by tensor
-  std::vector<bool> isSum; ///< by tensor: it is of all micro-batches
-  /// A sum of one micro-batch is moved as soon as it is made. Where there are
-  /// streams, what schedules them is to find that out.
-  bool movesSumsAtOnce = false;
+  std::vector<bool> isSum;  ///< by tensor: it is of all micro-batches
   std::vector<bool> hasEnd; ///< by tensor: it is kept, but not all the time
   std::vector<Places> at;   ///< by tensor: where it is, and in which buffer
   std::map<std::pair<Step::Kind, AxisList>, int64_t> kinds;
@@ -77,7 +80,6 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
     movesOf[move.tensor].push_back(number);
   for (const PlacedTensor &tensor : problem.tensors)
     lists.microBatches = std::max(lists.microBatches, tensor.moves);
-  movesSumsAtOnce = lists.microBatches == 1 && !beside.getLevel;
   std::vector<bool> isMade(problem.tensors.size());
   for (const PlacedOp &op : problem.ops)
     for (size_t tensor : op.results)
@@ -89,8 +91,9 @@ Lister::Lister(const ShardingProblem &problem, const ShardingChoice &choice,
       lastInside = number;
     if (op.keeps == Keeps::Gradients)
       isSum[op.results[0]] = true;
-    if (op.keeps == Keeps::Activations ||
-        (op.keeps == Keeps::Gradients && lists.microBatches == 1))
+    bool isGone = op.keeps == Keeps::Gradients ||
+                  (op.keeps == Keeps::Parameters && isMoved(number));
+    if (op.keeps == Keeps::Activations || (isGone && lists.microBatches == 1))
       hasEnd[op.results[0]] = true;
     isBehind[number] = isBehindItsMaker(op) && isMade[op.operands[0]];
     if (isBehind[number])
@@ -126,9 +129,16 @@ static RowsOperand getAccess(int64_t buffer, bool isWritten) {
 int64_t Lister::addStep(Source source, int64_t from, List &list) {
   const Move &move = moves[source.move];
   const MoveStep &step = move.steps[source.step];
-  bool isKept = source.step + 1 == move.steps.size() &&
-                problem.tensors[move.tensor].movedTo > 0;
-  int64_t to = addBuffer(isKept ? 0 : getBytes(move.tensor, step.step.after));
+  double bytes = getBytes(move.tensor, step.step.after);
+  // What is kept for all micro-batches takes memory all the time; of one it is
+  // gone behind its last reader.
+  double kept = source.step + 1 == move.steps.size()
+                    ? problem.tensors[move.tensor].movedTo
+                    : 0;
+  bool hasEnd = kept == 1 && lists.microBatches == 1;
+  if (hasEnd)
+    lists.keptBytes += bytes;
+  int64_t to = addBuffer(kept > 0 && !hasEnd ? 0 : bytes);
   ListOp each;
   each.source = source;
   each.operands = {getAccess(from, /*isWritten=*/false),
@@ -162,7 +172,7 @@ int64_t Lister::find(size_t tensor, const Placement &need, List &list) {
          addBuffer(isAlwaysThere(tensor) ? 0 : getBytes(tensor, placement))});
   }
   int64_t buffer = at[tensor].front().second;
-  List &where = isSum[tensor] && !movesSumsAtOnce ? lists.sums : list;
+  List &where = isSum[tensor] ? lists.sums : list;
   for (size_t move : movesOf[tensor])
     if (moves[move].to == need) {
       for (size_t step = 0; step != moves[move].steps.size(); ++step)
@@ -214,11 +224,6 @@ void Lister::add(size_t number, List &list) {
   for (size_t tensor : placed.results)
     for (size_t kept : keptBehind[tensor])
       add(kept, list);
-  if (movesSumsAtOnce)
-    for (size_t tensor : placed.results)
-      if (isSum[tensor])
-        for (size_t move : movesOf[tensor])
-          find(tensor, moves[move].to, list);
 }
 
 StepLists autoshard::listStep(const ShardingProblem &problem,

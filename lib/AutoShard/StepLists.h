@@ -1,10 +1,10 @@
 //===- StepLists.h - A step as lists for lib/Streams ----------------------===//
 //
 // A step of the problem's ops becomes lists: what is done once before the
-// micro-batches, a micro-batch, what is moved of the sums over all of them, and
-// the update, for which all streams are waited for. A move stands before the
-// first op that needs it, but behind the op that makes its tensor where it is
-// kept or summed from there on.
+// micro-batches, a micro-batch, what is moved of its sums, and the update, for
+// which all streams are waited for. A move stands before the first op that
+// needs it, but behind the op that makes its tensor where it is kept or summed
+// from there on.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_LIB_AUTOSHARD_STEPLISTS_H
@@ -46,8 +46,8 @@ struct StepLists {
   /// accesses it to the last. Nothing of what is there all the time, and of
   /// what an op makes in no time, in the kernel of another.
   std::vector<double> bytes;
-  /// Of these, of what `ShardingChoice::bytes` counts: activations, and
-  /// gradients of one micro-batch.
+  /// Of these, of what `ShardingChoice::bytes` counts: activations; and of one
+  /// micro-batch gradients, and what parameters are gathered to.
   double keptBytes = 0;
 };
 

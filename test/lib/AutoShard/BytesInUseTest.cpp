@@ -101,26 +101,20 @@ TEST(BytesInUse, AreFewerWhereNotAllIsKeptAtOneTime) {
   EXPECT_EQ(step.getBytes(), 3 * whole); // y, g and h
 }
 
-/// Of one micro-batch a gradient is reduced as soon as it is there, so that not
-/// all of them are whole at one time; of several, when all have been added up.
-TEST(BytesInUse, AreOfGradientsReducedAsTheyCome) {
+/// What a parameter is gathered to for one micro-batch is gone behind its last
+/// reader; for several it is there all the time.
+TEST(BytesInUse, AreFewerBehindTheLastReaderOfAParameter) {
   Small step;
   size_t x = step.addInput(Small::whole());
-  llvm::SmallVector<size_t, 2> sums;
-  for (int i = 0; i != 2; ++i) {
-    size_t g =
-        step.addOp(1, {{x, Small::whole()}}, Small::partial(), "backward");
-    sums.push_back(step.yield(g));
-    step.problem.tensors[sums.back()].copies = 1;
-  }
-  for (size_t sum : sums)
-    step.addOp(1, {{sum, Small::split(0)}}, Small::split(0), "step");
-  // x, the first one's shard, and the second.
-  EXPECT_EQ(step.getBytes(), 2 * whole + half);
-  for (size_t sum : sums)
-    step.problem.tensors[sum].copies = 2;
-  step.problem.tensors[x].moves = 2;
-  EXPECT_EQ(step.getBytes(), whole + 2 * 2 * whole); // x; sums and addends
+  size_t w = step.addInput(Small::split(0));
+  step.problem.tensors[w].copies = step.problem.tensors[w].movedTo = 1;
+  size_t y =
+      step.addOp(1, {{x, Small::whole()}, {w, Small::whole()}}, Small::whole());
+  size_t z = step.addOp(1, {{y, Small::whole()}}, Small::whole());
+  step.addOp(1, {{y, Small::whole()}, {z, Small::whole()}}, Small::whole());
+  EXPECT_EQ(step.getBytes(), half + 3 * whole); // x, w gathered, y; y, z, last
+  step.problem.tensors[y].moves = 2;
+  EXPECT_EQ(step.getBytes(), half + whole + 3 * whole);
 }
 
 /// A gradient that the update reads is there up to the end of the passes, and
