@@ -209,8 +209,16 @@ std::optional<ShardingChoice> Chooser::findSmall(const ShardingChoice &fast) {
 
 llvm::Expected<ShardingChoice> Chooser::choose() {
   llvm::Expected<ShardingChoice> choice = searchPrices();
-  if (choice)
-    finishAtItsPrice(*choice);
+  if (!choice)
+    return choice;
+  finishAtItsPrice(*choice);
+  isLeast = false;
+  // Of many parts there are too many states.
+  if (!reduced && looksForBounds && priced->byteSeconds > 0)
+    if (std::optional<ShardingChoice> best = searchWithin(*choice)) {
+      choice = std::move(*best);
+      isLeast = true;
+    }
   return choice;
 }
 
@@ -271,6 +279,8 @@ llvm::Expected<ShardingChoice> Chooser::searchPrices() {
 }
 
 double Chooser::getLeastSeconds(const ShardingChoice &best) {
+  if (isLeast && limit >= problem.memory)
+    return best.seconds;
   bound(*priced);
   double least = priced->bound;
   if (priced->byteSeconds > 0)

@@ -7,6 +7,7 @@
 #include "States.h"
 #include "Styles.h"
 #include "cleave/AutoShard/Moves.h"
+#include "llvm/ADT/STLExtras.h"
 #include <memory>
 
 namespace cleave::autoshard {
@@ -86,6 +87,7 @@ private:
   /// One of which what is kept fits into `limit`.
   llvm::Expected<ShardingChoice> choose();
   llvm::Expected<ShardingChoice> searchPrices();
+  std::optional<ShardingChoice> searchWithin(const ShardingChoice &known);
   /// What no choice that fits takes less than.
   double getLeastSeconds(const ShardingChoice &best);
   std::pair<std::optional<ShardingChoice>, std::optional<ShardingChoice>>
@@ -117,6 +119,12 @@ private:
                 std::optional<uint32_t> only);
   std::optional<ShardingChoice> search(size_t width, double upper);
   void polish(ShardingChoice &choice);
+  /// Into `key`, the whereabouts behind a step of the tensors that its op
+  /// touches, where it takes that strategy; `before` are those before it.
+  /// `cost` is told of what that takes besides the op's seconds.
+  template <typename Cost>
+  void apply(size_t step, Key before, uint32_t strategy,
+             llvm::SmallVectorImpl<uint32_t> &key, Cost &cost);
   States getOutcomes(size_t step, Key before,
                      llvm::ArrayRef<uint32_t> strategies);
   States keep(size_t step, const States &states,
@@ -241,7 +249,45 @@ private:
   std::vector<ShardingChoice> known;
   /// And at the last price, at which what fits and what does not are equal.
   std::optional<ShardingChoice> priced;
+  bool isLeast =
+      false; ///< nothing within `limit` takes less than what is chosen
 };
+
+template <typename Cost>
+void Chooser::apply(size_t step, Key before, uint32_t strategy,
+                    llvm::SmallVectorImpl<uint32_t> &key, Cost &cost) {
+  const Touches &own = costs.touches[steps[step]][strategy];
+  key.clear();
+  size_t at = 0;
+  for (const Touched &one : touched[step]) {
+    size_t tensor = one.tensor;
+    Whereabouts where;
+    if (one.before != none)
+      where = whereabouts[before[at++]];
+    auto &[made, needs] = where;
+    for (auto [operand, need] : own.needs) {
+      auto position = llvm::lower_bound(needs, need);
+      if (operand != tensor || (one.wasMade && need == made) ||
+          (position != needs.end() && *position == need))
+        continue;
+      if (one.wasMade)
+        cost.move(tensor, made, need);
+      needs.insert(position, need);
+    }
+    for (auto [result, place] : own.makes)
+      if (result == tensor) {
+        made = place;
+        cost.keep(tensor, made);
+        llvm::erase(needs, made);
+        for (Place need : needs)
+          cost.move(tensor, made, need);
+      }
+    if (one.behind != none)
+      key.push_back(whereabouts.get(made, needs));
+    else if (costs.isInput(tensor))
+      cost.end(tensor, needs);
+  }
+}
 
 /// Whether one of these does the same.
 inline bool isIn(const ShardingChoice &choice,

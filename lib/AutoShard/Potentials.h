@@ -11,9 +11,10 @@ namespace cleave::autoshard {
 /// tree-reweighted message passing (Kolmogorov, "Convergent Tree-Reweighted
 /// Message Passing for Energy Minimization", 2006): each op and each input is a
 /// node with its strategies or homes, and each tensor an edge from what makes
-/// it to each op that needs it. A tensor that k ops need costs at least the
-/// mean of its k moves, so an edge costs a k-th of its move. Whatever the
-/// messages are, what they bound is right; more passes make the bounds better.
+/// it to each op that needs it. A tensor that k ops need costs at least any
+/// weighted mean of its k moves, so an edge costs its weight's part of its
+/// move: a k-th, until `follow` says otherwise. Whatever the messages are, what
+/// they bound is right; more passes make the bounds better.
 class Potentials {
 public:
   /// `steps`: the ops, in the order in which they are decided. `lists` must

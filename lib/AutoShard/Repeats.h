@@ -51,8 +51,8 @@ struct Few {
 /// A problem with parts of a few kinds, made smaller.
 struct Reduced {
   Tied tied;
-  /// Nothing where more steps are of other parts than of one run of equal ones
-  /// than of as many parts as are left of it.
+  /// Nothing where more steps lie outside of the longest run of equal parts
+  /// than as many of its parts have as would be left.
   std::optional<Few> few;
   /// By op of the whole problem: the number of its part, in the order of steps,
   /// if it is of one.

@@ -16,11 +16,11 @@
 // gets from to everywhere at no cost, as every rank's copy of it does by
 // slices, is in no state.
 //
-// In which order ops are decided changes nothing but how many states there are.
-// From behind, since what many ops make for one of them is then decided by that
-// one: attention's strategies say where its queries, keys and values are
-// needed, which the ops before would leave in all combinations. And a forward
-// op together with those of its gradient: `PlacedOp::at`.
+// In which order ops are decided says how many states there are; and where not
+// all are kept, which. From behind, since what many ops make for one of them is
+// then decided by that one: attention's strategies say where its queries, keys
+// and values are needed, which the ops before would leave in all combinations.
+// And a forward op together with those of its gradient: `PlacedOp::at`.
 //
 //===----------------------------------------------------------------------===//
 #include "Chooser.h"
@@ -150,42 +150,25 @@ States Chooser::getOutcomes(size_t step, Key before,
   ByKey<size_t> numbers;
   llvm::SmallVector<uint32_t, 8> key;
   llvm::SmallVector<double, 8> rests;
+  struct {
+    Costs &costs;
+    double sum = 0;
+    void move(size_t tensor, Place from, Place to) {
+      sum += costs.getMove(tensor, from, to);
+    }
+    void keep(size_t tensor, Place place) {
+      sum += costs.getKeep(tensor, place);
+    }
+    void end(size_t input, llvm::ArrayRef<Place> needs) {
+      sum += costs.getBestHome(input, needs).second;
+    }
+  } cost{costs};
   for (uint32_t strategy : strategies) {
-    const Touches &own = costs.touches[op][strategy];
+    cost.sum = costs.seconds[op][strategy];
+    apply(step, before, strategy, key, cost);
     State outcome;
     outcome.strategy = strategy;
-    outcome.cost = costs.seconds[op][strategy];
-    key.clear();
-    size_t at = 0;
-    for (const Touched &one : touched[step]) {
-      size_t tensor = one.tensor;
-      Whereabouts where;
-      if (one.before != none)
-        where = whereabouts[before[at++]];
-      auto &[made, needs] = where;
-      for (auto [operand, need] : own.needs) {
-        auto position = llvm::lower_bound(needs, need);
-        if (operand != tensor || (one.wasMade && need == made) ||
-            (position != needs.end() && *position == need))
-          continue;
-        if (one.wasMade)
-          outcome.cost += costs.getMove(tensor, made, need);
-        needs.insert(position, need);
-      }
-      for (auto [result, place] : own.makes)
-        if (result == tensor) {
-          made = place;
-          outcome.cost += costs.getKeep(tensor, made);
-          llvm::erase(needs, made);
-          for (Place need : needs)
-            outcome.cost += costs.getMove(tensor, made, need);
-        }
-      if (one.behind != none) {
-        key.push_back(whereabouts.get(made, needs));
-      } else if (costs.isInput(tensor)) {
-        outcome.cost += costs.getBestHome(tensor, needs).second;
-      }
-    }
+    outcome.cost = cost.sum;
     if (outcome.cost == impossible)
       continue;
     auto [known, isNew] =

@@ -77,7 +77,7 @@ def ChoosePlacementsPass
     Kept are: state, which is where its update leaves it; what the micro-batches
     read from outside, in the placement in which they find it; what they add up;
     and what the forward pass makes for the backward pass. What an op needs only
-    while it runs is not counted.
+    while it runs is not among it, but has room left, unless `memory` is given.
 
     Where the module's `dist.plan` has a pipeline, nothing is split along its axis of
     stages; seconds are those of all stages together, without messages between them,

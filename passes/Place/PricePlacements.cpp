@@ -1,7 +1,7 @@
 //===- PricePlacements.cpp - What the placements of a function cost -------===//
 //
-// The sums that cleave-choose-placements makes least, of placements that are
-// there.
+// The sums that cleave-choose-placements makes least where nothing runs beside
+// compute, of placements that are there.
 //
 //===----------------------------------------------------------------------===//
 #include "cleave/AutoShard/Choose.h"

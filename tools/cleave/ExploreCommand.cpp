@@ -165,7 +165,7 @@ void tool::addExploreCommand(CLI::App &app, std::function<int()> &run) {
       ->type_name("PATTERN")
       ->excludes(command->get_option("--compare"))
       ->excludes(command->get_option("--front"));
-  command->add_flag("--json", flags->json, "print JSON (docs/formats.md)")
+  command->add_flag("--json", flags->json, "print JSON (docs/sharding.md)")
       ->excludes(command->get_option("--op"));
   command->callback(
       [flags, &run] { run = [flags] { return runExplore(*flags); }; });

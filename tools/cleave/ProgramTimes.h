@@ -75,7 +75,7 @@ void printSimulation(llvm::raw_ostream &os, const TimedProgram &timed,
 void printComparison(llvm::raw_ostream &os, const TimedProgram &timed,
                      const TaskSimulation &simulation,
                      const MeasuredTasks &measured);
-/// With the keys of docs/formats.md; `measured` may be null.
+/// With the keys of docs/planner.md; `measured` may be null.
 llvm::json::Object toJSON(const TimedProgram &timed,
                           const TaskSimulation &simulation,
                           const MeasuredTasks *measured);

@@ -12,7 +12,7 @@
 
 namespace cleave::tool {
 
-/// What `explore`, and `explain --op`, are told of a step.
+/// What `explore` is told of a step.
 struct StepFlags {
   std::string model, cluster, mesh, plan, dtype, overlap = "auto";
   std::string moments = "f32";

@@ -19,8 +19,8 @@ BesideCompute getBesideCompute(const Mesh &mesh, const Machine &machine,
 /// done in time, reductions as soon as their input is there, and what is waited
 /// for with the products around it in parts of their rows where that pays; and
 /// as lib/Simulate would play that. What is done once a step runs beside the
-/// first micro-batch or the last. `moves`: of getMoves; says of each of their
-/// steps what is exposed.
+/// first micro-batch or the last, but the update comes behind all. `moves`: of
+/// getMoves; says of each of their steps what is exposed.
 double timeBeside(const ShardingProblem &problem, const ShardingChoice &choice,
                   llvm::MutableArrayRef<Move> moves, CollectivePricer price,
                   const BesideCompute &beside);

@@ -12,8 +12,9 @@ namespace cleave {
 /// the problem: about what a program needs. What is kept is there all the time,
 /// as `choice.bytes` counts it; but activations and all other tensors, and each
 /// step of a move, are there from where they are made to where they are last
-/// read, and so are gradients of one micro-batch. The update is not looked at,
-/// which finds the memory of activations free. `moves`: of getMoves.
+/// read; and where a step has a single micro-batch, so are gradients, and what
+/// parameters are gathered to. The update is not looked at, which finds the
+/// memory of activations free. `moves`: of getMoves.
 double getBytesInUse(const ShardingProblem &problem,
                      const ShardingChoice &choice, llvm::ArrayRef<Move> moves);
 

@@ -66,10 +66,10 @@ struct PlacedOp {
   llvm::SmallVector<size_t, 4> operands, results; ///< numbers of tensors
   StrategyList strategies;
   std::vector<double> seconds;
-  /// Those with the highest are decided first, of equal ones the last: it does
-  /// not change what is chosen, but how long that takes. Ops that belong
-  /// together, such as one and those of its gradient, should be near each
-  /// other.
+  /// Those with the highest are decided first, of equal ones the last. Where
+  /// all states are kept, that says how long a search takes, and else also what
+  /// it finds. Ops that belong together, such as one and those of its gradient,
+  /// should be near each other.
   double at = 0;
   std::string phase;  ///< forward, backward, or step: once a step
   std::string heldBy; ///< a person's words that left it fewer strategies
@@ -144,7 +144,9 @@ struct ShardingChoice {
 /// Lagrange multiplier), the least at which the cheapest choice fits: it is the
 /// best one of those that lie on the convex hull of seconds and bytes, or one
 /// of equal parts some of which are as in the next faster one; and `bound` says
-/// how much better another could be.
+/// how much better another could be. In a graph without equal parts that has no
+/// more than `mostStates` ways at a time to be at some seconds and bytes, it is
+/// the best of all that fit.
 ///
 /// Where collectives run beside compute, what is least is that step. How much
 /// of a move is waited for depends on all else, so it is found in turns: at

@@ -258,7 +258,7 @@ TEST(Choose, FrontGoesFromTheFastestToTheSmallest) {
 TEST(Choose, IsTheBestOfAllOnSmallGraphs) {
   Random random(1);
   constexpr double mostWays = 15000;
-  int64_t graphs = 0, moved = 0, bound = 0, exact = 0;
+  int64_t graphs = 0, moved = 0, bound = 0, between = 0;
   for (int64_t drawn = 0; graphs != 600 && drawn != 20000; ++drawn) {
     ShardingProblem problem = draw(random, 3, /*fans=*/drawn % 2 == 1);
     Prices price = Prices::draw(random);
@@ -288,11 +288,9 @@ TEST(Choose, IsTheBestOfAllOnSmallGraphs) {
       ASSERT_LE(taken.bytes, problem.memory) << "graph " << drawn;
       ASSERT_EQ(taken.seconds, choice->seconds) << "graph " << drawn;
       double least = getLeast(all, problem.memory);
-      ASSERT_GE(choice->seconds, least) << "graph " << drawn;
-      ASSERT_LE(choice->bound, least + 1e-6) << "graph " << drawn;
-      ASSERT_LE(choice->seconds, getBestCorner(all, problem.memory) + 1e-6)
-          << "graph " << drawn;
-      exact += choice->seconds == least;
+      ASSERT_EQ(choice->seconds, least) << "graph " << drawn;
+      ASSERT_EQ(choice->bound, least) << "graph " << drawn;
+      between += least < getBestCorner(all, problem.memory) - 1e-6;
     }
     double ops = 0;
     for (auto [op, number] : llvm::zip_equal(problem.ops, choice->strategies))
@@ -307,7 +305,8 @@ TEST(Choose, IsTheBestOfAllOnSmallGraphs) {
   // Not all of them can do without moving anything.
   EXPECT_GE(moved, 80);
   EXPECT_GE(bound, 100);
-  EXPECT_GE(exact, bound / 2);
+  // No price of a byte leads to some of them.
+  EXPECT_GE(between, 5);
 }
 
 /// With few states it may miss the best, but its bound holds.

@@ -38,7 +38,7 @@
 // NONE: error: what is kept takes at least 163577856 bytes of a rank, which has 150000000
 
 // What the pass counts is what there is then.
-// PRICE: remark: [[US:.*]] us, [[MOVES:.*]] of them in reshards; keeps [[MB:.*]] MB; no choice takes less than
+// PRICE: remark: [[US:.*]] us, [[MOVES:.*]] of them in reshards; keeps [[MB:.*]] MB; no choice takes less;
 // PRICE: remark: [[US]] us, [[MOVES]] of them in reshards; keeps [[MB]] MB{{$}}
 xf.state @w parameter : tensor<8192x1024xf32> {dims = ["f", "h"], init = #xf.init<ones, 1.0 : f64>}
 xf.state @m moment1 : tensor<8192x1024xf32> {dims = ["f", "h"], init = #xf.init<zeros, 0.0 : f64>}
