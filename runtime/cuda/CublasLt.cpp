@@ -217,10 +217,10 @@ Status Matmul::findAlgorithms(size_t workspaceBytes, int most,
     if (results[size_t(i)].state == success)
       found.push_back(results[size_t(i)].algo);
   if (found.empty())
-    return Status::error("cuBLASLt " + std::to_string(library.getVersion()) +
-                         " has no algorithm for the product " +
-                         toString(shape) + " (status " +
-                         std::to_string(status) + ")");
+    return Status::error(
+        "cuBLASLt " + std::to_string(library.getVersion()) +
+        " has no algorithm for the product " + toString(shape) + ": " +
+        (status == success ? "it finds none" : describeStatus(status)));
   return Status();
 }
 

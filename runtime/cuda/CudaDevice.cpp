@@ -1,5 +1,6 @@
 //===- CudaDevice.cpp -----------------------------------------------------===//
 #include "runtime/cuda/CudaDevice.h"
+#include "runtime/base/Catch.h"
 #include "runtime/base/Clock.h"
 #include "runtime/cuda/LocalGpus.h"
 #include "runtime/cuda/NcclGpus.h"
@@ -55,7 +56,7 @@ Status CudaDevice::create(const Program &program, Communicator &communicator,
   std::unique_ptr<CudaDevice> result(new CudaDevice(program, communicator));
   if (Status status = result->openAll(instructions, code, options);
       !status.ok()) {
-    result->abort();
+    result->fail(status);
     return status;
   }
   device = std::move(result);
@@ -152,8 +153,12 @@ Status CudaDevice::connect() {
     return Status();
   std::vector<std::unique_ptr<GpuCommunicator>> made;
   if (!sharesGpu)
-    CLEAVE_RETURN_IF_ERROR(NcclGpus::create(
-        program, streams.size(), communicator, *context, ownKernels, made));
+    if (Status status = NcclGpus::create(program, streams.size(), communicator,
+                                         *context, ownKernels, made);
+        !status.ok()) {
+      fail(status); // before what was made ends, which waits for others
+      return status;
+    }
   for (size_t i = 0; i < streams.size(); ++i)
     if (!sharesGpu)
       streams[i].communicator = std::move(made[i]);
@@ -257,17 +262,26 @@ Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
 Status CudaDevice::run(const RunRange &range,
                        const std::function<Status()> &enqueueAll,
                        const std::function<void()> &meanwhile) {
-  Status status = runRange(range, enqueueAll, meanwhile);
+  Status status =
+      catchExceptions([&] { return runRange(range, enqueueAll, meanwhile); });
   if (!status.ok())
-    abort();
+    fail(status);
   return status;
+}
+
+/// Tells the other ranks first: NCCL may end a communicator only once they end
+/// theirs, which they do when they know.
+void CudaDevice::fail(const Status &status) {
+  if (!communicator.hasAgreedToFail())
+    communicator.abort(status);
+  giveUp();
 }
 
 /// The other ranks may not come to what this one would wait for: to destroy a
 /// communicator is collective. NCCL gives a communicator up once no graph has
 /// operations of it, and a GPU that has failed destroys none: there, to end the
 /// process is what tells the others.
-void CudaDevice::abort() {
+void CudaDevice::giveUp() {
   if (streams.empty() || !streams[0].communicator)
     return;
   int state = driver->api.eventQuery(streams[0].end.get());

@@ -56,6 +56,7 @@ public:
   }
   Status run(const RunRange &range, const std::function<Status()> &enqueueAll,
              const std::function<void()> &meanwhile) override;
+  void giveUp() override;
   Status enqueue(const BoundInstruction &first,
                  const RunContext &context) override;
   Status read(uint64_t offset, uint64_t bytes, const Reader &body) override;
@@ -195,7 +196,7 @@ private:
   Status join();
   Status synchronize();
   Status measureHost();
-  void abort();
+  void fail(const Status &status);
   Status reportTimes();
 
   const Program &program;

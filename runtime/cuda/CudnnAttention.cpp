@@ -334,7 +334,8 @@ Status CudnnAttentions::find(const AttentionSizes &s, bool isBF16, bool isGrad,
     status = Status::error("numbers are not bf16");
   else if (isNew && handle)
     status = CudnnAttention::create({*library, handle}, s, isGrad, plan);
-  if (plan && plan->getScratchBytes() > mostScratch) {
+  // One that was found before is in use.
+  if (isNew && plan && plan->getScratchBytes() > mostScratch) {
     status =
         Status::error("cuDNN takes " + std::to_string(plan->getScratchBytes()) +
                       " bytes, which do not fit");

@@ -127,6 +127,7 @@ Status Context::create(const Driver &driver, int ordinal,
   };
   CLEAVE_RETURN_IF_ERROR(get(attributeMajor, result->major));
   CLEAVE_RETURN_IF_ERROR(get(attributeMinor, result->minor));
+  CLEAVE_RETURN_IF_ERROR(get(attributeMostShared, result->mostShared));
   CLEAVE_CUDA(driver, primaryContextRetain(&result->handle, result->device));
   context = std::move(result);
   return context->bind();
@@ -222,7 +223,13 @@ Status PinnedMemory::allocate(const Context &context, uint64_t bytes,
                               PinnedMemory &memory) {
   const Driver &driver = context.getDriver();
   void *data = nullptr;
-  CLEAVE_CUDA(driver, memHostAlloc(&data, std::max<uint64_t>(bytes, 1), 0));
+  int status = driver.api.memHostAlloc(&data, std::max<uint64_t>(bytes, 1), 0);
+  if (status == errorOutOfMemory)
+    return Status::error("the host has no " + std::to_string(bytes) +
+                         " bytes that can be pinned for the GPU: `free` and "
+                         "`ulimit -l` say what there is");
+  CLEAVE_RETURN_IF_ERROR(
+      driver.check(status, "memHostAlloc", __FILE__, __LINE__));
   PinnedMemory result;
   result.driver = &driver;
   result.data = static_cast<std::byte *>(data);

@@ -101,6 +101,8 @@ public:
   const std::string &getName() const { return name; }
   /// "sm_90"
   std::string getChip() const;
+  /// Bytes of shared memory that a block may have.
+  unsigned getMostShared() const { return unsigned(mostShared); }
 
   /// Makes it the calling thread's.
   Status bind() const;
@@ -119,7 +121,7 @@ private:
   explicit Context(const Driver &driver) : driver(driver) {}
 
   const Driver &driver;
-  int device = 0, major = 0, minor = 0;
+  int device = 0, major = 0, minor = 0, mostShared = 0;
   void *handle = nullptr;
   std::string name;
 };

@@ -29,6 +29,8 @@ constexpr int success = 0, errorInvalidValue = 1, errorOutOfMemory = 2,
               errorLaunchFailed = 719;
 // CUdevice_attribute
 constexpr int attributeMajor = 75, attributeMinor = 76;
+// Bytes of shared memory that a block may have, if its kernel asks for them.
+constexpr int attributeMostShared = 97;
 // CUfunction_attribute: bytes of dynamic shared memory that a launch may have.
 constexpr int attributeMaxDynamicShared = 8;
 // CUjit_option: the log of errors, and its size in bytes.

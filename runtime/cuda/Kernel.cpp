@@ -17,8 +17,12 @@ Status Kernel::launch(const Driver &driver, void **parameters,
 Status cuda::loadCode(const Context &context, const char *chip,
                       const void *cubin, const void *ptx, const char *what,
                       Handle &module) {
-  bool isForChip = cubin && context.getChip() == chip;
-  Status status = context.loadModule(isForChip ? cubin : ptx, module);
+  // A driver that is older than what made the machine code refuses that, and
+  // may take the PTX.
+  if (cubin && context.getChip() == chip &&
+      context.loadModule(cubin, module).ok())
+    return Status();
+  Status status = context.loadModule(ptx, module);
   if (status.ok())
     return status;
   return Status::error(std::string(what) + ", compiled for " + chip +
@@ -43,6 +47,14 @@ Status OwnKernels::find(const std::vector<cleave::cuda::KernelLaunch> &launches,
     std::copy_n(launch.block, 3, kernel.block);
     kernel.sharedBytes = launch.sharedBytes;
     constexpr unsigned sharedByDefault = 48 << 10;
+    if (kernel.sharedBytes > context->getMostShared())
+      return Status::error(
+          "the kernel " + launch.symbol + " takes " +
+          std::to_string(kernel.sharedBytes) +
+          " bytes of shared memory a block, and " + context->getName() +
+          " has " + std::to_string(context->getMostShared()) +
+          ": in bf16 cuDNN may compute this attention, and --device cpu "
+          "computes any");
     if (kernel.sharedBytes > sharedByDefault)
       CLEAVE_CUDA(getDriver(),
                   funcSetAttribute(kernel.function, attributeMaxDynamicShared,

@@ -135,6 +135,10 @@ public:
                      const std::function<Status()> &enqueueAll,
                      const std::function<void()> &meanwhile) = 0;
 
+  /// Ends what this rank may share with others that wait for it, since it goes
+  /// no further; they know by then. Nothing is run after it.
+  virtual void giveUp() {}
+
   /// Executes the instruction, and those that begin together with it, or hands
   /// them to their stream. Before it begins, of each event that it waits for
   /// the latest record in this range is done.

@@ -54,6 +54,7 @@ public:
   void skipUpdate();
 
   /// See Device.
+  void giveUp() { device->giveUp(); }
   double takeHostSeconds() { return device->takeHostSeconds(); }
 
   /// Null for none; then instructions are not timed. Between steps.

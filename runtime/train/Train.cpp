@@ -1,5 +1,6 @@
 //===- Train.cpp ----------------------------------------------------------===//
 #include "runtime/train/Train.h"
+#include "runtime/base/Catch.h"
 #include "runtime/base/Log.h"
 #include "runtime/base/Quote.h"
 #include "runtime/checkpoint/Export.h"
@@ -53,6 +54,7 @@ public:
   Status prepare(KernelTable kernels);
   Status train();
   Status finish();
+  void giveUp(const Status &status);
 
 private:
   Status checkTrains() const;
@@ -440,6 +442,15 @@ Status Run::beginSave() {
   return saver->begin(progress);
 }
 
+/// Where this rank alone has failed, the others learn it now: what ends with
+/// the run may wait for them.
+void Run::giveUp(const Status &status) {
+  if (!communicator.hasAgreedToFail())
+    communicator.abort(status);
+  if (executor)
+    executor->giveUp();
+}
+
 Status Run::runStep(int64_t step) {
   Clock::time_point start = Clock::now();
   found = pollScan();
@@ -607,7 +618,12 @@ Status cleave::runtime::trainRank(const Program &program, KernelTable kernels,
   WatchedRank watched;
   CLEAVE_RETURN_IF_ERROR(watched.enter(options.watchdog, communicator));
   Run run(program, options, communicator, exitCode);
-  CLEAVE_RETURN_IF_ERROR(run.prepare(kernels));
-  CLEAVE_RETURN_IF_ERROR(run.train());
-  return run.finish();
+  Status status = catchExceptions([&]() -> Status {
+    CLEAVE_RETURN_IF_ERROR(run.prepare(kernels));
+    CLEAVE_RETURN_IF_ERROR(run.train());
+    return run.finish();
+  });
+  if (!status.ok())
+    run.giveUp(status);
+  return status;
 }

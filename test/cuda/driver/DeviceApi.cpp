@@ -6,6 +6,8 @@ using namespace cleave::simulated;
 
 namespace {
 
+constexpr int mostShared = 227 << 10; // of a block, of capability 9.0
+
 /// The primary context of a device, as callers hold it.
 void *getContext(int device) {
   return reinterpret_cast<void *>(uintptr_t(0xC0ull << 48) +
@@ -86,6 +88,9 @@ CLEAVE_ENTRY int cuDeviceGetAttribute(int *value, int attribute, int device) {
     return success;
   case attributeMinor:
     *value = call->options.arch % 10;
+    return success;
+  case attributeMostShared:
+    *value = mostShared;
     return success;
   default:
     return call.report(errorInvalidValue, "the simulated device has no "
@@ -304,7 +309,6 @@ CLEAVE_ENTRY int cuFuncSetAttribute(void *function, int attribute, int value) {
   FunctionHandle *found = call->functions.find(function);
   if (!found)
     return call.report(errorInvalidHandle, "no such function");
-  constexpr int mostShared = 227 << 10; // of a block, of capability 9.0
   if (attribute != attributeMaxDynamicShared || value < 0 || value > mostShared)
     return call.report(errorInvalidValue,
                        "attribute " + std::to_string(attribute) + " = " +
