@@ -4,7 +4,7 @@ software (test/cuda): NCCL's collectives and messages between them."""
 import os
 import unittest
 
-from support import DATA, LLAMA, MPIRUN, TOOLS, ToolTest
+from support import DATA, LLAMA, MPIRUN, TOOLS, ToolTest, make_dataset
 
 SIMULATE = os.path.join(TOOLS, "..", "test", "cuda", "simulate")
 # Whose gathered activations and gradients are packed in several sizes.
@@ -104,6 +104,32 @@ class NcclTest(ToolTest):
                              "CUDA_ERROR_ECC_UNCORRECTABLE")
             for said in "in vain", "for ever", "watchdog":
                 self.assertNotIn(said, done.stderr)
+
+    def test_failure_of_one_host(self):
+        """Between two ranges: of a rank whose file is not the one that rank 0
+        has looked through. The other rank is in a collective, and ends it."""
+        self.compile_for(2, "--dp", "2")
+        size, block, blocks = 8 << 20, 1 << 16, 18  # bytes
+        index, right = make_dataset([size // 2], tokens=[7] * (size // 2))
+        wrong = bytearray(b"\xff" * size)
+        # As ranks compare files: by blocks of them.
+        last = size - block
+        for i in range(blocks):
+            begin = last // (blocks - 1) * i + last % (blocks - 1) * i // (
+                blocks - 1)
+            wrong[begin:begin + block] = right[begin:begin + block]
+        for folder, tokens in ("0", right), ("1", bytes(wrong)):
+            os.mkdir(self.path(folder))
+            os.link(self.path("train"), self.path(os.path.join(folder, "train")))
+            self.write(os.path.join(folder, "data.idx"), index)
+            self.write(os.path.join(folder, "data.bin"), tokens)
+        command = self.command(1)
+        done = self.start(*MPIRUN, "-wdir", self.path("0"), *command, ":",
+                          "-wdir", self.path("1"), *command)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, "error: rank 1: data.bin: token .* 65535")
+        for said in "in vain", "for ever", "watchdog":
+            self.assertNotIn(said, done.stderr)
 
     def test_library_that_cannot_be_used(self):
         self.compile_for(2, "--dp", "2")
