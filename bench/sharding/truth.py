@@ -6,8 +6,8 @@ usage: truth.py CLEAVE CONFIGS [--cases N] [--seed S] [--micro-batches M] [--rec
 
 CLEAVE is the tool, CONFIGS a folder of config.json files. Draws N cases of a model, a
 number of H100, eight of a node, a layout, a sequence length and a number of
-micro-batches, M if it is given, and compiles each with placements by cost: once with communication in the
-rank's own stream, once with streams. Prints a line for each: priced over simulated
+micro-batches (M if that is given), and compiles each with placements by cost: once with
+communication in the rank's own stream, once with streams. Prints a line for each: priced over simulated
 without streams, and with them; the share of communication that the first has, and what
 streams save of the step; the bytes that are in use at most, as the choice counts them,
 over those of the first program; the case. Then the median and the largest of each error,

@@ -16,10 +16,16 @@ void Chooser::bound(ShardingChoice &choice) {
   if (choice.bound != unbounded || !looksForBounds)
     return;
   costs.setByteCost(choice.byteSeconds);
+  boundBy(choice);
+  choice.bound = std::min(potentials->getBound(), getCost(choice));
+}
+
+/// Finds the bounds of searches for what is like a choice, at the price of a
+/// byte.
+void Chooser::boundBy(const ShardingChoice &choice) {
   potentials = std::make_shared<Potentials>(costs, steps, costs.usable);
   potentials->follow(choice);
   boundRests();
-  choice.bound = std::min(potentials->getBound(), getCost(choice));
 }
 
 /// The strategies that a narrow search has: on three axes an op has hundreds,
@@ -355,9 +361,7 @@ Chooser::getAlternatives(const ShardingChoice &choice, size_t op) {
   order();
   costs.setByteCost(choice.byteSeconds);
   most.assign(problem.tensors.size(), {});
-  potentials = std::make_shared<Potentials>(costs, steps, costs.usable);
-  potentials->follow(choice);
-  boundRests();
+  boundBy(choice);
   fixed.clear();
   for (size_t strategy : choice.strategies)
     fixed.push_back(uint32_t(strategy));

@@ -132,6 +132,7 @@ private:
   bool isMetBy(llvm::ArrayRef<Slot> cut, Key better, Key key, double cost);
   double getMost(size_t tensor, Place need);
   void boundRests();
+  void boundBy(const ShardingChoice &choice);
   double getRest(size_t step, size_t slot, uint32_t number);
   /// Sets seconds and bytes from the strategies; returns where each tensor is.
   std::vector<Place> count(ShardingChoice &choice);
@@ -249,8 +250,8 @@ private:
   std::vector<ShardingChoice> known;
   /// And at the last price, at which what fits and what does not are equal.
   std::optional<ShardingChoice> priced;
-  bool isLeast =
-      false; ///< nothing within `limit` takes less than what is chosen
+  /// Nothing within `limit` takes less than what was chosen.
+  bool isLeast = false;
 };
 
 template <typename Cost>

@@ -135,10 +135,10 @@ int64_t Lister::addStep(Source source, int64_t from, List &list) {
   double kept = source.step + 1 == move.steps.size()
                     ? problem.tensors[move.tensor].movedTo
                     : 0;
-  bool hasEnd = kept == 1 && lists.microBatches == 1;
-  if (hasEnd)
+  bool isGone = kept == 1 && lists.microBatches == 1;
+  if (isGone)
     lists.keptBytes += bytes;
-  int64_t to = addBuffer(kept > 0 && !hasEnd ? 0 : bytes);
+  int64_t to = addBuffer(kept > 0 && !isGone ? 0 : bytes);
   ListOp each;
   each.source = source;
   each.operands = {getAccess(from, /*isWritten=*/false),

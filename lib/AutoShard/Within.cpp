@@ -94,9 +94,7 @@ void add(Way way, std::vector<Way> &ways) {
 std::optional<ShardingChoice>
 Chooser::searchWithin(const ShardingChoice &known) {
   costs.setByteCost(priced->byteSeconds);
-  potentials = std::make_shared<Potentials>(costs, steps, costs.usable);
-  potentials->follow(known);
-  boundRests();
+  boundBy(known);
   const double price = costs.getByteCost();
   const double upper = (known.seconds + price * limit) * (1 + slack);
   std::vector<std::vector<Way>> trail(1);
