@@ -1,4 +1,5 @@
 """What was measured, as Markdown."""
+import trajectories
 
 
 def show(number):
@@ -39,8 +40,12 @@ def format_report(results):
                  f"bf16, random: {ceilings['matmul_flops_per_s'] / 1e12:.0f} "
                  f"TFLOP/s, over two seconds "
                  f"{ceilings['long_matmul_flops_per_s'] / 1e12:.0f}.\n")
-    if results["models"]:
-        text += "\n" + format_summary(results) + format_steps(results["models"])
+    timed = [model for model in results["models"]
+             if any(iterate_timings(model))]
+    if timed:
+        text += "\n" + format_summary(timed) + format_steps(timed)
+    text += format_training([model for model in results["models"]
+                             if "train" in model])
     if results["goldens"]:
         text += format_goldens(results["goldens"])
     if results["tests"]:
@@ -54,7 +59,7 @@ def format_report(results):
             text += format_profile(model)
     missing = list(results["not_measured"])
     for model in results["models"]:
-        for label, entry in iterate_timings(model):
+        for label, entry in iterate_runs(model):
             if entry.get("failed"):
                 missing.append([f"{label} of {model['name']}",
                                 entry["failed"]])
@@ -63,7 +68,7 @@ def format_report(results):
             f"- {what}: {why}\n" for what, why in missing)
     commands = [f"{label} of {model['name']}: `{entry['command']}`"
                 for model in results["models"]
-                for label, entry in iterate_timings(model)
+                for label, entry in iterate_runs(model)
                 if entry.get("command")]
     if commands:
         text += "\n## Commands\n\n" + "".join(f"- {c}\n" for c in commands)
@@ -76,6 +81,12 @@ def iterate_timings(model):
             yield label, model[key]
     for variant, entry in model["torch"].items():
         yield f"torch {variant}", entry
+
+
+def iterate_runs(model):
+    yield from iterate_timings(model)
+    for name, entry in model.get("train", {}).get("runs", {}).items():
+        yield f"{name} in training", entry
 
 
 def format_steps(models):
@@ -143,6 +154,56 @@ def format_startup(model):
                          f"step {entry['first_step_seconds']:.2f} s, of "
                          f"{entry['process_seconds']:.1f} s in all")
     return "\n" + ". ".join(parts) + ".\n" if parts else ""
+
+
+def format_training(models):
+    if not models:
+        return ""
+    text = ("\n## Training beside the CPU and PyTorch\n\nFrom the same weights, "
+            "on the same text, at the same learning rates. Differences are the "
+            "largest of so many steps, relative to the peer; of the mean loss "
+            f"those of each {trajectories.WINDOW} steps. The spread is "
+            "PyTorch's own difference from further trainings of its, whose "
+            "weights were changed as rounding to bf16 may change them; where it "
+            f"was measured, {trajectories.SPREADS} times that much may be "
+            "between Cleave and PyTorch.\n")
+    for model in models:
+        train = model["train"]
+        text += (f"\n### {model['name']}: {train['steps']} steps of "
+                 f"{train['global_batch']} x {train['seq_len']} tokens\n\n")
+        if train["failed"]:
+            text += f"**Failed: {train['failed']}.**\n\n"
+        if train["differences"]:
+            text += make_table(
+                ["beside", "", "steps", "difference", "spread", "at most", ""],
+                [[each["peer"], each["what"], each["steps"],
+                  show(each["difference"]), show(each["spread"]),
+                  show(each["bound"]),
+                  "passed" if each["difference"] <= each["bound"]
+                  else "failed"] for each in train["differences"]]) + "\n"
+        if train["runs"]:
+            text += format_losses(train) + "\n" + ", ".join(
+                f"{name}: {run['process_seconds']:.1f} s"
+                for name, run in train["runs"].items()) + ".\n"
+    return text
+
+
+def format_losses(train):
+    runs = {}
+    for name, run in train["runs"].items():
+        if name != "weights" and run.get("losses"):
+            runs[name] = run
+        for number, again in enumerate(run.get("again", []), 1):
+            runs[f"{name} again {number}"] = again
+    last = train["steps"] - 1
+    steps = sorted({0, 1, 2, *range(0, last, max(1, last // 10)), last})
+    return "Loss and gradient norm:\n\n" + make_table(
+        ["step", *runs],
+        [[step, *(f"{show_loss(run['losses'][step])}, "
+                  f"{show_loss(run['grad_norms'][step])}"
+                  if step < len(run["losses"]) else ""
+                  for run in runs.values())]
+         for step in steps if step <= last])
 
 
 def format_goldens(goldens):
@@ -214,10 +275,10 @@ def format_times(rows, get_more=lambda row: {}):
          for row in rows])
 
 
-def format_summary(results):
+def format_summary(models):
     """A row for each model: what one looks for first."""
     rows = []
-    for model in results["models"]:
+    for model in models:
         cleave = model.get("cleave", {})
         peers = {variant: entry for variant, entry in model["torch"].items()
                  if "tokens_per_s" in entry}

@@ -4,6 +4,8 @@ with the work of a Cleave executable's step; prints one line of JSON.
 
 usage: torch_step.py --config CONFIG.json --seq-len T --global-batch G
                      [--micro-batch M] [--data PREFIX] [options]
+       torch_step.py ... --follow METRICS.jsonl --weights DIR --tokens FILE
+                     [--again N]
        torch_step.py --ceilings
 
 A step is what Cleave's is by default: forward and backward over the
@@ -19,6 +21,12 @@ What a user can do about speed is done: torch.compile of the whole model, one
 product for queries, keys and values and one for both ways up of the MLP, a
 vocabulary padded to a multiple of 64 (--pad-vocab 64), fused AdamW, no
 synchronization between steps, losses read after the last one.
+
+With --follow: losses and gradient norms of training as an executable of Cleave
+did it that wrote METRICS.jsonl: from the weights, on the tokens, and with the
+learning rate of each of its steps. Nothing is timed. With --again: those of N
+more such trainings, each from weights changed as rounding to bf16 may change
+them.
 
 With --ceilings: what a copy and a matrix product reach on this device.
 """
@@ -49,6 +57,15 @@ def parse_arguments():
     parser.add_argument("--warmup", type=int, default=5)
     parser.add_argument("--data", help="prefix of a Megatron dataset; default: "
                         "random tokens")
+    parser.add_argument("--follow", metavar="METRICS.jsonl")
+    parser.add_argument("--weights", metavar="DIR", help="of --follow: what "
+                        "an executable exported")
+    parser.add_argument("--tokens", metavar="FILE", help="of --follow: "
+                        "safetensors with inputs and targets [steps, batch, "
+                        "seq]")
+    parser.add_argument("--again", type=int, default=0, metavar="N",
+                        help="of --follow: N times more, from weights changed "
+                        "by a rounding")
     parser.add_argument("--attention", default="default",
                         choices=["default", "cudnn", "flash"])
     parser.add_argument("--gqa", default="auto", choices=["auto", "repeated"],
@@ -70,6 +87,10 @@ def parse_arguments():
         for name in "config", "seq_len", "global_batch":
             if getattr(args, name) is None:
                 parser.error(f"expects --{name.replace('_', '-')}")
+        if args.follow and not (args.weights and args.tokens):
+            parser.error("--follow expects --weights and --tokens")
+        if args.again and not args.follow:
+            parser.error("--again expects --follow")
         args.micro_batch = args.micro_batch or args.global_batch
         if args.global_batch % args.micro_batch:
             parser.error("--micro-batch does not divide --global-batch")
@@ -83,6 +104,8 @@ ARGS = parse_arguments()
 import torch  # noqa: E402: --help does without
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
+
+import torch_weights  # noqa: E402
 
 
 def describe_torch():
@@ -357,6 +380,27 @@ def load_batches(shape, count):
     return (stream[index].to(ARGS.device), stream[index + 1].to(ARGS.device))
 
 
+def load_followed():
+    """The learning rates of a run, and inputs and targets [steps, batch, seq]
+    on the device."""
+    with open(ARGS.follow, encoding="utf-8") as file:
+        rates = [json.loads(line)["lr"] for line in file]
+    tokens = torch_weights.map_safetensors(ARGS.tokens)
+    inputs, targets = (tokens[name][:len(rates)].long().to(ARGS.device)
+                       for name in ("inputs", "targets"))
+    shape = (len(rates), ARGS.global_batch, ARGS.seq_len)
+    if inputs.shape != shape:
+        raise ValueError(f"{ARGS.tokens}: expects inputs {shape}, got "
+                         f"{tuple(inputs.shape)}")
+    return rates, inputs, targets
+
+
+def compute_rates(count):
+    """A cosine from LR to MIN_LR."""
+    return [MIN_LR + (LR - MIN_LR) * 0.5 * (1 + math.cos(math.pi * i / count))
+            for i in range(count)]
+
+
 def make_optimizer(model):
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [{"params": [p for p in parameters if p.dim() >= 2],
@@ -396,18 +440,33 @@ class Trainer:
             self.raw = Model(shape, ARGS.seq_len, native_gqa, ARGS.pad_vocab,
                              ARGS.device)
         torch.set_default_dtype(torch.float32)
+        if ARGS.follow:
+            self.rates, self.inputs, self.targets = load_followed()
+        else:
+            total = ARGS.warmup + ARGS.steps
+            self.rates = compute_rates(total)
+            self.inputs, self.targets = load_batches(shape, total)
         self.model = compile_model(self.raw)
         self.parameters = list(self.raw.parameters())
         self.optimizer = make_optimizer(self.raw)
-        self.total = ARGS.warmup + ARGS.steps
-        self.inputs, self.targets = load_batches(shape, self.total)
         self.micro_batches = ARGS.global_batch // ARGS.micro_batch
+
+    def follow(self, shape, seed=None):
+        """Losses and gradient norms of all steps, from the weights of --weights
+        and fresh moments; of a rounding that `seed` draws, if there is one."""
+        torch_weights.load_weights(self.raw, shape, ARGS.weights)
+        if seed is not None:
+            torch_weights.disturb_weights(self.raw, seed)
+        self.optimizer = make_optimizer(self.raw)
+        results = [self.step(i) for i in range(len(self.rates))]
+        losses, norms = ([float(value) for value in column]
+                         for column in zip(*results))
+        return {"losses": losses, "grad_norms": norms}
 
     def step(self, number):
         """The loss and the gradients' norm, on the device."""
-        share = 0.5 * (1 + math.cos(math.pi * number / self.total))
         for group in self.optimizer.param_groups:
-            group["lr"] = MIN_LR + (LR - MIN_LR) * share
+            group["lr"] = self.rates[number]
         total = 0.0
         for m in range(self.micro_batches):
             part = slice(m * ARGS.micro_batch, (m + 1) * ARGS.micro_batch)
@@ -429,9 +488,30 @@ def synchronize():
         torch.cuda.synchronize()
 
 
-def measure_steps():
+def load_shape():
     with open(ARGS.config, encoding="utf-8") as file:
-        shape = shapes.Shape(json.load(file))
+        return shapes.Shape(json.load(file))
+
+
+def follow():
+    start = time.perf_counter()
+    shape = load_shape()
+    trainer = Trainer(shape)
+    synchronize()
+    built = time.perf_counter()
+    result = trainer.follow(shape)
+    followed = time.perf_counter()
+    if ARGS.again:
+        result["again"] = [trainer.follow(shape, seed)
+                           for seed in range(ARGS.again)]
+        result["again_seconds"] = time.perf_counter() - followed
+    return {**result, "backend": trainer.backend, "gqa": trainer.gqa,
+            "precision": ARGS.precision, "compile": ARGS.compile,
+            "build_seconds": built - start, "steps_seconds": followed - built}
+
+
+def measure_steps():
+    shape = load_shape()
     torch.manual_seed(0)
     start = time.perf_counter()
     trainer = Trainer(shape)
@@ -534,7 +614,8 @@ def main():
         print(json.dumps({"error": "torch sees no GPU"}))
         return 1
     try:
-        result = measure_ceilings() if ARGS.ceilings else measure_steps()
+        result = (measure_ceilings() if ARGS.ceilings else
+                  follow() if ARGS.follow else measure_steps())
         code = 0
     except torch.cuda.OutOfMemoryError as error:
         result = {"error": "out of memory: " + str(error).split("\n")[0]}

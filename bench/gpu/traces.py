@@ -4,6 +4,7 @@ import re
 import statistics
 
 SKIPPED = 3  # steps, before those that count
+LONGEST = 30  # instructions that a profile lists
 
 
 def name_kind(name):
@@ -65,7 +66,7 @@ def summarize_trace(events, facts, predicted, ceilings):
                    "predicted_seconds": predictions.get(key)}
                   for key, times in order(kinds)],
         "longest": [times.describe(*key, count, total)
-                    for key, times in order(alike)[:15]]}
+                    for key, times in order(alike)[:LONGEST]]}
 
 
 class Times:

@@ -251,8 +251,8 @@ def Exec_AttentionOp : Exec_Instruction<"attention", attentionAttributes> {
   let summary = "causal attention";
 }
 
-def Exec_AttentionGradOp
-    : Exec_Instruction<"attention_grad", attentionAttributes> {
+def Exec_AttentionGradOp : Exec_Instruction<"attention_grad",
+    !con(attentionAttributes, (ins BoolAttr:$fixed_order))> {
   let summary = "gradients of causal attention";
 }
 

@@ -145,9 +145,13 @@ def Xf_NormWeightGradOp : Xf_TensorOp<"norm_weight_grad", [Xf_Rule, Xf_Check, Xf
   let hasVerifier = 1;
 }
 
-def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Check, Xf_Attention]> {
+def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Check, Xf_Attention,
+    FixedOrderOpInterface]> {
   let summary = "gradients of xf.attention with respect to q, k and v";
   let description = [{
+    With `fixed_order`, a device adds in the same order in each run: several ranks
+    compute this gradient on the same values, and need the same bits.
+
     ```mlir
     %dq, %dk, %dv = xf.attention_grad %q, %k, %v, %o, %lse, %do
         {scale = 0.25 : f64}
@@ -163,7 +167,8 @@ def Xf_AttentionGradOp : Xf_TensorOp<"attention_grad", [Xf_Rule, Xf_Check, Xf_At
   let arguments = (ins Xf_Tensor:$q, Xf_Tensor:$k, Xf_Tensor:$v, Xf_Tensor:$out,
                        Xf_F32Tensor:$lse, Xf_Tensor:$dout, F64Attr:$scale,
                        DefaultValuedAttr<I64Attr, "0">:$window,
-                       DefaultValuedAttr<F64Attr, "0.0">:$softcap);
+                       DefaultValuedAttr<F64Attr, "0.0">:$softcap,
+                       UnitAttr:$fixed_order);
   let results = (outs Xf_Tensor:$dq, Xf_Tensor:$dk, Xf_Tensor:$dv);
   let hasVerifier = 1;
 }

@@ -152,6 +152,21 @@ def AccumulatingOpInterface : OpInterface<"AccumulatingOpInterface"> {
   ];
 }
 
+def FixedOrderOpInterface : OpInterface<"FixedOrderOpInterface"> {
+  let cppNamespace = "::cleave::xf";
+  let description = [{
+    An op with a sum that a device may add up in another order in each run, so
+    that its last bits differ. Where several ranks compute such an op on the same
+    values, each has a copy of the result; copies that differ make parameters
+    differ that are copies, too. So `cleave-localize` asks such ops to add in an
+    order that is fixed, and the device to do so at whatever cost.
+  }];
+  let methods = [
+    InterfaceMethod<"Says whether the order of its sums has to be fixed.",
+                    "void", "setFixedOrder", (ins "bool":$fixed)>,
+  ];
+}
+
 def AdditionOpInterface : OpInterface<"AdditionOpInterface"> {
   let cppNamespace = "::cleave::xf";
   let description = [{

@@ -53,17 +53,42 @@ Value CudaEmitter::isZero(Value value) {
 // Entry
 //===----------------------------------------------------------------------===//
 
-void CudaEmitter::emitPrologue() {
-  Block *entry = func.addEntryBlock(b);
-  b.setInsertionPointToStart(entry);
+/// `arguments`: the operands, the shard index, the micro-batch, and the scratch
+/// memory of those that have any.
+void CudaEmitter::setArguments(ValueRange arguments) {
   size_t inputCount = info.inputs.size();
   size_t count = inputCount + info.outputs.size();
-  for (size_t i = 0; i < count; ++i)
-    (i < inputCount ? inputs : outputs)
-        .push_back(entry->getArgument(unsigned(i)));
-  setParameters([&] { return entry->getArgument(unsigned(count)); },
-                [&] { return entry->getArgument(unsigned(count) + 1); });
-  scratch = entry->getArgument(unsigned(count) + 2);
+  llvm::append_range(inputs, arguments.take_front(inputCount));
+  llvm::append_range(outputs, arguments.slice(inputCount, count - inputCount));
+  setParameters([&] { return arguments[count]; },
+                [&] { return arguments[count + 1]; });
+  if (arguments.size() > count + 2)
+    scratch = arguments[count + 2];
+}
+
+/// Of the launch that this block belongs to, by its row of the table.
+SmallVector<Value> CudaEmitter::loadArguments(mlir::Block &entry) {
+  Value table = entry.getArgument(0), microBatch = entry.getArgument(1);
+  int64_t operands = int64_t(info.inputs.size() + info.outputs.size());
+  Type pointer = table.getType();
+  Value row = e.address(table, e.mulIndex(getRegister("ctaid.y"), operands + 1),
+                        b.getI64Type());
+  SmallVector<Value> arguments;
+  for (int64_t i = 0; i <= operands; ++i)
+    arguments.push_back(
+        LLVM::LoadOp::create(b, e.loc, i < operands ? pointer : b.getI64Type(),
+                             e.address(row, e.constant(i), b.getI64Type())));
+  arguments.push_back(microBatch);
+  return arguments;
+}
+
+void CudaEmitter::emitPrologue() {
+  mlir::Block *entry = func.addEntryBlock(b);
+  b.setInsertionPointToStart(entry);
+  if (layout.isMulti)
+    setArguments(loadArguments(*entry));
+  else
+    setArguments(entry->getArguments());
   thread = getRegister("tid.x");
   block = getRegister("ctaid.x");
 }

@@ -44,6 +44,8 @@ protected:
 
 private:
   void emitPrologue();
+  void setArguments(mlir::ValueRange arguments);
+  llvm::SmallVector<mlir::Value> loadArguments(mlir::Block &entry);
   mlir::Value getRegister(llvm::StringRef name);
 
   mlir::LLVM::LLVMFuncOp func;

@@ -33,6 +33,7 @@ struct CudaLayout {
   int64_t parts = 1;        // column: of the rows
   int64_t rowsPerPart = 0;  // column
   int64_t scratchBytes = 0; // column: counters, then sums of the parts
+  bool isMulti = false;     // blocks' y is one of several launches
 
   int64_t getRowsPerBlock() const { return threads / team; }
   int64_t getWarps() const { return threads / warp; }

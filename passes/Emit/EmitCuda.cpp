@@ -48,7 +48,28 @@ void emit::emitCudaElements(KernelInfo &info, OpBuilder &b,
   Elements(info, b, func, layout).emit();
 }
 
-FailureOr<CudaLaunch> emit::emitCudaKernel(exec::KernelOp kernel) {
+/// A PTX kernel with these parameters.
+static void emitEntry(KernelInfo &info, OpBuilder &b, StringRef name,
+                      ArrayRef<Type> parameters, const CudaLayout &layout) {
+  auto type = LLVM::LLVMFunctionType::get(
+      LLVM::LLVMVoidType::get(b.getContext()), parameters);
+  OpBuilder::InsertionGuard guard(b);
+  auto func = LLVM::LLVMFuncOp::create(b, info.kernel.getLoc(), name, type);
+  func.setCConv(LLVM::CConv::PTX_Kernel);
+  func.setPassthroughAttr(b.getArrayAttr(
+      {b.getStrArrayAttr({"nvvm.maxntid", std::to_string(layout.threads)})}));
+  switch (info.mode) {
+  case exec::KernelMode::Row:
+    return emitCudaRows(info, b, func, layout);
+  case exec::KernelMode::Flat:
+    return emitCudaElements(info, b, func, layout);
+  case exec::KernelMode::Column:
+    return emitCudaColumns(info, b, func, layout);
+  }
+}
+
+FailureOr<CudaLaunch> emit::emitCudaKernel(exec::KernelOp kernel,
+                                           bool isRepeated) {
   // Nothing is saved in memory: a row that is kept has it in registers, and a
   // long one computes it again.
   FailureOr<KernelInfo> info =
@@ -57,32 +78,20 @@ FailureOr<CudaLaunch> emit::emitCudaKernel(exec::KernelOp kernel) {
     return failure();
   CudaLayout layout = CudaLayout::get(*info);
   OpBuilder b(kernel);
-  MLIRContext *context = b.getContext();
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext(), 1);
   size_t operands = info->inputs.size() + info->outputs.size();
-  SmallVector<Type> types(operands, LLVM::LLVMPointerType::get(context, 1));
-  types.append(2, b.getI64Type());
-  types.push_back(LLVM::LLVMPointerType::get(context, 1));
-  auto type =
-      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context), types);
-  auto func =
-      LLVM::LLVMFuncOp::create(b, kernel.getLoc(), kernel.getSymName(), type);
-  func.setCConv(LLVM::CConv::PTX_Kernel);
-  func.setPassthroughAttr(b.getArrayAttr(
-      {b.getStrArrayAttr({"nvvm.maxntid", std::to_string(layout.threads)})}));
-  switch (info->mode) {
-  case exec::KernelMode::Row:
-    emitCudaRows(*info, b, func, layout);
-    break;
-  case exec::KernelMode::Flat:
-    emitCudaElements(*info, b, func, layout);
-    break;
-  case exec::KernelMode::Column:
-    emitCudaColumns(*info, b, func, layout);
-    break;
+  CudaLaunch launch{kernel.getSymName().str(), "",
+                    unsigned(operands),        unsigned(layout.blocks),
+                    unsigned(layout.threads),  uint64_t(layout.scratchBytes)};
+  SmallVector<Type> types(operands, pointer);
+  types.append({b.getI64Type(), b.getI64Type(), pointer});
+  emitEntry(*info, b, launch.symbol, types, layout);
+  // Launches whose blocks meet have memory for that one after the other.
+  if (isRepeated && launch.scratchBytes == 0) {
+    launch.multiSymbol = launch.symbol + "_multi";
+    layout.isMulti = true;
+    emitEntry(*info, b, launch.multiSymbol, {pointer, b.getI64Type()}, layout);
   }
-  CudaLaunch launch{kernel.getSymName().str(), unsigned(operands),
-                    unsigned(layout.blocks), unsigned(layout.threads),
-                    uint64_t(layout.scratchBytes)};
   kernel.erase();
   return launch;
 }

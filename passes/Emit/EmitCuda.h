@@ -16,6 +16,9 @@ namespace cleave::emit {
 /// integers at multiples of 4. Shared memory is static.
 struct CudaLaunch {
   std::string symbol;
+  /// A kernel that is several launches of this one at once; empty: there is
+  /// none. See CleaveCudaKernel.
+  std::string multiSymbol;
   unsigned operands;
   /// Thread blocks, and threads of a block; both one-dimensional.
   unsigned blocks, threads;
@@ -26,8 +29,11 @@ struct CudaLaunch {
 
 /// Replaces `kernel` by an `llvm.func` of its name with the PTX kernel calling
 /// convention, whose body is of llvm, arith, math and scf ops and NVVM
-/// intrinsics. Emits an error and fails on a kernel that has no lowering.
-mlir::FailureOr<CudaLaunch> emitCudaKernel(exec::KernelOp kernel);
+/// intrinsics. `isRepeated`: there are launches of it that may be one, so it
+/// gets the kernel for several, too. Emits an error and fails on a kernel that
+/// has no lowering.
+mlir::FailureOr<CudaLaunch> emitCudaKernel(exec::KernelOp kernel,
+                                           bool isRepeated);
 
 } // namespace cleave::emit
 

@@ -151,8 +151,11 @@ static void defineCudaCode(ConstantBuilder &b, const CudaCode *code) {
   SmallVector<llvm::Constant *> entries;
   for (const CudaLaunch &launch : code->ptx.launches)
     entries.push_back(b.getStruct(
-        {b.getText(launch.symbol), b.getNumber(launch.blocks, 32),
-         b.getNumber(launch.threads, 32), b.getNumber(launch.scratchBytes)}));
+        {b.getText(launch.symbol),
+         launch.multiSymbol.empty() ? b.getNull()
+                                    : b.getText(launch.multiSymbol),
+         b.getNumber(launch.blocks, 32), b.getNumber(launch.threads, 32),
+         b.getNumber(launch.scratchBytes)}));
   llvm::Constant *kernels = llvm::ConstantArray::get(
       llvm::ArrayType::get(entries.front()->getType(), entries.size()),
       entries);

@@ -1,6 +1,7 @@
 //===- EmitPtx.cpp - Kernels as PTX and cubin -----------------------------===//
 #include "passes/Emit/EmitPtx.h"
 #include "passes/Emit/LowerToLLVM.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -45,6 +46,23 @@ createTargetMachine(ModuleOp module, const PtxOptions &options) {
       std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
 
+/// Kernels that are launched several times with only launches in between.
+static llvm::StringSet<> findRepeated(ModuleOp module) {
+  llvm::StringSet<> repeated, neighbours;
+  module.walk([&](exec::SegmentOp segment) {
+    neighbours.clear();
+    for (Operation &op : segment.getBody().front()) {
+      if (auto launch = dyn_cast<exec::LaunchOp>(op)) {
+        if (!neighbours.insert(launch.getKernel()).second)
+          repeated.insert(launch.getKernel());
+      } else if (isa<exec::InstructionOpInterface>(op)) {
+        neighbours.clear();
+      }
+    }
+  });
+  return repeated;
+}
+
 FailureOr<std::unique_ptr<llvm::Module>>
 emit::emitCudaLLVM(ModuleOp kernels, const PtxOptions &options,
                    llvm::LLVMContext &context,
@@ -52,13 +70,15 @@ emit::emitCudaLLVM(ModuleOp kernels, const PtxOptions &options,
   auto machine = createTargetMachine(kernels, options);
   if (failed(machine))
     return failure();
-  return lowerKernels(kernels, context, **machine,
-                      [&](exec::KernelOp kernel) -> LogicalResult {
-                        FailureOr<CudaLaunch> launch = emitCudaKernel(kernel);
-                        if (succeeded(launch))
-                          launches.push_back(std::move(*launch));
-                        return launch;
-                      });
+  llvm::StringSet<> repeated = findRepeated(kernels);
+  return lowerKernels(
+      kernels, context, **machine, [&](exec::KernelOp kernel) -> LogicalResult {
+        FailureOr<CudaLaunch> launch =
+            emitCudaKernel(kernel, repeated.contains(kernel.getSymName()));
+        if (succeeded(launch))
+          launches.push_back(std::move(*launch));
+        return launch;
+      });
 }
 
 FailureOr<PtxModule> emit::emitPtx(ModuleOp kernels,

@@ -1,16 +1,20 @@
 //===- FuseKernels.cpp - Which ops become one kernel ----------------------===//
 //
 // State: the group that the last op joined, still open. An op joins it if
-//  1. it is a plain row kernel (no start values, no second pass over rows) over
-//     the group's rows and columns; or each of its tensors has one element for
-//     each of the group's rows;
-//  2. the group's values that it reads, it reads where they are computed;
-//  3. it tells its shard by the same axes as the group.
+//  1. it is plain (no start values, no second pass over rows), and over the
+//     group's rows and columns in the group's mode, rows or sums over rows; or
+//     each of its tensors has one element for each of the rows of a group of
+//     rows;
+//  2. the group's values that it reads, it reads where they are computed, which
+//     sums over rows are not before the end;
+//  3. it tells its shard by the same axes as the group, and meets what its
+//     buffers hold as the group does.
 // Any other op closes the group. Members are neighbours, so no op between them
 // can depend on the order.
 //
 // Example: add, rms_norm over [16, 64] -> one group; row_max, sum_exp, pick
-// over [16, 512] and token_loss over [4, 4] -> one group, the loss once a row.
+// over [16, 512] and token_loss over [4, 4] -> one group, the loss once a row;
+// the gradients of a layer norm's weight and bias -> one group.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/Kernels/FuseKernels.h"
@@ -27,9 +31,12 @@ static int64_t getSize(const KernelSpace &space) {
   return space.rows * space.columns;
 }
 
+static bool isPlain(const KernelSpace &space) {
+  return space.copyFrom < 0 && !space.zeroResults && !space.foldRows;
+}
+
 static bool isPlainRow(const KernelSpace &space) {
-  return space.mode == exec::KernelMode::Row && space.copyFrom < 0 &&
-         !space.zeroResults && !space.foldRows;
+  return space.mode == exec::KernelMode::Row && isPlain(space);
 }
 
 /// Every access is to the element of the space: nothing is repeated or moved.
@@ -75,10 +82,11 @@ static exec::AccessAttr findOutput(const KernelGroup &group, Value value) {
 static llvm::StringRef tryFit(const KernelGroup &group, Operation *op,
                               KernelSpace &space) {
   const KernelSpace &target = group.getSpace();
-  if (!isPlainRow(space) || !isPlainRow(target))
-    return "not both are plain row kernels";
+  if (!isPlain(space) || !isPlain(target) || space.mode != target.mode)
+    return "not both are plain, or they are of two modes";
   if (space.rows != target.rows || space.columns != target.columns) {
-    if (!isPointwise(space) || getSize(space) != target.rows)
+    if (!isPlainRow(space) || !isPointwise(space) ||
+        getSize(space) != target.rows)
       return "they walk other rows and columns";
     spreadOverRows(space, target);
   }
@@ -89,7 +97,7 @@ static llvm::StringRef tryFit(const KernelGroup &group, Operation *op,
     return "a kernel has no room for so many tensors";
   for (const KernelAccess &each : space.inputs) {
     exec::AccessAttr written = findOutput(group, getTensor(op, each.tensor));
-    if (written && written != each.access)
+    if (written && (!isPlainRow(space) || written != each.access))
       return "it reads elsewhere what the group computes";
   }
   Attribute axes = op->getAttr("shard_axes");
@@ -102,9 +110,39 @@ static llvm::StringRef tryFit(const KernelGroup &group, Operation *op,
   return "";
 }
 
-SmallVector<KernelGroup>
-cleave::groupKernels(Block &block, bool fuse,
-                     llvm::function_ref<bool(Operation *)> isKernel) {
+/// The op of the block that computes the last of an op's operands; null if none
+/// is computed there.
+static Operation *findLastSource(Operation &op) {
+  Operation *last = nullptr;
+  for (Value operand : op.getOperands()) {
+    Operation *source = operand.getDefiningOp();
+    if (source && source->getBlock() == op.getBlock() &&
+        (!last || last->isBeforeInBlock(source)))
+      last = source;
+  }
+  return last;
+}
+
+void cleave::moveTogether(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block)) {
+    auto kernel = dyn_cast<KernelOpInterface>(op);
+    Operation *last = kernel ? findLastSource(op) : nullptr;
+    auto source = dyn_cast_or_null<KernelOpInterface>(last);
+    if (!source || last->getNextNode() == &op ||
+        xf::getPhase(last) != xf::getPhase(&op) ||
+        xf::AccumulateOp::getSegment(last) != xf::AccumulateOp::getSegment(&op))
+      continue;
+    KernelSpace space = kernel.getKernelSpace(),
+                target = source.getKernelSpace();
+    if (isPlainRow(space) && isPlainRow(target) && space.rows == target.rows &&
+        space.columns == target.columns)
+      op.moveAfter(last);
+  }
+}
+
+SmallVector<KernelGroup> cleave::groupKernels(
+    Block &block, bool fuse, llvm::function_ref<bool(Operation *)> isKernel,
+    llvm::function_ref<exec::Accumulate(Value)> getAccumulate) {
   SmallVector<KernelGroup> groups;
   bool open = false;
   for (Operation &op : block) {
@@ -114,9 +152,15 @@ cleave::groupKernels(Block &block, bool fuse,
       continue;
     }
     KernelSpace space = kernel.getKernelSpace();
+    auto meetsAlike = [&] {
+      return getAccumulate(groups.back().getLast()->getResult(0)) ==
+             getAccumulate(op.getResult(0));
+    };
     llvm::StringRef reason = !fuse   ? "fusing is off"
                              : !open ? "no kernel is before it"
-                                     : tryFit(groups.back(), &op, space);
+                             : !meetsAlike()
+                                 ? "not both add to what buffers hold"
+                                 : tryFit(groups.back(), &op, space);
     LDBG() << op.getName()
            << (reason.empty() ? " joins the kernel before it"
                               : " begins a kernel: ")

@@ -198,6 +198,7 @@ void Lowering::addToSum(Value value, Value sum, Operation *yield) {
   Value source = getBuffer(value);
   if (source == sum)
     return;
+  launchFolds(); // the value may be one
   int64_t size = cast<RankedTensorType>(value.getType()).getNumElements();
   launch(kernels.buildSum(size, getSumOver(count)), source, sum, yield);
   xf::setPhase(&b.getInsertionBlock()->back(), xf::Phase::Backward);

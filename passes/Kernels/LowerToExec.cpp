@@ -61,6 +61,8 @@ LogicalResult Lowering::verifySizes() {
 LogicalResult Lowering::run() {
   if (failed(verifySizes()))
     return failure();
+  if (fuse)
+    step.walk([](Block *block) { moveTogether(*block); });
   // The function gives its name to the program that takes its place.
   std::string name =
       step.getSymName() == "step" ? "program" : step.getSymName().str();
@@ -262,7 +264,9 @@ Lowering::lowerOps(Block &block,
   auto isKernel = [&](Operation *op) {
     return isIncluded(op) && !added.contains(op);
   };
-  for (KernelGroup &group : groupKernels(block, fuse, isKernel)) {
+  auto getAccumulate = [&](Value value) { return this->getAccumulate(value); };
+  for (KernelGroup &group :
+       groupKernels(block, fuse, isKernel, getAccumulate)) {
     for (KernelGroup::Member &member : group.members)
       grouped.insert(member.op);
     Operation *last = group.getLast();
@@ -271,7 +275,11 @@ Lowering::lowerOps(Block &block,
   for (Operation &op : block) {
     if (!isIncluded(&op))
       continue;
-    if (auto it = groups.find(&op); it != groups.end()) {
+    auto it = groups.find(&op);
+    bool isSum = it != groups.end() && it->second.getSpace().foldRows;
+    if (!isSum)
+      launchFolds();
+    if (it != groups.end()) {
       lowerGroup(it->second);
       for (KernelGroup::Member &member : it->second.members)
         addToSums(*member.op);
@@ -281,6 +289,7 @@ Lowering::lowerOps(Block &block,
       addToSums(op);
     }
   }
+  launchFolds();
   return success();
 }
 
@@ -341,6 +350,12 @@ void Lowering::launch(FlatSymbolRefAttr kernel, ValueRange inputs,
   ++numLaunches;
 }
 
+void Lowering::launchFolds() {
+  for (const Fold &fold : folds)
+    launch(fold.kernel, fold.rows, fold.sum, fold.from);
+  folds.clear();
+}
+
 void Lowering::lowerGroup(const KernelGroup &group) {
   Operation *last = group.getLast();
   const KernelSpace &space = group.getSpace();
@@ -353,9 +368,15 @@ void Lowering::lowerGroup(const KernelGroup &group) {
     Value sum = getBuffer(last->getResult(0));
     if (kernel.rows == 1 && accumulate == exec::Accumulate::Never)
       return launch(kernel.symbol, inputs, sum, last);
+    if (llvm::any_of(folds, [&](const Fold &fold) {
+          return llvm::is_contained(inputs, fold.sum);
+        }))
+      launchFolds();
     Value rows = addBuffer("workspace", kernel.rows * 4);
     launch(kernel.symbol, inputs, rows, last);
-    return launch(kernels.buildFold(kernel.rows, accumulate), rows, sum, last);
+    folds.push_back(
+        {rows, sum, kernels.buildFold(kernel.rows, accumulate), last});
+    return;
   }
   SmallVector<Value> outputs = getBuffers(kernel.outputs);
   if (space.zeroResults)

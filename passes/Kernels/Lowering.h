@@ -43,6 +43,7 @@ private:
   void hoistBuffers();
   void splitUpdate();
   void lowerGroup(const KernelGroup &group);
+  void launchFolds();
   void lowerOutput(xf::OutputOp op);
 
   // LowerMicroBatches.cpp.
@@ -110,6 +111,15 @@ private:
   /// Micro-batches, in what runs once for each; 0 elsewhere.
   int64_t count = 0;
   llvm::DenseMap<mlir::Value, mlir::Value> buffers;
+  /// Sums over rows whose second launch, over the sums of each row, is still to
+  /// come: behind the first ones of their neighbours, so that launches which
+  /// have nothing to do with each other stand beside each other.
+  struct Fold {
+    mlir::Value rows, sum;
+    mlir::FlatSymbolRefAttr kernel;
+    mlir::Operation *from;
+  };
+  llvm::SmallVector<Fold> folds;
   llvm::StringMap<mlir::Value> states;
   /// Where a state gets its new value, and what writes it.
   struct Write {

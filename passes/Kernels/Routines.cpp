@@ -112,7 +112,8 @@ struct AttentionGradRoutine : Routine<AttentionGradRoutine, AttentionGradOp> {
     return exec::AttentionGradOp::create(
         b, op.getLoc(), site.inputs, site.outputs,
         addWorkspace(b, op.getLoc(), bytes), q[0], q[1], q[2], kvHeads, q[3],
-        op.getWindow(), elementOf(op.getQ()), op.getScale(), op.getSoftcap());
+        op.getWindow(), elementOf(op.getQ()), op.getScale(), op.getSoftcap(),
+        op.getFixedOrder());
   }
 };
 

@@ -20,6 +20,7 @@ class Localize : public cleave::impl::LocalizePassBase<Localize> {
       return signalPassFailure();
     }
     mesh = op.getMesh();
+    stageMesh = op.getStageMesh();
     name = op.getSymName();
     WalkResult result = getOperation().walk([&](Operation *inner) {
       return succeeded(check(inner)) ? WalkResult::advance()
@@ -29,7 +30,10 @@ class Localize : public cleave::impl::LocalizePassBase<Localize> {
       return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       // What depends on placements is written down before they go.
-      function.walk([&](Operation *inner) { recordShard(inner); });
+      function.walk([&](Operation *inner) {
+        recordShard(inner);
+        recordOrder(inner);
+      });
       for (BlockArgument argument : function.getArguments())
         function.setArgAttr(argument.getArgNumber(), "dist.global",
                             TypeAttr::get(argument.getType()));
@@ -70,6 +74,30 @@ class Localize : public cleave::impl::LocalizePassBase<Localize> {
       op->setAttr("global", TypeAttr::get(output.getValue().getType()));
   }
 
+  /// Fixes the order of sums where ranks compute `op` on the same values.
+  void recordOrder(Operation *op) {
+    auto ordered = dyn_cast<xf::FixedOrderOpInterface>(op);
+    if (!ordered)
+      return;
+    for (Axis axis = 0; axis < stageMesh.getNumAxes(); ++axis)
+      if (stageMesh.getSize(axis) > 1 && areCopiesAlong(axis, op))
+        return ordered.setFixedOrder(true);
+  }
+
+  /// Whether ranks that differ along `axis` only have copies of all operands
+  /// and results of `op`.
+  bool areCopiesAlong(Axis axis, Operation *op) {
+    SmallVector<Type> types(op->getOperandTypes());
+    llvm::append_range(types, op->getResultTypes());
+    return llvm::all_of(types, [&](Type type) {
+      dist::OnAttr attr = dist::getPlacementAttr(type);
+      if (!attr)
+        return true;
+      Placement placement = dist::getPlacement(attr, mesh);
+      return !placement.isSplitBy(axis) && !placement.isPartialOver(axis);
+    });
+  }
+
   void localizeTypes(Operation *op) {
     for (Value result : op->getResults())
       result.setType(getLocalType(result.getType()));
@@ -91,5 +119,6 @@ class Localize : public cleave::impl::LocalizePassBase<Localize> {
 
   StringRef name;
   Mesh mesh;
+  Mesh stageMesh; ///< as the ranks of one pipeline stage see it
 };
 } // namespace

@@ -67,7 +67,10 @@ def LocalizePass : Pass<"cleave-localize", "::mlir::ModuleOp"> {
     those of the local shards and carry no placement; ops whose meaning depends on
     which shard a rank has carry the axes that split it as `shard_axes`, and
     outputs keep their global type as `global`. `xf.state` stays global: its
-    placement is part of the program.
+    placement is part of the program. An op with sums whose order a device may
+    choose has `fixed_order` where ranks compute it on the same values: where some
+    axis of the mesh, but for that of pipeline stages, neither splits a dim of its
+    operands and results nor leaves one of them partial.
 
     ```mlir
     %y = xf.embedding %ids, %table : (tensor<8x16xi32, #dist.on<@mesh, [{dp}, {} ]>>,
@@ -75,6 +78,12 @@ def LocalizePass : Pass<"cleave-localize", "::mlir::ModuleOp"> {
     // becomes, on ["dp" = 2, "tp" = 4]
     %y = xf.embedding %ids, %table {shard_axes = ["tp"]}
         : (tensor<4x16xi32>, tensor<24x64xf32>) -> tensor<4x16x64xf32>
+
+    // all of them [{dp}, {}, {}, {} ]: copies along tp
+    %dq, %dk, %dv = xf.attention_grad %q, %k, %v, %o, %lse, %do {scale = 0.25 : f64}
+    // becomes
+    %dq, %dk, %dv = xf.attention_grad %q, %k, %v, %o, %lse, %do
+        {fixed_order, scale = 0.25 : f64}
     ```
   }];
   let dependentDialects = ["::cleave::dist::DistDialect"];

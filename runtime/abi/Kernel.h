@@ -33,8 +33,14 @@ struct CleaveKernelEntry {
 /// `scratch_bytes` bytes, which is a multiple of 16 too: where its blocks meet.
 /// Their first CLEAVE_CUDA_COUNTER_BYTES are zero before a launch, and again
 /// after it.
+///
+/// `multi_symbol` is a kernel that does several such launches at once, as many
+/// as there are blocks in y; null where there is none. Its parameters are the
+/// address, in device memory, of a table with a row for each launch, then
+/// `params[1]`. A row is the addresses of the operands, then `params[0]`, each
+/// of 64 bits.
 struct CleaveCudaKernel {
-  const char *symbol;
+  const char *symbol, *multi_symbol;
   uint32_t blocks, threads;
   uint64_t scratch_bytes;
 };

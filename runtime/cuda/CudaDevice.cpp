@@ -189,6 +189,7 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
     instructions.push_back(std::move(each));
   }
   CLEAVE_RETURN_IF_ERROR(prepareLanes(bound));
+  CLEAVE_RETURN_IF_ERROR(prepareTables());
   events.resize(lastEvent + 1);
   isRecorded.resize(lastEvent + 1);
   for (size_t i = 1; i < events.size(); ++i)
@@ -235,13 +236,25 @@ Status CudaDevice::prepareBrought() {
 }
 
 Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
-  lanes = assignLanes(program, stage, bound, [&](size_t i) {
+  auto canShare = [&](size_t i) {
     const CudaInstruction &each = instructions[i];
     // What others wait for, or what has memory of the stream, is in its order.
     return !isSerial && each.opcode == fb::Opcode::Launch &&
            each.joinedBytes == 0 && each.instruction->event() == 0 &&
            toSpan(each.instruction->waits()).empty();
-  });
+  };
+  auto getMulti = [&](size_t i) -> const void * {
+    const CudaInstruction &each = instructions[i];
+    // A table is the same for all micro-batches.
+    bool moves =
+        std::ranges::any_of(each.operands, [](const fb::Operand &operand) {
+          return operand.places() > 1;
+        });
+    return !moves && each.multi.function
+               ? &getKernel(program.get(), *each.instruction)
+               : nullptr;
+  };
+  lanes = assignLanes(program, stage, bound, canShare, getMulti);
   for (const CudaInstruction &each : instructions) {
     Stream &stream = streams[isSerial ? 0 : each.instruction->stream()];
     while (stream.sides.size() + 1 < lanes[each.index].count) {
@@ -252,6 +265,35 @@ Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
     if (!stream.sides.empty() && !stream.forked.get())
       CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.forked));
   }
+  return Status();
+}
+
+/// Of launches that are one: a row for each, as CleaveCudaKernel says.
+Status CudaDevice::prepareTables() {
+  std::vector<uint64_t> words;
+  for (CudaInstruction &first : instructions) {
+    const std::vector<size_t> &together = lanes[first.index].together;
+    if (together.empty())
+      continue;
+    first.multi.grid[1] = unsigned(together.size());
+    first.table = words.size() * sizeof(words[0]);
+    for (size_t index : together) {
+      const CudaInstruction &each = instructions[index];
+      for (size_t i = 0; i < each.operands.size(); ++i)
+        words.push_back(get(each, i, RunContext()));
+      words.push_back(uint64_t(each.shardIndex));
+    }
+  }
+  CLEAVE_RETURN_IF_ERROR(
+      DeviceMemory::allocate(*context, words.size() * sizeof(words[0]),
+                             "tables of kernels' operands", tables));
+  if (words.empty())
+    return Status();
+  for (CudaInstruction &each : instructions)
+    if (!lanes[each.index].together.empty())
+      each.table += tables.getAddress();
+  CLEAVE_CUDA(*driver, copyHostToDevice(tables.getAddress(), words.data(),
+                                        tables.getSize()));
   return Status();
 }
 

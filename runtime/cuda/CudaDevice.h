@@ -74,6 +74,8 @@ private:
   /// What a GPU needs to know of an instruction.
   struct CudaInstruction : BoundInstruction {
     std::vector<Kernel> kernels = {}; ///< launched one after the other
+    Kernel multi = {};                ///< CleaveCudaKernel's, or no function
+    Address table = 0;                ///< its launches, if this is the first
     Matmul *matmul = nullptr;
     const CudnnAttention *attention = nullptr; ///< in place of the kernels
     const Group *group = nullptr;              ///< collectives
@@ -132,6 +134,7 @@ private:
   Status prepareMatmul(CudaInstruction &each);
   Status prepareAttention(CudaInstruction &each);
   Status prepareLanes(std::span<const BoundInstruction> bound);
+  Status prepareTables();
   /// The first instruction of each product, in the order of the program.
   using Products = std::vector<const CudaInstruction *>;
   Products getProducts() const;
@@ -160,6 +163,8 @@ private:
   }
   Status enqueueKernel(const CudaInstruction &each, const RunContext &context,
                        Stream &stream);
+  Status launchKernel(const CudaInstruction &each, const RunContext &context,
+                      const Stream &stream, const Handle &where) const;
   Status forkLanes(const Lane &lane, Stream &stream);
   Status joinLanes(const Lane &lane, Stream &stream);
   Status enqueueMatmul(const CudaInstruction &each, const RunContext &context,
@@ -216,6 +221,7 @@ private:
   CudnnAttentions attentions;
   std::vector<CudaInstruction> instructions;
   std::vector<Lane> lanes; ///< of each
+  DeviceMemory tables;     ///< of launches that are one
   std::vector<Stream> streams;
   std::vector<Handle> events;   ///< by their number; none of 0
   std::vector<bool> isRecorded; ///< in this range

@@ -63,6 +63,11 @@ Status CudaDevice::prepareLaunch(CudaInstruction &each,
       found.block[0] = code.kernels[i].threads;
       each.joinedBytes = code.kernels[i].scratch_bytes;
       each.kernels = {found};
+      if (const char *multi = code.kernels[i].multi_symbol) {
+        each.multi = found;
+        CLEAVE_RETURN_IF_ERROR(
+            context->getFunction(generated, multi, each.multi.function));
+      }
       return Status();
     }
   return Status::error("the executable has no CUDA kernel " + quote(symbol) +
@@ -95,14 +100,15 @@ Status CudaDevice::prepareAttention(CudaInstruction &each) {
   const auto *forward = each.instruction->work_as_Attention();
   const auto *grad = each.instruction->work_as_AttentionGrad();
   AttentionSizes sizes = isGrad ? getSizes(*grad) : getSizes(*forward);
-  bool isBF16 = (isGrad ? grad->type() : forward->type()) == fb::DType::BF16;
+  AttentionRequest request{
+      sizes, (isGrad ? grad->type() : forward->type()) == fb::DType::BF16,
+      isGrad, isGrad && grad->fixed_order()};
   size_t free = 0, total = 0;
   CLEAVE_CUDA(*driver, memGetInfo(&free, &total));
   if (sharesGpu)
     free /= size_t(communicator.getWorldSize());
   uint64_t mostScratch = free > scratchReserve ? free - scratchReserve : 0;
-  CLEAVE_RETURN_IF_ERROR(
-      attentions.find(sizes, isBF16, isGrad, mostScratch, each.attention));
+  CLEAVE_RETURN_IF_ERROR(attentions.find(request, mostScratch, each.attention));
   if (each.attention) {
     each.scratchBytes = each.attention->getScratchBytes();
     return Status();
@@ -266,12 +272,19 @@ Status CudaDevice::joinLanes(const Lane &lane, Stream &stream) {
   return Status();
 }
 
-Status CudaDevice::enqueueKernel(const CudaInstruction &each,
-                                 const RunContext &context, Stream &stream) {
+/// A generated kernel by itself, or with those that are one launch with it.
+Status CudaDevice::launchKernel(const CudaInstruction &each,
+                                const RunContext &context, const Stream &stream,
+                                const Handle &where) const {
+  int64_t params[] = {each.shardIndex, context.isFirst ? 0 : 1};
+  // What is observed is launched by itself.
+  if (Address table = observer ? 0 : each.table) {
+    void *parameters[] = {&table, &params[1]};
+    return each.multi.launch(*driver, parameters, where.get());
+  }
   std::vector<Address> addresses;
   for (size_t i = 0; i < each.operands.size(); ++i)
     addresses.push_back(get(each, i, context));
-  int64_t params[] = {each.shardIndex, context.isFirst ? 0 : 1};
   std::vector<void *> parameters;
   for (Address &address : addresses)
     parameters.push_back(&address);
@@ -279,14 +292,22 @@ Status CudaDevice::enqueueKernel(const CudaInstruction &each,
   parameters.push_back(&params[1]);
   Address joined = stream.joined.getAddress();
   parameters.push_back(&joined);
+  return each.kernels.front().launch(*driver, parameters.data(), where.get());
+}
+
+Status CudaDevice::enqueueKernel(const CudaInstruction &each,
+                                 const RunContext &context, Stream &stream) {
   // One that is observed has its stream alone.
-  Lane lane = observer ? Lane() : lanes[each.index];
+  if (observer)
+    return launchKernel(each, context, stream, stream.handle);
+  const Lane &lane = lanes[each.index];
+  if (lane.follows)
+    return Status();
   if (lane.forks)
     CLEAVE_RETURN_IF_ERROR(forkLanes(lane, stream));
   const Handle &where =
       lane.number ? stream.sides[lane.number - 1].handle : stream.handle;
-  CLEAVE_RETURN_IF_ERROR(
-      each.kernels.front().launch(*driver, parameters.data(), where.get()));
+  CLEAVE_RETURN_IF_ERROR(launchKernel(each, context, stream, where));
   return lane.joins ? joinLanes(lane, stream) : Status();
 }
 

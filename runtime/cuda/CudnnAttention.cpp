@@ -320,20 +320,30 @@ Status CudnnAttentions::open() {
   return Status();
 }
 
-Status CudnnAttentions::find(const AttentionSizes &s, bool isBF16, bool isGrad,
+/// What is left to the kernels whatever cuDNN has.
+static Status checkRequest(const AttentionRequest &request) {
+  if (!request.isBF16)
+    return Status::error("numbers are not bf16");
+  if (request.fixedOrder)
+    return Status::error("several ranks compute the same gradient, and cuDNN "
+                         "adds in an order that differs from one to the other");
+  return Status();
+}
+
+Status CudnnAttentions::find(const AttentionRequest &request,
                              uint64_t mostScratch,
                              const CudnnAttention *&found) {
   if (!isOpen)
     CLEAVE_RETURN_IF_ERROR(open());
-  auto [place, isNew] =
-      made.try_emplace({s.batch, s.seq, s.heads, s.kvHeads, s.headDim, s.window,
-                        s.scale, s.softcap, isBF16, isGrad});
+  const AttentionSizes &s = request.sizes;
+  auto [place, isNew] = made.try_emplace(
+      {s.batch, s.seq, s.heads, s.kvHeads, s.headDim, s.window, s.scale,
+       s.softcap, request.isBF16, request.isGrad, request.fixedOrder});
   std::unique_ptr<CudnnAttention> &plan = place->second;
-  Status status;
-  if (isNew && handle && !isBF16)
-    status = Status::error("numbers are not bf16");
-  else if (isNew && handle)
-    status = CudnnAttention::create({*library, handle}, s, isGrad, plan);
+  Status status = checkRequest(request);
+  if (isNew && handle && status.ok())
+    status =
+        CudnnAttention::create({*library, handle}, s, request.isGrad, plan);
   // One that was found before is in use.
   if (isNew && plan && plan->getScratchBytes() > mostScratch) {
     status =
@@ -348,7 +358,8 @@ Status CudnnAttentions::find(const AttentionSizes &s, bool isBF16, bool isGrad,
     return Status::error(
         "cuDNN cannot compute this attention, and the environment variable "
         "CLEAVE_ATTENTION is \"cudnn\": " +
-        (status.ok() ? refusal : status.message()));
+        (status.ok() ? refusal : status.message()) +
+        "; with CLEAVE_ATTENTION=auto the kernels of Cleave compute it");
   return Status();
 }
 

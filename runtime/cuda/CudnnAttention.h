@@ -6,8 +6,9 @@
 // exp, so one may compute out and the other its gradients.
 //
 // The engine that cuDNN thinks fastest adds up dq in an order that differs from
-// run to run. Its deterministic one keeps all of dscore: 4.4 GB where the
-// other takes 0.3 GB, of batch 4, sequence 4096 and 32 heads of 64.
+// run to run, so a gradient in a fixed order is left to the kernels too. Its
+// deterministic one keeps all of dscore: 4.4 GB where the other takes 0.3 GB,
+// of batch 4, sequence 4096 and 32 heads of 64.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_CUDA_CUDNNATTENTION_H
@@ -58,6 +59,13 @@ private:
   uint64_t dqOffset = 0, deltaOffset = 0, sumBytes = 0;
 };
 
+/// What an instruction asks for.
+struct AttentionRequest {
+  cleave::cuda::AttentionSizes sizes;
+  bool isBF16 = false, isGrad = false;
+  bool fixedOrder = false; ///< the same bits on each rank that computes it
+};
+
 /// All attention of a device, and who computes it.
 class CudnnAttentions {
 public:
@@ -69,9 +77,10 @@ public:
   /// Built once for each shape, on the thread whose GPU it is. Null: the
   /// kernels of our own compute it. By the environment variable
   /// CLEAVE_ATTENTION: "own" never asks cuDNN, "cudnn" fails where it cannot,
-  /// "auto" takes it where it can and `mostScratch` bytes are enough.
-  Status find(const cleave::cuda::AttentionSizes &sizes, bool isBF16,
-              bool isGrad, uint64_t mostScratch, const CudnnAttention *&found);
+  /// "auto" takes it where it can and `mostScratch` bytes are enough. It cannot
+  /// where the order of sums is fixed.
+  Status find(const AttentionRequest &request, uint64_t mostScratch,
+              const CudnnAttention *&found);
   /// What is enqueued from now on goes to this stream.
   Status setStream(void *stream) const;
 
@@ -81,7 +90,7 @@ public:
 
 private:
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-                         float, float, bool, bool>;
+                         float, float, bool, bool, bool>;
 
   Status open();
 

@@ -14,26 +14,44 @@ class Neighbours {
 public:
   explicit Neighbours(std::vector<Lane> &lanes) : lanes(lanes) {}
 
-  void add(const Program &program, const BoundInstruction &instruction) {
+  /// `multi`: as getMulti() gives it.
+  void add(const Program &program, const BoundInstruction &instruction,
+           const void *multi) {
     std::vector<Range> ranges = getRanges(program, instruction);
-    if (members.size() == mostMembers || meets(ranges))
+    if (memberCount == mostMembers || meets(ranges))
       finish();
-    members.push_back(instruction.index);
+    ++memberCount;
     touched.insert(touched.end(), ranges.begin(), ranges.end());
+    if (multi) {
+      auto [place, isNew] = places.try_emplace(multi, launches.size());
+      if (!isNew)
+        return launches[place->second].push_back(instruction.index);
+    }
+    launches.push_back({instruction.index});
   }
 
   void finish() {
-    auto count = unsigned(std::min<size_t>(members.size(), mostLanes));
-    for (size_t i = 0; count > 1 && i < members.size(); ++i)
-      lanes[members[i]] = {unsigned(i % count), count, i == 0,
-                           i + 1 == members.size()};
-    members.clear();
+    auto count = unsigned(std::min<size_t>(launches.size(), mostLanes));
+    for (size_t i = 0; i < launches.size(); ++i) {
+      std::vector<size_t> &launch = launches[i];
+      Lane &lane = lanes[launch.front()];
+      if (count > 1)
+        lane = {unsigned(i % count), count, i == 0, i + 1 == launches.size()};
+      if (launch.size() == 1)
+        continue;
+      for (size_t follower : std::span(launch).subspan(1))
+        lanes[follower].follows = true;
+      lane.together = std::move(launch);
+    }
+    memberCount = 0;
+    launches.clear();
+    places.clear();
     touched.clear();
   }
 
 private:
   /// Each new member is held against all: so many that joining costs nothing.
-  static constexpr size_t mostMembers = 128;
+  static constexpr size_t mostMembers = 512;
 
   struct Range {
     uint64_t begin, end;
@@ -64,7 +82,9 @@ private:
   }
 
   std::vector<Lane> &lanes;
-  std::vector<size_t> members;
+  size_t memberCount = 0;
+  std::vector<std::vector<size_t>> launches; // of members
+  std::map<const void *, size_t> places;     // of those that take more
   std::vector<Range> touched;
 };
 
@@ -73,7 +93,8 @@ private:
 std::vector<Lane>
 cuda::assignLanes(const Program &program, const Stage &stage,
                   std::span<const BoundInstruction> instructions,
-                  const std::function<bool(size_t)> &canShare) {
+                  const std::function<bool(size_t)> &canShare,
+                  const std::function<const void *(size_t)> &getMulti) {
   std::vector<Lane> lanes(instructions.size());
   for (size_t s = 0; s < stage.getSegmentCount(); ++s) {
     const cleave::program::Segment &segment = stage.getSegment(s);
@@ -82,7 +103,7 @@ cuda::assignLanes(const Program &program, const Stage &stage,
       size_t stream = instructions[i].instruction->stream();
       Neighbours &group = groups.try_emplace(stream, lanes).first->second;
       if (canShare(i))
-        group.add(program, instructions[i]);
+        group.add(program, instructions[i], getMulti(i));
       else
         group.finish();
     }

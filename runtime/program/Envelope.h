@@ -23,7 +23,7 @@ namespace cleave::runtime {
 
 /// Of the envelope and of program.fbs and its README: goes up with any change
 /// that an older runtime would read wrongly.
-inline constexpr uint32_t programVersion = 8;
+inline constexpr uint32_t programVersion = 9;
 
 inline constexpr std::string_view programMagic = "CLEAVEPG";
 inline constexpr size_t programHeaderBytes = 24;

@@ -54,7 +54,7 @@ struct TestKernel {
                                              {"sum_rows", sumRows}};
 [[gnu::used]] uint64_t cleave_kernel_count = 2;
 struct TestCudaKernel {
-  const char *symbol;
+  const char *symbol, *multiSymbol;
   uint32_t blocks, threads;
   uint64_t scratchBytes;
 };
@@ -69,8 +69,9 @@ struct TestCudaCode {
 /// Simulation::launch() has one block. Blocks of the second one meet.
 static constexpr uint64_t counterBytes = 16384,
                           meetingBytes = counterBytes + 64;
-static const TestCudaKernel cudaKernels[] = {{"scale_rows", 1, 32, 0},
-                                             {"sum_rows", 1, 32, meetingBytes}};
+static const TestCudaKernel cudaKernels[] = {
+    {"scale_rows", "scale_rows_multi", 1, 32, 0},
+    {"sum_rows", nullptr, 1, 32, meetingBytes}};
 extern "C" {
 [[gnu::used]] TestCudaCode cleave_cuda_code = {cudaKernels, 2};
 }
@@ -146,6 +147,32 @@ TEST_F(Twin, GeneratedKernels) {
     EXPECT_EQ(scaled[i], 3 * values[i]);
   EXPECT_EQ(machine.download<float>(sums, 4),
             std::vector<float>({15, 18, 21, 24}));
+}
+
+/// A table with a row for each of several launches.
+TEST_F(Twin, SeveralLaunchesAtOnce) {
+  Address a = machine.upload(values), b = machine.upload(values),
+          outA = machine.allocate(48), outB = machine.allocate(48);
+  std::vector<uint64_t> rows = {a, outA, 1, b, outB, 2};
+  Address table = machine.upload(rows);
+  int64_t further = 0;
+  void *parameters[] = {&table, &further};
+  auto launchRows = [&](unsigned count) {
+    return machine.cuda.launchKernel(machine.getFunction("scale_rows_multi"), 1,
+                                     count, 1, 32, 1, 1, 0, stream, parameters,
+                                     nullptr);
+  };
+  ASSERT_EQ(launchRows(2), success);
+  ASSERT_EQ(machine.cuda.streamSynchronize(stream), success);
+  std::vector<float> scaledA = machine.download<float>(outA, 12),
+                     scaledB = machine.download<float>(outB, 12);
+  for (size_t i = 0; i < 12; ++i) {
+    EXPECT_EQ(scaledA[i], 2 * values[i]) << i;
+    EXPECT_EQ(scaledB[i], 3 * values[i]) << i;
+  }
+  ASSERT_EQ(launchRows(3), success);
+  std::string text = getFailure();
+  EXPECT_NE(text.find("the table: 72 bytes"), std::string::npos) << text;
 }
 
 TEST_F(Twin, OperandThatIsTooSmall) {

@@ -55,6 +55,21 @@ class AssembleTest(ToolTest):
                 self.assertTrue(self.read("step.mlir")
                                 == self.read("again.mlir"))
 
+    def test_the_order_of_sums_comes_back(self):
+        """Ranks along an axis that splits neither samples nor heads compute the
+        same attention, and the program says so."""
+        self.write("copies.json", {
+            "version": 2, "mesh": [{"name": "tp", "size": 2}],
+            "dims": {"intermediate": ["tp"]}})
+        for flags, order in [(["--tp", "2"], "false"),
+                             (["--plan", "copies.json"], "true")]:
+            self.compile("train", LLAMA, "-q", *flags)
+            text = self.read_ir("train")
+            self.assertEqual(set(re.findall(r"fixed_order = (\w+)", text)),
+                             {order})
+            self.run_tool("cleave", "assemble", "step.mlir", "-o", "again")
+            self.assertTrue(self.read("train") == self.read("again"))
+
     def test_every_stage_goes_on(self):
         """From the IR of any stage to the executable that compile made."""
         for model, flags in LAYOUTS:

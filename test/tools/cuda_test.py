@@ -170,7 +170,7 @@ class CudaTest(ToolTest):
         """All of them end, and one says why."""
         self.compile_for(4, "--dp", "2", "--tp", "2", "--zero", "1")
         for name, parts in self.FAILURES:
-            output = self.expect_end(f"{name}@3500", ["rank ", *parts])
+            output = self.expect_end(f"{name}@2600", ["rank ", *parts])
             self.assertTrue("step 3/3" not in output, output)
 
 

@@ -125,6 +125,33 @@ class InspectCudaTest(ToolTest):
                     self.assertIn(version, row)
                 self.assertEqual(each["optional"], "may be missing" in row)
 
+    def test_gradients_that_are_never_cudnns(self):
+        """Those that ranks compute on the same values: the program's fields and
+        the words on the library."""
+        self.write("copies.json", {
+            "version": 2, "mesh": [{"name": "tp", "size": 2}],
+            "dims": {"intermediate": ["tp"]}, "micro_batches": 2})
+        words = r", and in any case (\d+) gradients a step that several ranks "
+        for dtype in "f32", "bf16":
+            for flags, fixed in [(["--dp", "2"], False), (["--tp", "2"], False),
+                                 (["--plan", "copies.json"], True)]:
+                shown = self.inspect("--dtype", dtype, *flags, cluster="h200:2")
+                grads = {place: each
+                         for place, each in number_instructions(shown)
+                         if each["opcode"] == "AttentionGrad"}
+                self.assertTrue(grads)
+                for each in grads.values():
+                    self.assertEqual(each["parameters"]["fixed_order"], fixed)
+                counts = count_runs(shown)
+                purpose = "".join(each["for"] for each
+                                  in shown["cuda"]["libraries"]
+                                  if each["files"] == ["libcudnn.so.9"])
+                said = re.search(words, purpose)
+                self.assertEqual(
+                    int(said[1]) if said else 0,
+                    sum(counts[place] for place in grads)
+                    if fixed and dtype == "bf16" else 0)
+
     def test_the_runtimes_kernels(self):
         """Those of its instructions, in the type that it computes in."""
         for dtype, other in ("f32", "bf16"), ("bf16", "f32"):
@@ -155,7 +182,9 @@ class InspectCudaTest(ToolTest):
         if not ptxas:
             self.skipTest("no ptxas")
         cuda = self.inspect("--dtype", "bf16", cluster="h200:1")["cuda"]
-        says, used = {}, {each["symbol"] for each in cuda["kernels"]}
+        says = {}
+        used = {each["symbol"] + suffix for each in cuda["kernels"]
+                for suffix in ("", "_multi")}
         texts = re.findall(rb"\n(\.version [^\0]*)\0", self.read("train"))
         self.assertEqual(len(texts), 2)
         for text, module in zip(sorted(texts, key=len),
@@ -178,10 +207,16 @@ class InspectCudaTest(ToolTest):
                             r"(\d+) bytes cumulative stack size")]
                 says[block.split("'")[1]] = tuple(
                     int(number[1]) if number else 0 for number in numbers)
+        # A kernel, and the one that does several launches of it.
         for each in cuda["kernels"]:
+            symbol = each["symbol"]
+            self.assertEqual(f"{symbol}_multi" in says, each["multi"], symbol)
+            most = tuple(map(max, zip(says[symbol],
+                                      says.get(f"{symbol}_multi", (0, 0, 0)))))
             self.assertEqual(
                 (each["registers"], each["static_shared_bytes"],
-                 each["local_bytes"]), says[each["symbol"]], each["symbol"])
+                 each["local_bytes"]), most, symbol)
+        self.assertTrue(any(each["multi"] for each in cuda["kernels"]))
         # Some of each are not zero.
         self.assertTrue(any(each["static_shared_bytes"]
                             for each in cuda["kernels"]))
@@ -203,8 +238,8 @@ class InspectCudaTest(ToolTest):
                 r"^graphs +2 launches a step: \d+ instructions up to the "
                 r"gradients, \d+ of the update$",
                 r"^stream 0 +.*\d+ Gemm",
-                rf"^kernels +{len(shown['kernels'])} generated, \d+ of the "
-                r"runtime"]:
+                rf"^kernels +{len(shown['kernels'])} generated, \d+ of them "
+                r"for several launches at once, \d+ of the runtime"]:
             self.assertRegex(section, re.compile(pattern, re.M), section)
         self.assertEqual(len(re.findall("^stream ", section, re.M)),
                          len(shown["cuda"]["streams"]))

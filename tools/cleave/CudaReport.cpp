@@ -94,6 +94,18 @@ static std::optional<KernelResources> findResources(const CudaModule &module,
   return found->second;
 }
 
+/// Of a kernel, and of the one that does several launches of it.
+static std::optional<KernelResources>
+findMostResources(const CudaModule &module, const CudaKernel &kernel) {
+  std::optional<KernelResources> most = findResources(module, kernel.symbol);
+  if (auto multi = findResources(module, kernel.multiSymbol); most && multi) {
+    most->registers = std::max(most->registers, multi->registers);
+    most->sharedBytes = std::max(most->sharedBytes, multi->sharedBytes);
+    most->localBytes = std::max(most->localBytes, multi->localBytes);
+  }
+  return most;
+}
+
 /// Generated ones in the order of the table, then the runtime's in that of
 /// their names.
 static std::vector<CudaReport::Kernel>
@@ -116,9 +128,10 @@ getKernels(const runtime::Program &program, const CudaCode &code) {
   });
   std::vector<CudaReport::Kernel> kernels;
   for (const CudaKernel &each : code.kernels)
-    kernels.push_back({each.symbol, false, each.threads, 0, each.scratchBytes,
+    kernels.push_back({each.symbol, false, !each.multiSymbol.empty(),
+                       each.threads, 0, each.scratchBytes,
                        launches[each.symbol],
-                       findResources(code.generated, each.symbol)});
+                       findMostResources(code.generated, each)});
   for (auto &[symbol, kernel] : own) {
     kernel.symbol = symbol;
     kernel.isOwn = true;
@@ -140,13 +153,20 @@ static bool isBF16Attention(const fb::Instruction &instruction) {
   return table && table->type() == fb::DType::BF16;
 }
 
+/// A gradient in a fixed order, which cuDNN does not have.
+static bool isNeverCudnn(const fb::Instruction &instruction) {
+  const fb::AttentionGrad *table = instruction.work_as_AttentionGrad();
+  return table && table->fixed_order();
+}
+
 static std::vector<CudaReport::Library>
 getLibraries(const runtime::Program &program) {
-  uint64_t products = 0, attention = 0;
+  uint64_t products = 0, attention = 0, never = 0;
   forEachInstruction(
       program, [&](const fb::Instruction &instruction, uint64_t times) {
         products += instruction.work_type() == fb::Opcode::Gemm ? times : 0;
         attention += isBF16Attention(instruction) ? times : 0;
+        never += isNeverCudnn(instruction) ? times : 0;
       });
   std::vector<CudaReport::Library> libraries;
   libraries.push_back({{gpu::Driver::fileName},
@@ -164,12 +184,16 @@ getLibraries(const runtime::Program &program) {
     std::vector<std::string> wrong;
     for (size_t version : gpu::Cudnn::wrongVersions)
       wrong.push_back(gpu::Cudnn::getVersionText(version));
+    std::string purpose = "attention in bf16, which the runtime's kernels "
+                          "compute without it";
+    if (never > 0)
+      purpose += ", and in any case " + tool::count(never, "gradient") +
+                 " a step that several ranks compute";
     libraries.push_back({{gpu::Cudnn::fileName},
                          gpu::Cudnn::getVersionText(gpu::Cudnn::oldest),
                          std::move(wrong),
                          true,
-                         "attention in bf16, which the runtime's kernels "
-                         "compute without it"});
+                         std::move(purpose)});
   }
   if (program.getWorldSize() > 1)
     libraries.push_back({{gpu::Nccl::fileName},
@@ -207,6 +231,7 @@ static json::Object toJSON(const CudaReport::Kernel &kernel) {
   json::Object object{{"symbol", kernel.symbol},
                       {"module", kernel.isOwn ? "runtime" : "generated"},
                       {"launches", kernel.launches},
+                      {"multi", kernel.isMulti},
                       {"threads", kernel.threads},
                       {"dynamic_shared_bytes", kernel.dynamicSharedBytes},
                       {"scratch_bytes", kernel.scratchBytes}};
@@ -344,7 +369,14 @@ std::string Printer::describeMost(Get get) const {
 void Printer::printKernels() {
   auto isOwn = [](const CudaReport::Kernel &kernel) { return kernel.isOwn; };
   size_t own = size_t(llvm::count_if(report.kernels, isOwn));
+  size_t multi = size_t(
+      llvm::count_if(report.kernels, [](const CudaReport::Kernel &kernel) {
+        return kernel.isMulti;
+      }));
   add("kernels", llvm::Twine(report.kernels.size() - own) + " generated, " +
+                     llvm::Twine(multi) +
+                     " of them for several launches at "
+                     "once, " +
                      llvm::Twine(own) +
                      " of the runtime; most threads of a "
                      "block: " +

@@ -35,7 +35,8 @@ struct CudaReport {
   };
   struct Kernel {
     std::string symbol;
-    bool isOwn; ///< the runtime's, not generated
+    bool isOwn;   ///< the runtime's, not generated
+    bool isMulti; ///< launches of it that are neighbours may be one
     uint32_t threads;
     uint64_t dynamicSharedBytes, scratchBytes, launches;
     std::optional<KernelResources> resources; ///< none without machine code

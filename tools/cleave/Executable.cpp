@@ -203,8 +203,17 @@ readKernels(const Image &image, uint64_t address, uint64_t count) {
     auto symbol = image.readText(address + offsetof(CleaveCudaKernel, symbol));
     if (!symbol)
       return symbol.takeError();
-    kernels.push_back(
-        {symbol->str(), entry->blocks, entry->threads, entry->scratch_bytes});
+    uint64_t place = address + offsetof(CleaveCudaKernel, multi_symbol);
+    auto names = image.readPointer(place);
+    if (!names)
+      return names.takeError();
+    llvm::Expected<llvm::StringRef> multiSymbol = llvm::StringRef();
+    if (*names != 0)
+      multiSymbol = image.readText(place);
+    if (!multiSymbol)
+      return multiSymbol.takeError();
+    kernels.push_back({symbol->str(), multiSymbol->str(), entry->blocks,
+                       entry->threads, entry->scratch_bytes});
   }
   return kernels;
 }

@@ -22,7 +22,7 @@ struct CudaModule {
 
 /// How a generated kernel is launched; as CleaveCudaKernel.
 struct CudaKernel {
-  std::string symbol;
+  std::string symbol, multiSymbol;
   uint32_t blocks, threads;
   uint64_t scratchBytes;
 };

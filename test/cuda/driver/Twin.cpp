@@ -5,7 +5,9 @@
 // kernel table of the executable's program says; how a GPU launches it, the
 // table of `cleave_cuda_code`. A launch's parameters are an address for each
 // operand, then the two numbers that a CPU kernel is given, then the address of
-// memory where blocks meet, of which the CPU's kernel has no need.
+// memory where blocks meet, of which the CPU's kernel has no need; or, of a
+// launch that is several, the address of a table of them
+// (runtime/abi/Kernel.h).
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/abi/Kernel.h"
@@ -72,34 +74,48 @@ constexpr uint64_t alignment = 16, integerAlignment = 4;
 class GeneratedFunction : public Function {
 public:
   GeneratedFunction(CleaveKernelFn fn, const fb::Kernel &kernel,
-                    const CleaveCudaKernel *cuda)
-      : fn(fn), kernel(kernel), cuda(cuda) {}
+                    const CleaveCudaKernel *cuda, bool isMulti)
+      : fn(fn), kernel(kernel), cuda(cuda), isMulti(isMulti) {}
 
   std::vector<size_t> getParameterSizes() const override {
-    return std::vector<size_t>(kernel.accesses()->size() + 3, sizeof(uint64_t));
+    size_t count = isMulti ? 2 : kernel.accesses()->size() + 3;
+    return std::vector<size_t>(count, sizeof(uint64_t));
   }
 
   void launch(const LaunchShape &shape, Parameters parameters,
               Execution &execution) const override {
     size_t operands = kernel.accesses()->size();
-    auto read = [&](size_t i, auto &value) {
-      std::memcpy(&value, parameters[i].data(), sizeof value);
-    };
-    std::vector<void *> buffers(operands);
-    for (size_t i = 0; i < operands; ++i) {
-      Address address;
-      read(i, address);
-      buffers[i] = translate(address, i, execution);
-    }
-    Address meeting;
-    read(operands + 2, meeting);
+    std::vector<uint64_t> words(parameters.size());
+    for (size_t i = 0; i < words.size(); ++i)
+      std::memcpy(&words[i], parameters[i].data(), sizeof(words[i]));
+    Address meeting = isMulti ? 0 : words[operands + 2];
     if (cuda)
       checkCuda(shape, meeting, execution);
     if (execution.hasFailed())
       return;
-    int64_t numbers[2];
-    read(operands, numbers[0]);
-    read(operands + 1, numbers[1]);
+    if (!isMulti)
+      return launch(words.data(), int64_t(words[operands + 1]), execution);
+    uint64_t rowBytes = (operands + 1) * sizeof(uint64_t);
+    std::byte *table =
+        execution.translate(words[0], shape.grid.y * rowBytes, "the table");
+    std::vector<uint64_t> row(operands + 1);
+    for (unsigned y = 0; y < shape.grid.y && !execution.hasFailed(); ++y) {
+      std::memcpy(row.data(), table + y * rowBytes, rowBytes);
+      launch(row.data(), int64_t(words[1]), execution);
+    }
+  }
+
+private:
+  /// `words`: the operands' addresses, then the first number.
+  void launch(const uint64_t *words, int64_t number,
+              Execution &execution) const {
+    size_t operands = kernel.accesses()->size();
+    std::vector<void *> buffers(operands);
+    for (size_t i = 0; i < operands; ++i)
+      buffers[i] = translate(words[i], i, execution);
+    if (execution.hasFailed())
+      return;
+    int64_t numbers[] = {int64_t(words[operands]), number};
     bool isColumn = kernel.mode() == fb::KernelMode::Column;
     execution.getPool().parallelFor(
         0, int64_t(isColumn ? kernel.columns() : kernel.rows()),
@@ -108,13 +124,13 @@ public:
         });
   }
 
-private:
   /// What the kernel's code for GPUs counts on. Behind its counters, blocks
   /// leave anything.
   void checkCuda(const LaunchShape &shape, Address meeting,
                  Execution &execution) const {
     if (shape.grid.x != cuda->blocks || shape.block.x != cuda->threads ||
-        shape.grid.y * shape.grid.z * shape.block.y * shape.block.z != 1)
+        (shape.grid.y != 1 && !isMulti) ||
+        shape.grid.z * shape.block.y * shape.block.z != 1)
       execution.fail(errorIllegalAddress,
                      "expects " + std::to_string(cuda->blocks) + " blocks of " +
                          std::to_string(cuda->threads) + " threads, got " +
@@ -163,6 +179,7 @@ private:
   CleaveKernelFn fn;
   const fb::Kernel &kernel;
   const CleaveCudaKernel *cuda;
+  bool isMulti;
 };
 
 class TwinEngine : public Engine {
@@ -179,20 +196,29 @@ public:
             "stripped of their names";
       return nullptr;
     }
+    std::string symbol = name;
+    const CleaveCudaKernel *cuda = nullptr;
+    bool isMulti = false;
+    for (uint64_t i = 0; generated.cuda && i < generated.cuda->kernel_count;
+         ++i) {
+      const CleaveCudaKernel &each = generated.cuda->kernels[i];
+      bool names = each.multi_symbol && name == each.multi_symbol;
+      if (!names && name != each.symbol)
+        continue;
+      symbol = each.symbol;
+      cuda = &each;
+      isMulti = names;
+    }
     CleaveKernelFn fn = nullptr;
     for (uint64_t i = 0; i < generated.count; ++i)
-      if (name == generated.kernels[i].symbol)
+      if (symbol == generated.kernels[i].symbol)
         fn = generated.kernels[i].fn;
-    const CleaveCudaKernel *cuda = nullptr;
-    for (uint64_t i = 0; generated.cuda && i < generated.cuda->kernel_count;
-         ++i)
-      if (name == generated.cuda->kernels[i].symbol)
-        cuda = &generated.cuda->kernels[i];
     if (fn && generated.program->kernels())
       for (const fb::Kernel *kernel : *generated.program->kernels())
-        if (kernel->symbol() && kernel->symbol()->string_view() == name &&
+        if (kernel->symbol() && kernel->symbol()->string_view() == symbol &&
             kernel->accesses())
-          return std::make_shared<GeneratedFunction>(fn, *kernel, cuda);
+          return std::make_shared<GeneratedFunction>(fn, *kernel, cuda,
+                                                     isMulti);
     why = fn ? "the executable's program has no such kernel"
              : "the executable has no CPU kernel of that name";
     return nullptr;

@@ -99,10 +99,11 @@ exec.program @step threads 2 {
         window = 0 : i64, type = f32, scale = 0.25 : f64,
         softcap = 0.0 : f64}
     // CHECK: exec.attention_grad(%[[V]], {{.*}}) -> (%[[B]], %[[B]], %[[B]])
+    // CHECK-SAME: fixed_order = true
     exec.attention_grad(%v, %v, %v, %v, %v, %v) -> (%b, %b, %b) using(%v) {
         batch = 1 : i64, seq = 4 : i64, heads = 4 : i64, kv_heads = 2 : i64,
         head_dim = 8 : i64, window = 0 : i64, type = f32, scale = 0.25 : f64,
-        softcap = 0.0 : f64}
+        softcap = 0.0 : f64, fixed_order = true}
     // CHECK: exec.embedding(%[[V]], %[[W]]) -> (%[[B]])
     exec.embedding(%v, %w) -> (%b) {rows = 4 : i64, width = 8 : i64,
         table_rows = 8 : i64, type_table = f32, type_out = bf16}

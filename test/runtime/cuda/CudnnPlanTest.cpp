@@ -120,7 +120,7 @@ TEST_F(CudnnPlanTest, WhatItHasNoEngineFor) {
 TEST_F(CudnnPlanTest, OwnKernelsWithoutADevice) {
   CudnnAttentions attentions;
   const CudnnAttention *found = nullptr;
-  expectSuccess(attentions.find({1, 64, 2, 2, 64, 0, 0.125f, 0}, true, true,
+  expectSuccess(attentions.find({{1, 64, 2, 2, 64, 0, 0.125f, 0}, true, true},
                                 UINT64_MAX, found));
   EXPECT_EQ(found, nullptr);
   EXPECT_EQ(attentions.describe().find("own kernels (cudnnCreate failed at "),

@@ -35,14 +35,14 @@ TEST(CudnnTest, Versions) {
 TEST_F(CudnnAttentionsTest, OwnKernelsByChoice) {
   setenv("CLEAVE_ATTENTION", "own", 1);
   EXPECT_EQ(attentions.describe(), "");
-  EXPECT_TRUE(attentions.find(sizes, true, false, UINT64_MAX, found).ok());
+  EXPECT_TRUE(attentions.find({sizes, true, false}, UINT64_MAX, found).ok());
   EXPECT_EQ(found, nullptr);
   EXPECT_EQ(attentions.describe(), "own kernels (CLEAVE_ATTENTION is own)");
 }
 
 // Nothing has opened a driver here.
 TEST_F(CudnnAttentionsTest, OwnKernelsWithoutADriver) {
-  EXPECT_TRUE(attentions.find(sizes, true, true, UINT64_MAX, found).ok());
+  EXPECT_TRUE(attentions.find({sizes, true, true}, UINT64_MAX, found).ok());
   EXPECT_EQ(found, nullptr);
   EXPECT_EQ(attentions.describe(),
             "own kernels (the CUDA driver has no cuGetProcAddress_v2)");
@@ -50,16 +50,29 @@ TEST_F(CudnnAttentionsTest, OwnKernelsWithoutADriver) {
 
 TEST_F(CudnnAttentionsTest, CudnnByChoiceIsMissed) {
   setenv("CLEAVE_ATTENTION", "cudnn", 1);
-  Status status = attentions.find(sizes, true, false, UINT64_MAX, found);
+  Status status = attentions.find({sizes, true, false}, UINT64_MAX, found);
   EXPECT_EQ(status.message(),
             "cuDNN cannot compute this attention, and the environment variable "
             "CLEAVE_ATTENTION is \"cudnn\": the CUDA driver has no "
-            "cuGetProcAddress_v2");
+            "cuGetProcAddress_v2; with CLEAVE_ATTENTION=auto the kernels of "
+            "Cleave compute it");
+}
+
+// Whatever else stands against it, so that nobody looks for a library.
+TEST_F(CudnnAttentionsTest, CudnnByChoiceHasNoFixedOrder) {
+  setenv("CLEAVE_ATTENTION", "cudnn", 1);
+  Status status = attentions.find({sizes, true, true, true}, UINT64_MAX, found);
+  EXPECT_EQ(
+      status.message(),
+      "cuDNN cannot compute this attention, and the environment variable "
+      "CLEAVE_ATTENTION is \"cudnn\": several ranks compute the same "
+      "gradient, and cuDNN adds in an order that differs from one to the "
+      "other; with CLEAVE_ATTENTION=auto the kernels of Cleave compute it");
 }
 
 TEST_F(CudnnAttentionsTest, UnknownChoice) {
   setenv("CLEAVE_ATTENTION", "cuDNN", 1);
-  Status status = attentions.find(sizes, true, false, UINT64_MAX, found);
+  Status status = attentions.find({sizes, true, false}, UINT64_MAX, found);
   EXPECT_EQ(status.message(),
             "the environment variable CLEAVE_ATTENTION is \"cuDNN\", expects "
             "\"own\", \"cudnn\" or \"auto\"");

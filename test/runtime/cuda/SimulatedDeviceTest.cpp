@@ -24,7 +24,7 @@ using namespace cleave::test;
 namespace {
 
 /// A program's code without kernels that anything launches.
-const CleaveCudaKernel unused{"unused", 1, 32, 0};
+const CleaveCudaKernel unused{"unused", nullptr, 1, 32, 0};
 const CleaveCudaCode code{
     &unused, 1, "sm_90", ".version 8.0\n.target sm_90\n.address_size 64\n",
     nullptr, 0, {}};

@@ -405,7 +405,7 @@ Status Trial::run(bool &agrees) {
   Status refusal;
   for (bool isGrad : {false, true})
     if (cudnn && refusal.ok())
-      refusal = cudnn->find(sizes, true, isGrad, UINT64_MAX, plans[isGrad]);
+      refusal = cudnn->find({sizes, true, isGrad}, UINT64_MAX, plans[isGrad]);
   bool hasCudnn = plans[0] && plans[1];
   if (cudnn && !hasCudnn)
     printf("  no cuDNN: %s\n", refusal.ok() ? cudnn->describe().c_str()

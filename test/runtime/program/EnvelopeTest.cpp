@@ -38,8 +38,8 @@ TEST(Envelope, NamesWhatIsWrong) {
   bytes[0] = 'X';
   expect(bytes, "does not start with \"CLEAVEPG\"");
   bytes = good;
-  bytes[8] = 9;
-  expect(bytes, "format version 9, this runtime reads 8");
+  bytes[8] = 10;
+  expect(bytes, "format version 10, this runtime reads 9");
   bytes = good;
   bytes.pop_back();
   expect(bytes, "bytes after the header, which says");

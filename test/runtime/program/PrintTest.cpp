@@ -47,7 +47,7 @@ TEST_F(Print, InstructionsNameTheirFields) {
 TEST_F(Print, SaysEverythingAsked) {
   std::string text = printProgram(program);
   for (const char *words :
-       {"program of format version 8\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
+       {"program of format version 9\n", "dp=2 x tp=2, 4 ranks of 2 threads\n",
         "CPU           x86-64-v3, with Avx2\n",
         "8 sequences of 4 tokens, 2 micro-batches, split over {dp}\n",
         "\nmemory at the peak\n", "100.0%  everything\n",

@@ -71,7 +71,7 @@ const double nan = std::numeric_limits<double>::quiet_NaN();
   }
 
 const Broken programs[] = {
-    BREAK("version is 3, expects 8", p.version = 3),
+    BREAK("version is 3, expects 9", p.version = 3),
     BREAK("threads is 0", p.threads = 0),
     BREAK("threads is 5000", p.threads = 5000),
     BREAK("isa is 9, expects 0 to 2", p.isa = fb::Isa(9)),
