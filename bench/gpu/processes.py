@@ -78,7 +78,8 @@ class Runner:
                        f"{shorten(texts[0])}{shorten(texts[1])}\n")
         self.log.flush()
         return {"failed": failed, "code": code, "seconds": seconds,
-                "timed_out": timed_out, "out": texts[0], "err": texts[1], "command": shown, **samples}
+                "timed_out": timed_out, "out": texts[0], "err": texts[1],
+                "command": shown, **samples}
 
 
 def end_group(process):

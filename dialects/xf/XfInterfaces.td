@@ -157,8 +157,8 @@ def FixedOrderOpInterface : OpInterface<"FixedOrderOpInterface"> {
   let description = [{
     An op with a sum that a device may add up in another order in each run, so
     that its last bits differ. Where several ranks compute such an op on the same
-    values, each has a copy of the result; copies that differ make parameters
-    differ that are copies, too. So `cleave-localize` asks such ops to add in an
+    values, each has a copy of the result; if these copies differ, so do the copies
+    of parameters that are updated from them. So `cleave-localize` asks such ops to add in an
     order that is fixed, and the device to do so at whatever cost.
   }];
   let methods = [

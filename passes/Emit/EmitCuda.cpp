@@ -68,6 +68,10 @@ static void emitEntry(KernelInfo &info, OpBuilder &b, StringRef name,
   }
 }
 
+std::string emit::getMultiSymbol(llvm::StringRef symbol) {
+  return (symbol + "_multi").str();
+}
+
 FailureOr<CudaLaunch> emit::emitCudaKernel(exec::KernelOp kernel,
                                            bool isRepeated) {
   // Nothing is saved in memory: a row that is kept has it in registers, and a
@@ -88,7 +92,7 @@ FailureOr<CudaLaunch> emit::emitCudaKernel(exec::KernelOp kernel,
   emitEntry(*info, b, launch.symbol, types, layout);
   // Launches whose blocks meet have memory for that one after the other.
   if (isRepeated && launch.scratchBytes == 0) {
-    launch.multiSymbol = launch.symbol + "_multi";
+    launch.multiSymbol = getMultiSymbol(launch.symbol);
     layout.isMulti = true;
     emitEntry(*info, b, launch.multiSymbol, {pointer, b.getI64Type()}, layout);
   }

@@ -27,6 +27,9 @@ struct CudaLaunch {
   uint64_t scratchBytes;
 };
 
+/// What `CudaLaunch::multiSymbol` is of a kernel that has one.
+std::string getMultiSymbol(llvm::StringRef symbol);
+
 /// Replaces `kernel` by an `llvm.func` of its name with the PTX kernel calling
 /// convention, whose body is of llvm, arith, math and scf ops and NVVM
 /// intrinsics. `isRepeated`: there are launches of it that may be one, so it

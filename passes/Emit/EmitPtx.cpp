@@ -71,6 +71,13 @@ emit::emitCudaLLVM(ModuleOp kernels, const PtxOptions &options,
   if (failed(machine))
     return failure();
   llvm::StringSet<> repeated = findRepeated(kernels);
+  for (auto kernel : kernels.getOps<exec::KernelOp>())
+    if (std::string name = getMultiSymbol(kernel.getSymName());
+        repeated.contains(kernel.getSymName()) && kernels.lookupSymbol(name)) {
+      kernel.emitError("expects no other kernel @")
+          << name << ", which is what several launches of it at once are";
+      return failure();
+    }
   return lowerKernels(
       kernels, context, **machine, [&](exec::KernelOp kernel) -> LogicalResult {
         FailureOr<CudaLaunch> launch =

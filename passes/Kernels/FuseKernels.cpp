@@ -5,10 +5,13 @@
 //     group's rows and columns in the group's mode, rows or sums over rows; or
 //     each of its tensors has one element for each of the rows of a group of
 //     rows;
-//  2. the group's values that it reads, it reads where they are computed, which
-//     sums over rows are not before the end;
-//  3. it tells its shard by the same axes as the group, and meets what its
-//     buffers hold as the group does.
+//  2. it reads the group's values only at the element where they are computed;
+//  a
+//     sum over rows is there only at the end, so nothing in the group reads
+//     one;
+//  3. it tells its shard by the same axes as the group, and its results meet
+//  what
+//     their buffers hold as the group's do.
 // Any other op closes the group. Members are neighbours, so no op between them
 // can depend on the order.
 //
@@ -26,6 +29,10 @@
 
 using namespace mlir;
 using namespace cleave;
+
+/// Sums over rows of one kernel: threads have all of them in registers, and a
+/// block's warps join them in shared memory.
+constexpr size_t mostSums = 8;
 
 static int64_t getSize(const KernelSpace &space) {
   return space.rows * space.columns;
@@ -83,7 +90,7 @@ static llvm::StringRef tryFit(const KernelGroup &group, Operation *op,
                               KernelSpace &space) {
   const KernelSpace &target = group.getSpace();
   if (!isPlain(space) || !isPlain(target) || space.mode != target.mode)
-    return "not both are plain, or they are of two modes";
+    return "one has start values or a second pass, or their modes differ";
   if (space.rows != target.rows || space.columns != target.columns) {
     if (!isPlainRow(space) || !isPointwise(space) ||
         getSize(space) != target.rows)
@@ -91,10 +98,15 @@ static llvm::StringRef tryFit(const KernelGroup &group, Operation *op,
     spreadOverRows(space, target);
   }
   size_t tensors = space.inputs.size() + space.outputs.size();
-  for (const KernelGroup::Member &member : group.members)
+  size_t outputs = space.outputs.size();
+  for (const KernelGroup::Member &member : group.members) {
     tensors += member.space.inputs.size() + member.space.outputs.size();
+    outputs += member.space.outputs.size();
+  }
   if (tensors > mostKernelTensors)
     return "a kernel has no room for so many tensors";
+  if (!isPlainRow(space) && outputs > mostSums)
+    return "a kernel has no room for so many sums over rows";
   for (const KernelAccess &each : space.inputs) {
     exec::AccessAttr written = findOutput(group, getTensor(op, each.tensor));
     if (written && (!isPlainRow(space) || written != each.access))
@@ -123,12 +135,19 @@ static Operation *findLastSource(Operation &op) {
   return last;
 }
 
+/// Whether a result is a new value of state, which may take the old one's place
+/// as soon as it is computed: what reads the old one comes before it.
+static bool isOfState(Operation &op) {
+  return llvm::any_of(op.getUsers(),
+                      [](Operation *user) { return isa<xf::SetOp>(user); });
+}
+
 void cleave::moveTogether(Block &block) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     auto kernel = dyn_cast<KernelOpInterface>(op);
     Operation *last = kernel ? findLastSource(op) : nullptr;
     auto source = dyn_cast_or_null<KernelOpInterface>(last);
-    if (!source || last->getNextNode() == &op ||
+    if (!source || last->getNextNode() == &op || isOfState(op) ||
         xf::getPhase(last) != xf::getPhase(&op) ||
         xf::AccumulateOp::getSegment(last) != xf::AccumulateOp::getSegment(&op))
       continue;
@@ -156,11 +175,11 @@ SmallVector<KernelGroup> cleave::groupKernels(
       return getAccumulate(groups.back().getLast()->getResult(0)) ==
              getAccumulate(op.getResult(0));
     };
-    llvm::StringRef reason = !fuse   ? "fusing is off"
-                             : !open ? "no kernel is before it"
-                             : !meetsAlike()
-                                 ? "not both add to what buffers hold"
-                                 : tryFit(groups.back(), &op, space);
+    llvm::StringRef reason =
+        !fuse           ? "fusing is off"
+        : !open         ? "no kernel is before it"
+        : !meetsAlike() ? "they meet what their buffers hold in other ways"
+                        : tryFit(groups.back(), &op, space);
     LDBG() << op.getName()
            << (reason.empty() ? " joins the kernel before it"
                               : " begins a kernel: ")

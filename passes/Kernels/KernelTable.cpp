@@ -147,6 +147,10 @@ BuiltKernel KernelTable::build(const KernelGroup &group,
   for (auto &key : outputs)
     yields.push_back(scalars[key]);
   exec::YieldOp::create(b, kernel.getLoc(), yields);
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(body.getOperations())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
 
   SmallVector<Attribute> all(inputAccesses);
   llvm::append_range(all, outputAccesses);

@@ -365,13 +365,13 @@ void Lowering::lowerGroup(const KernelGroup &group) {
   SmallVector<Value> inputs = getBuffers(kernel.inputs);
 
   if (space.foldRows) {
-    Value sum = getBuffer(last->getResult(0));
-    if (kernel.rows == 1 && accumulate == exec::Accumulate::Never)
-      return launch(kernel.symbol, inputs, sum, last);
     if (llvm::any_of(folds, [&](const Fold &fold) {
           return llvm::is_contained(inputs, fold.sum);
         }))
       launchFolds();
+    Value sum = getBuffer(last->getResult(0));
+    if (kernel.rows == 1 && accumulate == exec::Accumulate::Never)
+      return launch(kernel.symbol, inputs, sum, last);
     Value rows = addBuffer("workspace", kernel.rows * 4);
     launch(kernel.symbol, inputs, rows, last);
     folds.push_back(

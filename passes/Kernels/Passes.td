@@ -49,14 +49,27 @@ def LowerToExecPass : Pass<"cleave-lower-to-exec", "::mlir::ModuleOp"> {
     where they are computed.
 
     Consecutive ops that walk the same rows become one kernel: values that only
-    the kernel reads are never stored. Kernels are told apart by their content, so
-    identical layers share theirs.
+    the kernel reads are never stored. An op moves up to where it is consecutive:
+    behind the one on the same rows that computes the last of its operands. Sums
+    over the same rows become one kernel, too. A sum of all elements takes two
+    launches, the second one over the sums of each row; of consecutive sums the
+    second ones stand behind all first ones. Kernels are told apart by their
+    content, so identical layers share theirs.
 
     ```mlir
     %x = xf.add %a, %b : (tensor<16x64xf32>, tensor<16x64xf32>) -> tensor<16x64xf32>
     %y, %rstd = xf.rms_norm %x, %w {eps = 1.0e-6 : f64} : ...
     // becomes
     exec.launch(%a, %b, %w) -> (%x, %y, %rstd) {kernel = @add_rms_norm, ...}
+
+    %d = xf.layer_norm_grad %x, %w, %mean, %rstd, %dy : ...
+    %dw = xf.norm_weight_grad %x, %rstd, %dy, %mean : ...
+    %db = xf.reduce_leading %dy : ...
+    %sum = xf.add %r, %d : ...
+    // becomes
+    exec.launch(%x, %w, %mean, %rstd, %dy, %r) -> (%sum) {kernel = @layer_norm_grad_add, ...}
+    exec.launch(%x, %rstd, %dy, %mean) -> (%dw, %db)
+        {kernel = @norm_weight_grad_reduce_leading, ...}
     ```
   }];
   let dependentDialects = ["::cleave::exec::ExecDialect",

@@ -34,11 +34,12 @@ struct CleaveKernelEntry {
 /// Their first CLEAVE_CUDA_COUNTER_BYTES are zero before a launch, and again
 /// after it.
 ///
-/// `multi_symbol` is a kernel that does several such launches at once, as many
-/// as there are blocks in y; null where there is none. Its parameters are the
-/// address, in device memory, of a table with a row for each launch, then
-/// `params[1]`. A row is the addresses of the operands, then `params[0]`, each
-/// of 64 bits.
+/// `multi_symbol` is a kernel that does several such launches at once, with as
+/// many blocks in x and threads as one of them has, and a row of blocks in y
+/// for each; null where there is none, as there is of kernels whose blocks
+/// meet. Its parameters are the address, in device memory, of a table with a
+/// row for each launch, then `params[1]`. A row of the table is the addresses
+/// of the operands, then `params[0]`, each of 64 bits.
 struct CleaveCudaKernel {
   const char *symbol, *multi_symbol;
   uint32_t blocks, threads;

@@ -268,7 +268,8 @@ Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
   return Status();
 }
 
-/// Of launches that are one: a row for each, as CleaveCudaKernel says.
+/// Writes the tables of launches that are one, with a row for each as
+/// CleaveCudaKernel says.
 Status CudaDevice::prepareTables() {
   std::vector<uint64_t> words;
   for (CudaInstruction &first : instructions) {
@@ -292,8 +293,10 @@ Status CudaDevice::prepareTables() {
   for (CudaInstruction &each : instructions)
     if (!lanes[each.index].together.empty())
       each.table += tables.getAddress();
-  CLEAVE_CUDA(*driver, copyHostToDevice(tables.getAddress(), words.data(),
-                                        tables.getSize()));
+  void *stream = streams[0].handle.get();
+  CLEAVE_CUDA(*driver, copyHostToDeviceAsync(tables.getAddress(), words.data(),
+                                             tables.getSize(), stream));
+  CLEAVE_CUDA(*driver, streamSynchronize(stream));
   return Status();
 }
 

@@ -74,8 +74,10 @@ private:
   /// What a GPU needs to know of an instruction.
   struct CudaInstruction : BoundInstruction {
     std::vector<Kernel> kernels = {}; ///< launched one after the other
-    Kernel multi = {};                ///< CleaveCudaKernel's, or no function
-    Address table = 0;                ///< its launches, if this is the first
+    /// Does several launches of this one's kernel at once; no function: there
+    /// is none.
+    Kernel multi = {};
+    Address table = 0; ///< of the launches that this one does; 0: its own
     Matmul *matmul = nullptr;
     const CudnnAttention *attention = nullptr; ///< in place of the kernels
     const Group *group = nullptr;              ///< collectives

@@ -84,7 +84,7 @@ private:
   std::vector<Lane> &lanes;
   size_t memberCount = 0;
   std::vector<std::vector<size_t>> launches; // of members
-  std::map<const void *, size_t> places;     // of those that take more
+  std::map<const void *, size_t> places;     // of the launch that a kernel has
   std::vector<Range> touched;
 };
 

@@ -33,7 +33,7 @@ struct Lane {
   /// The instructions, this one the first, that are one launch here; empty
   /// where it is one by itself.
   std::vector<size_t> together = {};
-  bool follows = false; ///< it is done with one before it
+  bool follows = false; ///< an instruction before it launches it, too
 };
 
 /// For each of a stage's instructions, which must be kernel launches where

@@ -16,7 +16,7 @@
 // CHECK: [cleave-insert-collectives] [{dp}, {}] -> [{}, {}] by dist.all_gather along ["dp"], {{[0-9.]+}} us
 // CHECK: [cleave-lower-to-exec] xf.add begins a kernel: no kernel is before it
 // CHECK: [cleave-lower-to-exec] xf.add joins the kernel before it
-// CHECK: [cleave-lower-to-exec] xf.square_sum begins a kernel: not both are plain, or they are of two modes
+// CHECK: [cleave-lower-to-exec] xf.square_sum begins a kernel: one has start values or a second pass, or their modes differ
 
 // MEMORY: [cleave-plan-memory] 128 bytes of constants at {{[0-9]+}}, live from instruction 0 to 3
 // MEMORY: [cleave-plan-memory] 256 bytes of communication at {{[0-9]+}}, live from instruction 0 to 1

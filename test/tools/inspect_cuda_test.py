@@ -217,6 +217,10 @@ class InspectCudaTest(ToolTest):
                 (each["registers"], each["static_shared_bytes"],
                  each["local_bytes"]), most, symbol)
         self.assertTrue(any(each["multi"] for each in cuda["kernels"]))
+        # What is generated has no register in memory.
+        for each in cuda["kernels"]:
+            if each["module"] == "generated":
+                self.assertEqual(each["local_bytes"], 0, each["symbol"])
         # Some of each are not zero.
         self.assertTrue(any(each["static_shared_bytes"]
                             for each in cuda["kernels"]))

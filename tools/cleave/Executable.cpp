@@ -204,11 +204,11 @@ readKernels(const Image &image, uint64_t address, uint64_t count) {
     if (!symbol)
       return symbol.takeError();
     uint64_t place = address + offsetof(CleaveCudaKernel, multi_symbol);
-    auto names = image.readPointer(place);
-    if (!names)
-      return names.takeError();
+    auto multiPointer = image.readPointer(place);
+    if (!multiPointer)
+      return multiPointer.takeError();
     llvm::Expected<llvm::StringRef> multiSymbol = llvm::StringRef();
-    if (*names != 0)
+    if (*multiPointer != 0)
       multiSymbol = image.readText(place);
     if (!multiSymbol)
       return multiSymbol.takeError();

@@ -41,6 +41,57 @@ func.func @step(%ids: tensor<8xi32>, %targets: tensor<8xi32>) {
 
 // -----
 
+// A sum that reads another one comes after both of its launches.
+// CHECK-LABEL: exec.segment @before
+// CHECK-NEXT: exec.launch({{.*}}) -> (%[[ROWS:.*]]) {kernel = @square_sum
+// CHECK-NEXT: exec.launch(%[[ROWS]]) -> (%[[SUM:.*]]) {kernel = @fold
+// CHECK-NEXT: exec.launch(%[[SUM]]) -> ({{.*}}) {kernel = @square_sum
+!x = tensor<4x64xf32>
+!one = tensor<f32>
+xf.state @x parameter : !x {init = #xf.init<zeros, 0.0 : f64>}
+func.func @step(%ids: tensor<8xi32>, %targets: tensor<8xi32>) {
+  %x = xf.get @x : !x
+  %a = xf.square_sum %x : (!x) -> !one
+  %b = xf.square_sum %a : (!one) -> !one
+  xf.output "n", %b : !one
+  return
+}
+
+// -----
+
+// A kernel has eight sums over rows at most.
+// CHECK-LABEL: exec.segment @before
+// CHECK-COUNT-2: exec.launch({{.*}}kernel = @reduce_leading
+// CHECK-NOT: exec.launch
+// CHECK: exec.run
+!x = tensor<4x64xf32>
+!row = tensor<64xf32>
+xf.state @x parameter : !x {init = #xf.init<zeros, 0.0 : f64>}
+func.func @step(%ids: tensor<8xi32>, %targets: tensor<8xi32>) {
+  %x = xf.get @x : !x
+  %0 = xf.reduce_leading %x : (!x) -> !row
+  %1 = xf.reduce_leading %x : (!x) -> !row
+  %2 = xf.reduce_leading %x : (!x) -> !row
+  %3 = xf.reduce_leading %x : (!x) -> !row
+  %4 = xf.reduce_leading %x : (!x) -> !row
+  %5 = xf.reduce_leading %x : (!x) -> !row
+  %6 = xf.reduce_leading %x : (!x) -> !row
+  %7 = xf.reduce_leading %x : (!x) -> !row
+  %8 = xf.reduce_leading %x : (!x) -> !row
+  xf.output "0", %0 : !row
+  xf.output "1", %1 : !row
+  xf.output "2", %2 : !row
+  xf.output "3", %3 : !row
+  xf.output "4", %4 : !row
+  xf.output "5", %5 : !row
+  xf.output "6", %6 : !row
+  xf.output "7", %7 : !row
+  xf.output "8", %8 : !row
+  return
+}
+
+// -----
+
 // CHECK-LABEL: exec.segment @before
 // CHECK-NEXT: exec.launch(%[[X:.*]]) -> (%[[ROWS1:.*]]) {kernel = @square_sum
 // CHECK-NEXT: exec.launch(%{{.*}}) -> (%[[ROWS2:.*]]) {kernel = @square_sum
