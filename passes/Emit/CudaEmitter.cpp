@@ -67,8 +67,7 @@ void CudaEmitter::setArguments(ValueRange arguments) {
 }
 
 /// Of the launch that this block belongs to, by its row of the table.
-SmallVector<Value> CudaEmitter::loadArguments(mlir::Block &entry) {
-  Value table = entry.getArgument(0), microBatch = entry.getArgument(1);
+SmallVector<Value> CudaEmitter::loadArguments(Value table, Value microBatch) {
   int64_t operands = int64_t(info.inputs.size() + info.outputs.size());
   Type pointer = table.getType();
   Value row = e.address(table, e.mulIndex(getRegister("ctaid.y"), operands + 1),
@@ -83,10 +82,10 @@ SmallVector<Value> CudaEmitter::loadArguments(mlir::Block &entry) {
 }
 
 void CudaEmitter::emitPrologue() {
-  mlir::Block *entry = func.addEntryBlock(b);
+  Block *entry = func.addEntryBlock(b);
   b.setInsertionPointToStart(entry);
   if (layout.isMulti)
-    setArguments(loadArguments(*entry));
+    setArguments(loadArguments(entry->getArgument(0), entry->getArgument(1)));
   else
     setArguments(entry->getArguments());
   thread = getRegister("tid.x");

@@ -45,7 +45,8 @@ protected:
 private:
   void emitPrologue();
   void setArguments(mlir::ValueRange arguments);
-  llvm::SmallVector<mlir::Value> loadArguments(mlir::Block &entry);
+  llvm::SmallVector<mlir::Value> loadArguments(mlir::Value table,
+                                               mlir::Value microBatch);
   mlir::Value getRegister(llvm::StringRef name);
 
   mlir::LLVM::LLVMFuncOp func;

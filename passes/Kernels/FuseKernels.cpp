@@ -2,16 +2,12 @@
 //
 // State: the group that the last op joined, still open. An op joins it if
 //  1. it is plain (no start values, no second pass over rows), and over the
-//     group's rows and columns in the group's mode, rows or sums over rows; or
-//     each of its tensors has one element for each of the rows of a group of
-//     rows;
-//  2. it reads the group's values only at the element where they are computed;
-//  a
-//     sum over rows is there only at the end, so nothing in the group reads
-//     one;
+//     group's rows and columns in the group's mode, rows or sums over rows;
+//     or each of its tensors has one element for each row of a group of rows;
+//  2. it reads the group's values only at the element that computes them; a
+//     sum over rows is there only at the end, so nothing in the group reads it;
 //  3. it tells its shard by the same axes as the group, and its results meet
-//  what
-//     their buffers hold as the group's do.
+//     what their buffers hold as the group's do.
 // Any other op closes the group. Members are neighbours, so no op between them
 // can depend on the order.
 //
