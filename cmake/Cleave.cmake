@@ -27,6 +27,18 @@ function(cleave_use_pch target pch)
   endif()
 endfunction()
 
+# cleave_use_allocator(target): a tool with mimalloc in place of the C library's
+# allocator, which takes a fifth of a large model's compilation. The tools' own
+# symbols come before those of shared libraries, LLVM's among them. Sanitizers
+# have an allocator themselves.
+find_package(mimalloc REQUIRED)
+function(cleave_use_allocator target)
+  if(NOT CLEAVE_SANITIZE)
+    target_link_libraries(${target} PRIVATE mimalloc)
+    target_link_options(${target} PRIVATE LINKER:--no-as-needed)
+  endif()
+endfunction()
+
 # cleave_add_library(Name a.cpp b.cpp LINK Other ...): a room of lib/, plain C++.
 function(cleave_add_library name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})

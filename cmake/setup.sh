@@ -6,9 +6,10 @@ cleave_packages=(
   clang-22 lld-22 g++ cmake ninja-build ccache
   # MLIR and LLVM; mlir-tblgen, FileCheck and lit; runtimes of the sanitizers.
   llvm-22-dev libmlir-22-dev mlir-22-tools llvm-22-tools libclang-rt-22-dev
-  # Libraries: JSON, program format, command lines, MPI's header and launcher.
+  # Libraries: JSON, program format, command lines, allocator; MPI's header and
+  # launcher.
   nlohmann-json3-dev libflatbuffers-dev flatbuffers-compiler libcli11-dev
-  libopenmpi-dev openmpi-bin
+  libmimalloc-dev libopenmpi-dev openmpi-bin
   # Tests, benchmarks, formatting.
   libgtest-dev libbenchmark-dev clang-format-22 clang-tidy-22 python3
   python3-jsonschema

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <thread>
 
 using namespace cleave::runtime;
@@ -135,8 +136,7 @@ Status CudaDevice::open(const DeviceOptions &options) {
     CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.begin));
     CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.end));
   }
-  for (Handle *event : {&timeOrigin, &rangeBegin, &rangeEnd, &lastRangeEnd})
-    CLEAVE_RETURN_IF_ERROR(context->createEvent(true, *event));
+  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, timeOrigin));
   CLEAVE_RETURN_IF_ERROR(CublasLt::open(driver->getVersion(), cublasLt));
   return cublasLt->check(cublasLt->api.create(&matmulHandle), "create",
                          __FILE__, __LINE__);
@@ -307,8 +307,30 @@ Status CudaDevice::prepareTables() {
 Status CudaDevice::run(const RunRange &range,
                        const std::function<Status()> &enqueueAll,
                        const std::function<void()> &meanwhile) {
-  Status status =
-      catchExceptions([&] { return runRange(range, enqueueAll, meanwhile); });
+  return attempt([&]() -> Status {
+    CLEAVE_RETURN_IF_ERROR(handOver(range, enqueueAll));
+    meanwhile();
+    CLEAVE_RETURN_IF_ERROR(waitForRanges());
+    isBrought = isJudged(range);
+    return Status();
+  });
+}
+
+/// Whoever observes asks for the times of instructions when the range is done.
+Status CudaDevice::begin(const RunRange &range,
+                         const std::function<Status()> &enqueueAll) {
+  if (observer)
+    return run(range, enqueueAll, [] {});
+  CLEAVE_RETURN_IF_ERROR(finish());
+  return attempt([&] { return handOver(range, enqueueAll); });
+}
+
+Status CudaDevice::finish() {
+  return attempt([&] { return running.empty() ? Status() : waitForRanges(); });
+}
+
+Status CudaDevice::attempt(const std::function<Status()> &body) {
+  Status status = catchExceptions(body);
   if (!status.ok())
     fail(status);
   return status;
@@ -333,6 +355,7 @@ void CudaDevice::giveUp() {
   bool isUsable = state == success || state == errorNotReady;
   if (isUsable)
     ranges.clear();
+  running.clear();
   for (Stream &each : streams)
     if (!each.communicator)
       continue;
@@ -342,42 +365,66 @@ void CudaDevice::giveUp() {
       each.communicator->abandon();
 }
 
-Status CudaDevice::runRange(const RunRange &range,
-                            const std::function<Status()> &enqueueAll,
-                            const std::function<void()> &meanwhile) {
-  CLEAVE_RETURN_IF_ERROR(context->bind());
-  for (const CudaInstruction &each : instructions)
-    if (each.values)
-      *each.values = getScheduleValues(each, range.step, range.updates);
-  isBrought = false;
-  CLEAVE_RETURN_IF_ERROR(handOver(range, enqueueAll));
-  CLEAVE_CUDA(*driver, eventRecord(rangeEnd.get(), streams[0].handle.get()));
-  meanwhile();
-  CLEAVE_RETURN_IF_ERROR(synchronize());
-  isBrought = isJudged(range);
-  CLEAVE_RETURN_IF_ERROR(measureHost());
-  return observer ? reportTimes() : Status();
-}
-
-/// To stream 0 and those that begin behind it: call by call, or as a graph.
+/// To stream 0 and those that begin behind it.
 Status CudaDevice::handOver(const RunRange &range,
                             const std::function<Status()> &enqueueAll) {
+  CLEAVE_RETURN_IF_ERROR(context->bind());
+  isBrought = false;
+  Range &own = ranges[{range.begin, range.end}];
+  if (!own.begin)
+    CLEAVE_RETURN_IF_ERROR(prepareRange(range, own));
+  // The device has read those of the last time: between two times that a range
+  // is run the host waits.
+  for (CudaInstruction *each : own.schedules)
+    *each->values = getScheduleValues(*each, range.step, range.updates);
+  CLEAVE_RETURN_IF_ERROR(launchRange(range, enqueueAll, own));
+  std::swap(own.ends[0], own.ends[1]);
+  void *end = own.ends[0].get();
+  CLEAVE_CUDA(*driver, eventRecord(end, streams[0].handle.get()));
+  running.push_back({own.begin.get(), end});
+  return Status();
+}
+
+Status CudaDevice::prepareRange(const RunRange &range, Range &own) {
+  for (Handle *event : {&own.begin, &own.ends[0], &own.ends[1]})
+    CLEAVE_RETURN_IF_ERROR(context->createEvent(/*isTimed=*/true, *event));
+  std::set<uint64_t> segments;
+  for (size_t run = range.begin; run < range.end; ++run)
+    segments.insert(stage.getRuns()[run].segment());
+  for (uint64_t number : segments) {
+    const fb::Segment &segment = stage.getSegment(number);
+    for (size_t i = segment.begin(); i < segment.end(); ++i)
+      if (instructions[i].values)
+        own.schedules.push_back(&instructions[i]);
+  }
+  return Status();
+}
+
+/// Call by call, or as a graph.
+Status CudaDevice::launchRange(const RunRange &range,
+                               const std::function<Status()> &enqueueAll,
+                               Range &own) {
   if (observer) {
     CLEAVE_CUDA(*driver,
                 eventRecord(timeOrigin.get(), streams[0].handle.get()));
     CLEAVE_CUDA(*driver, eventSynchronize(timeOrigin.get()));
     originNs = getMonotonicNs();
-    return enqueueRange(range, enqueueAll, eventRecordDefault);
+    return enqueueRange(range, enqueueAll, own, eventRecordDefault);
   }
-  Captured &captured = ranges[{range.begin, range.end}];
   // The first time all is done that cannot be captured, such as loading code.
-  if (captured.timesRun++ == 0 || !canBeCaptured())
-    return enqueueRange(range, enqueueAll, eventRecordDefault);
-  if (!captured.graph)
-    CLEAVE_RETURN_IF_ERROR(captureRange(range, enqueueAll, captured));
-  CLEAVE_CUDA(*driver,
-              graphLaunch(captured.graph.get(), streams[0].handle.get()));
+  if (own.timesRun++ == 0 || !canBeCaptured())
+    return enqueueRange(range, enqueueAll, own, eventRecordDefault);
+  if (!own.graph)
+    CLEAVE_RETURN_IF_ERROR(captureRange(range, enqueueAll, own));
+  CLEAVE_CUDA(*driver, graphLaunch(own.graph.get(), streams[0].handle.get()));
   return Status();
+}
+
+Status CudaDevice::waitForRanges() {
+  CLEAVE_RETURN_IF_ERROR(context->bind());
+  CLEAVE_RETURN_IF_ERROR(synchronize());
+  CLEAVE_RETURN_IF_ERROR(measureHost());
+  return observer ? reportTimes() : Status();
 }
 
 bool CudaDevice::canBeCaptured() const {
@@ -394,10 +441,10 @@ bool CudaDevice::isJudged(const RunRange &range) const {
 /// `beginFlags`: those by which the device records the range's begin.
 Status CudaDevice::enqueueRange(const RunRange &range,
                                 const std::function<Status()> &enqueueAll,
-                                unsigned beginFlags) {
+                                const Range &own, unsigned beginFlags) {
   isRecorded.assign(isRecorded.size(), false);
   CLEAVE_CUDA(*driver,
-              eventRecordWithFlags(rangeBegin.get(), streams[0].handle.get(),
+              eventRecordWithFlags(own.begin.get(), streams[0].handle.get(),
                                    beginFlags));
   CLEAVE_RETURN_IF_ERROR(fork());
   CLEAVE_RETURN_IF_ERROR(enqueueAll());
@@ -412,10 +459,10 @@ Status CudaDevice::enqueueRange(const RunRange &range,
 
 Status CudaDevice::captureRange(const RunRange &range,
                                 const std::function<Status()> &enqueueAll,
-                                Captured &captured) {
+                                Range &own) {
   void *origin = streams[0].handle.get();
   CLEAVE_CUDA(*driver, streamBeginCapture(origin, captureThreadLocal));
-  Status status = enqueueRange(range, enqueueAll, eventRecordExternal);
+  Status status = enqueueRange(range, enqueueAll, own, eventRecordExternal);
   void *graph = nullptr;
   int ended = driver->api.streamEndCapture(origin, &graph);
   Handle owned(graph, driver->api.graphDestroy);
@@ -424,7 +471,7 @@ Status CudaDevice::captureRange(const RunRange &range,
       driver->check(ended, "streamEndCapture", __FILE__, __LINE__));
   void *executable = nullptr;
   CLEAVE_CUDA(*driver, graphInstantiate(&executable, graph, 0));
-  captured.graph = Handle(executable, driver->api.graphExecDestroy);
+  own.graph = Handle(executable, driver->api.graphExecDestroy);
   return Status();
 }
 
@@ -481,12 +528,15 @@ Status CudaDevice::synchronize() {
 /// By the device's clock, so that it has what the host takes to see that a
 /// range has ended, and the device to begin a graph.
 Status CudaDevice::measureHost() {
-  float milliseconds = 0;
-  if (std::exchange(hasRunRange, true))
-    CLEAVE_CUDA(*driver, eventElapsedTime(&milliseconds, lastRangeEnd.get(),
-                                          rangeBegin.get()));
-  hostSeconds += double(milliseconds) * 1e-3;
-  std::swap(rangeEnd, lastRangeEnd);
+  for (const Ran &ran : running) {
+    float milliseconds = 0;
+    if (lastRan.end)
+      CLEAVE_CUDA(*driver,
+                  eventElapsedTime(&milliseconds, lastRan.end, ran.begin));
+    hostSeconds += double(milliseconds) * 1e-3;
+    lastRan = ran;
+  }
+  running.clear();
   return Status();
 }
 
@@ -513,6 +563,7 @@ Status CudaDevice::read(uint64_t offset, uint64_t bytes, const Reader &body) {
   for (const Brought &each : brought)
     if (isBrought && each.offset == offset && each.bytes == bytes)
       return body({each.place, each.bytes});
+  CLEAVE_RETURN_IF_ERROR(finish());
   CLEAVE_RETURN_IF_ERROR(context->bind());
   std::vector<std::byte> copy(bytes);
   CLEAVE_CUDA(*driver,
@@ -534,6 +585,7 @@ Status CudaDevice::clear(uint64_t offset, uint64_t bytes) {
 /// it is done.
 Status CudaDevice::write(uint64_t offset, uint64_t bytes, const Writer &body) {
   isBrought = false;
+  CLEAVE_RETURN_IF_ERROR(finish());
   CLEAVE_RETURN_IF_ERROR(context->bind());
   auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
   CLEAVE_RETURN_IF_ERROR(body({copy.get(), bytes}));

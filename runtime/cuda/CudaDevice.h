@@ -8,7 +8,9 @@
 // A range of runs is the same in every step but for the values of the schedule,
 // which lie in pinned memory that a copy reads when it comes to its turn. So
 // the second time that a range is run it is captured as a CUDA graph, and from
-// then on is one launch.
+// then on is one launch. What is begun is in the streams before the host is
+// asked for more: the update of a step is done while the host goes on to the
+// next one.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_CUDA_CUDADEVICE_H
@@ -56,6 +58,9 @@ public:
   }
   Status run(const RunRange &range, const std::function<Status()> &enqueueAll,
              const std::function<void()> &meanwhile) override;
+  Status begin(const RunRange &range,
+               const std::function<Status()> &enqueueAll) override;
+  Status finish() override;
   void giveUp() override;
   Status enqueue(const BoundInstruction &first,
                  const RunContext &context) override;
@@ -118,9 +123,18 @@ private:
     uint64_t offset, bytes; ///< in the arena
     std::byte *place;       ///< pinned
   };
-  struct Captured {
-    int timesRun = 0;
-    Handle graph; ///< cuGraphExec
+  /// What a range has from one time that it is run to the next.
+  struct Range {
+    int timesRun = 0; ///< unobserved
+    Handle graph;     ///< cuGraphExec
+    std::vector<CudaInstruction *> schedules;
+    /// Events. It may be run again before anyone has asked when it ended, but
+    /// not twice.
+    Handle begin, ends[2];
+  };
+  /// One time that a range was run: its events.
+  struct Ran {
+    void *begin = nullptr, *end = nullptr;
   };
 
   CudaDevice(const Program &program, Communicator &communicator);
@@ -186,17 +200,18 @@ private:
   }
   Address getScratch(const Stream &stream, uint64_t offset = 0) const;
 
-  Status runRange(const RunRange &range,
-                  const std::function<Status()> &enqueueAll,
-                  const std::function<void()> &meanwhile);
+  Status attempt(const std::function<Status()> &body);
   Status handOver(const RunRange &range,
                   const std::function<Status()> &enqueueAll);
+  Status prepareRange(const RunRange &range, Range &own);
+  Status launchRange(const RunRange &range,
+                     const std::function<Status()> &enqueueAll, Range &own);
   Status enqueueRange(const RunRange &range,
                       const std::function<Status()> &enqueueAll,
-                      unsigned beginFlags);
+                      const Range &own, unsigned beginFlags);
   Status captureRange(const RunRange &range,
-                      const std::function<Status()> &enqueueAll,
-                      Captured &captured);
+                      const std::function<Status()> &enqueueAll, Range &own);
+  Status waitForRanges();
   bool isJudged(const RunRange &range) const;
   bool canBeCaptured() const;
   Status fork();
@@ -232,10 +247,10 @@ private:
   PinnedMemory scalars; ///< where `brought` is
   std::vector<Brought> brought;
   bool isBrought = false; ///< as the arena is now
-  std::map<std::pair<size_t, size_t>, Captured> ranges;
-  /// Events of the range that runs, and of the one before it.
-  Handle rangeBegin, rangeEnd, lastRangeEnd;
-  bool hasRunRange = false;
+  std::map<std::pair<size_t, size_t>, Range> ranges;
+  /// What was run since the host last waited, in order; and before that.
+  std::vector<Ran> running;
+  Ran lastRan;
 
   InstructionObserver *observer = nullptr;
   std::vector<Timed> timed;

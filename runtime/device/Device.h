@@ -134,6 +134,14 @@ public:
   virtual Status run(const RunRange &range,
                      const std::function<Status()> &enqueueAll,
                      const std::function<void()> &meanwhile) = 0;
+  /// The same, but the host need not wait for the range: it is done before what
+  /// the device is given next. A failure of it may come out only then.
+  virtual Status begin(const RunRange &range,
+                       const std::function<Status()> &enqueueAll) {
+    return run(range, enqueueAll, [] {});
+  }
+  /// Returns when all is done that was begun.
+  virtual Status finish() { return Status(); }
 
   /// Ends what this rank may share with others that wait for it, since it goes
   /// no further; they know by then. Nothing is run after it.

@@ -87,11 +87,13 @@ Status Executor::computeGradients(int64_t step, int64_t updates,
                                   const std::function<void()> &meanwhile) {
   currentStep = step;
   currentUpdates = updates;
+  RunRange range = getRange(0, stage->update_run());
+  auto enqueueAll = [&] { return enqueueRange(range); };
   RankPosition *position = communicator.getPosition();
   if (!position)
-    return runRange(0, stage->update_run(), meanwhile);
+    return device->run(range, enqueueAll, meanwhile);
   position->beginStep(step);
-  return runRange(0, stage->update_run(), [&] {
+  return device->run(range, enqueueAll, [&] {
     PositionRecord last = position->read();
     position->leaveInstructions();
     meanwhile();
@@ -100,8 +102,9 @@ Status Executor::computeGradients(int64_t step, int64_t updates,
 }
 
 Status Executor::applyUpdate() {
+  RunRange range = getRange(stage->update_run(), stage.getRuns().size());
   CLEAVE_RETURN_IF_ERROR(
-      runRange(stage->update_run(), stage.getRuns().size(), [] {}));
+      device->begin(range, [&] { return enqueueRange(range); }));
   skipUpdate();
   return {};
 }
@@ -111,15 +114,10 @@ void Executor::skipUpdate() {
     position->endStep();
 }
 
-Status Executor::runRange(size_t begin, size_t end,
-                          const std::function<void()> &meanwhile) {
-  auto enqueueAll = [&]() -> Status {
-    for (size_t run = begin; run < end; ++run)
-      CLEAVE_RETURN_IF_ERROR(enqueueRun(run));
-    return {};
-  };
-  return device->run({begin, end, currentStep, currentUpdates}, enqueueAll,
-                     meanwhile);
+Status Executor::enqueueRange(const RunRange &range) {
+  for (size_t run = range.begin; run < range.end; ++run)
+    CLEAVE_RETURN_IF_ERROR(enqueueRun(run));
+  return {};
 }
 
 Status Executor::enqueueRun(size_t run) {

@@ -49,11 +49,13 @@ public:
   /// corrections. `meanwhile`: what the host does while the device computes.
   Status computeGradients(int64_t step, int64_t updates,
                           const std::function<void()> &meanwhile);
+  /// The device may do the second half while the host goes on.
   Status applyUpdate();
   /// Ends a step without its second half.
   void skipUpdate();
 
   /// See Device.
+  Status finish() { return device->finish(); }
   void giveUp() { device->giveUp(); }
   double takeHostSeconds() { return device->takeHostSeconds(); }
 
@@ -94,8 +96,10 @@ private:
   Executor(const Program &program, Communicator &communicator, int threads);
   Status bind(const ExecutorOptions &options);
 
-  Status runRange(size_t begin, size_t end,
-                  const std::function<void()> &meanwhile);
+  RunRange getRange(size_t begin, size_t end) const {
+    return {begin, end, currentStep, currentUpdates};
+  }
+  Status enqueueRange(const RunRange &range);
   Status enqueueRun(size_t run);
   void noteUse(const program::Operand &operand, uint64_t microBatch);
 

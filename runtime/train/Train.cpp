@@ -530,8 +530,10 @@ Status Run::train() {
   begin = afterFirst = Clock::now();
   while (progress.step < steps && !stopRequested && failure.ok()) {
     CLEAVE_RETURN_IF_ERROR(runStep(progress.step));
-    if (losses.size() == 1)
+    if (losses.size() == 1) {
+      CLEAVE_RETURN_IF_ERROR(executor->finish());
       afterFirst = Clock::now();
+    }
     bool isDue =
         options.saveEvery > 0 && progress.step % options.saveEvery == 0;
     if (isDue && progress.step < steps)
@@ -556,6 +558,7 @@ Status Run::train() {
 
 Status Run::finish() {
   PhaseScope phase(communicator, Phase::Finishing);
+  CLEAVE_RETURN_IF_ERROR(executor->finish());
   double seconds = getSeconds(begin);
   int64_t done = int64_t(losses.size());
   // The first step touches the memory; the others say how fast it goes.
