@@ -2,7 +2,9 @@
 """--device cuda on the CUDA machine that is made of software (test/cuda): the
 bits of --device cpu in every layout and order, and a clear end of a run whose
 GPU fails."""
+import json
 import os
+import re
 import unittest
 
 from support import LLAMA, GOLDEN, TOOLS, ToolTest
@@ -111,7 +113,37 @@ class CudaTest(ToolTest):
         self.assertEqual(losses, expected[0][2:])
         self.assertTrue(weights == expected[1])
 
-    def expect_end(self, fault, parts, *arguments, count=1):
+    def list_operations(self):
+        """Names of what the machine executes in a run, in order."""
+        done = self.simulate(machine=["--log", "operations"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [line.split("\t")
+                 for line in self.read("operations").decode().splitlines()]
+        os.remove(self.path("operations"))
+        self.assertEqual([int(number) for number, _, _ in lines],
+                         list(range(1, len(lines) + 1)))
+        return [name for _, _, name in lines]
+
+    def test_neighbours_are_one_launch(self):
+        """Updates by one kernel that follow each other, in each step."""
+        self.compile_for(1, model=GPT2)
+        updates = [name for name in self.list_operations()
+                   if name.startswith("launch of adamw")]
+        program = json.loads(self.run_tool("cleave", "inspect", "train",
+                                           "--json"))
+        kernels = [program["kernels"][each["parameters"]["kernel"]]
+                   for each in program["instructions"]
+                   if each["opcode"] == "Launch"
+                   and each["category"] == "optimizer"]
+        by_itself = [each["symbol"] for each in kernels
+                     if each["symbol"].startswith("adamw")]
+        names = set(by_itself)
+        self.assertGreater(len(by_itself), len(names))
+        self.assertEqual(len(updates), 3 * len(names), updates)
+        self.assertEqual({name.removeprefix("launch of ").removesuffix("_multi")
+                          for name in updates}, names)
+
+    def expect_end(self, fault, parts, *arguments):
         """One line that says what is wrong, beside what the machine says."""
         done = self.simulate(*arguments, machine=["--fault", fault])
         self.assertEqual(done.returncode, 1, f"{fault}: {done.stderr}")
@@ -156,21 +188,31 @@ class CudaTest(ToolTest):
         ("timeout", ["CUDA_ERROR_LAUNCH_TIMEOUT (702)", "ran longer than this "
                      "machine lets one run"])]
 
+    def get_second_step(self, ranks):
+        """The number of an operation about the end of the second step."""
+        lookups = [number for number, name in
+                   enumerate(self.list_operations(), start=1)
+                   if re.match("launch of cleave_embedding_(bf16|f32)", name)]
+        self.assertEqual(len(lookups), 3 * ranks)
+        return (lookups[2 * ranks - 1] + lookups[2 * ranks]) // 2
+
     def test_gpu_fails(self):
         """While it is got ready, and in the midst of training."""
         self.compile_for(1)
+        late = self.get_second_step(1)
         for name, parts in self.FAILURES:
             output = self.expect_end(f"{name}@5", parts)
             self.assertNotIn("step", output)
-            output = self.expect_end(f"{name}@650", parts)
+            output = self.expect_end(f"{name}@{late}", parts)
             self.assertIn("step 1/3", output, output)
             self.assertTrue("step 3/3" not in output, output)
 
     def test_gpu_of_several_ranks_fails(self):
         """All of them end, and one says why."""
         self.compile_for(4, "--dp", "2", "--tp", "2", "--zero", "1")
+        late = self.get_second_step(4)
         for name, parts in self.FAILURES:
-            output = self.expect_end(f"{name}@2600", ["rank ", *parts])
+            output = self.expect_end(f"{name}@{late}", ["rank ", *parts])
             self.assertTrue("step 3/3" not in output, output)
 
 

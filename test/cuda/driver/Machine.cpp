@@ -21,6 +21,11 @@ Machine::Machine(std::string &error)
   if (!engine)
     error = "CLEAVE_SIMULATED_ENGINE is \"" + options.engine +
             "\", expects \"twin\" or \"ptx\"";
+  if (!options.log.empty()) {
+    log.open(options.log, std::ios::app);
+    if (!log)
+      error = "CLEAVE_SIMULATED_LOG: " + options.log + " cannot be written";
+  }
   scheduler.setOptions(options.seed, options.patience);
   for (int i = 0; i < options.devices && options.hasDevice; ++i) {
     devices.push_back(std::make_unique<Device>(options.memoryBytes));
@@ -124,8 +129,13 @@ bool Machine::run(Id id, const Lane &lane, const Work &work,
   }
   ++reached;
   progress = work.execute(execution);
-  if (progress == Progress::Done)
-    executed += counts;
+  if (progress == Progress::Done && counts) {
+    ++executed;
+    if (log.is_open())
+      log << std::to_string(executed) + '\t' + lane.name + '\t' +
+                 work.getName() + '\n'
+          << std::flush;
+  }
   return !execution.hasFailed();
 }
 

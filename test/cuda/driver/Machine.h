@@ -11,6 +11,7 @@
 #include "test/cuda/driver/Memory.h"
 #include "test/cuda/driver/Options.h"
 #include "test/cuda/driver/Works.h"
+#include <fstream>
 
 namespace cleave::simulated {
 
@@ -170,6 +171,7 @@ private:
   uint64_t lastCapture = 0;
   std::unique_ptr<cpu::ThreadPool> pool;
   uint64_t reached = 0; ///< operations that are done, markers too
+  std::ofstream log;    ///< Options::log
   int failure = 0;
   std::string failureText;
 };

@@ -80,6 +80,8 @@ std::string Options::read(Options &options) {
   if (const char *engine = std::getenv("CLEAVE_SIMULATED_ENGINE"))
     if (*engine)
       options.engine = engine;
+  if (const char *log = std::getenv("CLEAVE_SIMULATED_LOG"))
+    options.log = log;
   // Newer than any cubin, so that the driver is given PTX.
   if (options.engine == "ptx")
     options.arch = 100;

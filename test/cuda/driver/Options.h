@@ -25,6 +25,7 @@ struct Options {
   /// CLEAVE_SIMULATED_PATIENCE: seconds for which a thread that can execute
   /// nothing waits for the others.
   double patience = 30;
+  std::string log; ///< CLEAVE_SIMULATED_LOG, a file that is added to
   // CLEAVE_SIMULATED_FAULT, a list with commas between:
   bool hasDevice = true;     ///< "no-device"
   int driverVersion = 13000; ///< "old-driver"
