@@ -28,10 +28,11 @@ function(cleave_use_pch target pch)
 endfunction()
 
 # cleave_use_allocator(target): a tool with mimalloc in place of the C library's
-# allocator, which takes a fifth of a large model's compilation. The tools' own
-# symbols come before those of shared libraries, LLVM's among them. Sanitizers
-# have an allocator themselves.
-find_package(mimalloc REQUIRED)
+# allocator, for LLVM's shared libraries as well: it is loaded before these and
+# before the C library. Sanitizers have an allocator themselves.
+if(NOT CLEAVE_SANITIZE)
+  find_package(mimalloc REQUIRED)
+endif()
 function(cleave_use_allocator target)
   if(NOT CLEAVE_SANITIZE)
     target_link_libraries(${target} PRIVATE mimalloc)

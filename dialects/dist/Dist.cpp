@@ -357,7 +357,7 @@ static llvm::Error addSuffix(const Mesh &mesh, ArrayRef<Axis> axes, int64_t dim,
   if (llvm::Error error = checkDim(dim, placement))
     return error;
   for (Axis axis : axes)
-    if (placement.isSplitBy(axis) || placement.isPartialOver(axis))
+    if (!placement.isCopiedAlong(axis))
       return llvm::createStringError(
           "expects an operand that has copies along axis \"%s\"",
           mesh.getName(axis).str().c_str());

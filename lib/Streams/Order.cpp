@@ -5,10 +5,14 @@
 // an op accesses, it must know.
 //
 // Runs that repeat, for micro-batches that all move on by as many, are gone
-// through as often as there are places that they take in turns, and a few times
-// more: from then on each run meets what the one before it met. So it is with a
-// stretch of the list that runs for one micro-batch after the other, and with
-// the forward and backward runs of a pipeline (1F1B), which take turns:
+// through as often as there are places that they take in turns, times the
+// periods after which an op knows of all that it will ever know: from then on
+// each run meets what the one before it met. An op knows of another by a chain
+// of ops, each behind the one before it in its stream, or waiting for its
+// event; a shortest one comes to each stream once, and both kinds of link may
+// lead into the next period: n + (n - 1) of n streams. So it is with a stretch
+// of the list that runs for one micro-batch after the other, and with the
+// forward and backward runs of a pipeline (1F1B), which take turns:
 //
 //   F0 F1 F2 | F3 B0 | F4 B1 | F5 B2 | ... | F99 B96 | B97 B98 B99
 //
@@ -44,9 +48,11 @@ public:
       : program(program), lastClocks(program.ops.size()),
         lastOrdinals(program.ops.size()), recorders(program.ops.size() + 1, -1),
         accesses(findContested(program)) {
-    for (auto [i, op] : llvm::enumerate(program.ops))
+    for (auto [i, op] : llvm::enumerate(program.ops)) {
+      numStreams = std::max(numStreams, size_t(op.stream) + 1);
       if (op.event > 0)
         record(op.event, int64_t(i));
+    }
   }
 
   /// Stops where `visit(op, run)` returns false, once the op knows what it
@@ -114,6 +120,7 @@ private:
   std::vector<int64_t> recorders; ///< by event
   std::vector<Accesses> accesses; ///< of each op, see findContested()
   int64_t numEvents = 0;
+  size_t numStreams = 1;
   Clock issued = {};
   std::array<Clock, maxStreams> known = {};
   std::map<int64_t, Stretch> stretches;
@@ -196,7 +203,7 @@ Walker::Repetition Walker::findRepetition(size_t first) const {
 
 size_t Walker::countWorthwhile(size_t first,
                                const Repetition &repetition) const {
-  constexpr size_t repetitions = 4;
+  const size_t repetitions = 2 * numStreams + 1;
   size_t turns = 1;
   if (repetition.count <= repetitions)
     return repetition.count;

@@ -59,8 +59,8 @@ Array cleave::join(llvm::ArrayRef<const Array *> parts,
     // One of each set of copies.
     bool isCopy = false;
     for (Axis axis = 0; axis < mesh.getNumAxes(); ++axis)
-      isCopy |= !placement.isSplitBy(axis) && !placement.isPartialOver(axis) &&
-                mesh.getCoordinate(rank, axis) != 0;
+      isCopy |=
+          placement.isCopiedAlong(axis) && mesh.getCoordinate(rank, axis) != 0;
     if (isCopy)
       continue;
     const Array &part = *parts[size_t(rank)];

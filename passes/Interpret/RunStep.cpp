@@ -156,7 +156,7 @@ LogicalResult StepRunner::checkPlaced(Operation *op, Type type) const {
   dist::MeshOp mesh = dist::lookupMesh(module);
   Axis axis = *getMesh().getAxisIndex(*mesh.getStageAxis());
   Placement placement = dist::getPlacement(attr, getMesh());
-  if (placement.isSplitBy(axis) || placement.isPartialOver(axis))
+  if (!placement.isCopiedAlong(axis))
     return op->emitOpError("expects a value that stages have whole, got ")
            << type;
   return success();

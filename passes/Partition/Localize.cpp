@@ -93,8 +93,7 @@ class Localize : public cleave::impl::LocalizePassBase<Localize> {
       dist::OnAttr attr = dist::getPlacementAttr(type);
       if (!attr)
         return true;
-      Placement placement = dist::getPlacement(attr, mesh);
-      return !placement.isSplitBy(axis) && !placement.isPartialOver(axis);
+      return dist::getPlacement(attr, mesh).isCopiedAlong(axis);
     });
   }
 

@@ -133,7 +133,7 @@ llvm::Error CompileOptions::setDevice(const Cluster &cluster) {
   if (!device)
     return device.takeError();
   if (*device)
-    memory = (*device)->memory - (*device)->reserve;
+    memory = (*device)->getUsableMemory();
   return llvm::Error::success();
 }
 

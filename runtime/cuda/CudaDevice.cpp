@@ -308,6 +308,8 @@ Status CudaDevice::run(const RunRange &range,
                        const std::function<Status()> &enqueueAll,
                        const std::function<void()> &meanwhile) {
   return attempt([&]() -> Status {
+    if (observer && !running.empty())
+      CLEAVE_RETURN_IF_ERROR(waitForRanges());
     CLEAVE_RETURN_IF_ERROR(handOver(range, enqueueAll));
     meanwhile();
     CLEAVE_RETURN_IF_ERROR(waitForRanges());
@@ -354,8 +356,8 @@ void CudaDevice::giveUp() {
   int state = driver->api.eventQuery(streams[0].end.get());
   bool isUsable = state == success || state == errorNotReady;
   if (isUsable)
-    ranges.clear();
-  running.clear();
+    for (auto &[runs, range] : ranges)
+      range.graph = Handle();
   for (Stream &each : streams)
     if (!each.communicator)
       continue;
@@ -393,9 +395,18 @@ Status CudaDevice::prepareRange(const RunRange &range, Range &own) {
     segments.insert(stage.getRuns()[run].segment());
   for (uint64_t number : segments) {
     const fb::Segment &segment = stage.getSegment(number);
-    for (size_t i = segment.begin(); i < segment.end(); ++i)
-      if (instructions[i].values)
-        own.schedules.push_back(&instructions[i]);
+    for (size_t i = segment.begin(); i < segment.end(); ++i) {
+      CudaInstruction *each = &instructions[i];
+      if (!each->values)
+        continue;
+      for (const auto &[runs, other] : ranges)
+        if (std::ranges::find(other.schedules, each) != other.schedules.end())
+          return Status::error(describeInstruction(stage, i) +
+                               " is part of both the gradients and the update "
+                               "of a step; a GPU is handed the one while it "
+                               "is in the other");
+      own.schedules.push_back(each);
+    }
   }
   return Status();
 }

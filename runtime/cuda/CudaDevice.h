@@ -125,12 +125,12 @@ private:
   };
   /// What a range has from one time that it is run to the next.
   struct Range {
-    int timesRun = 0; ///< unobserved
-    Handle graph;     ///< cuGraphExec
-    std::vector<CudaInstruction *> schedules;
+    int timesRun = 0;                         ///< unobserved
+    std::vector<CudaInstruction *> schedules; ///< of this range alone
     /// Events. It may be run again before anyone has asked when it ended, but
     /// not twice.
     Handle begin, ends[2];
+    Handle graph; ///< cuGraphExec, which records them
   };
   /// One time that a range was run: its events.
   struct Ran {

@@ -105,7 +105,7 @@ struct DeviceOptions {
   std::vector<EmulatedLink> links = {};
 };
 
-/// A part of a step's runs that ends where all streams are waited for.
+/// A part of a step's runs behind which all streams are joined.
 struct RunRange {
   size_t begin = 0, end = 0; ///< runs
   int64_t step = 0, updates = 0;
@@ -135,7 +135,8 @@ public:
                      const std::function<Status()> &enqueueAll,
                      const std::function<void()> &meanwhile) = 0;
   /// The same, but the host need not wait for the range: it is done before what
-  /// the device is given next. A failure of it may come out only then.
+  /// the device is given next, and before anyone reads or writes the arena. A
+  /// failure of it may come out only then.
   virtual Status begin(const RunRange &range,
                        const std::function<Status()> &enqueueAll) {
     return run(range, enqueueAll, [] {});
@@ -171,7 +172,8 @@ public:
                              std::span<const std::byte> staged) = 0;
 
   /// Seconds since the last call between the end of a range and the begin of
-  /// the next one, where the host kept the device waiting. Between ranges.
+  /// the next one, where the host kept the device waiting. Between ranges; of
+  /// one that was begun and not waited for, the next call has it.
   double takeHostSeconds() { return std::exchange(hostSeconds, 0); }
 
   /// Null for none; then instructions are not timed. Between ranges.

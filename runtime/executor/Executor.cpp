@@ -6,6 +6,7 @@
 #include "runtime/program/Verify.h"
 #include "runtime/program/Work.h"
 #include <algorithm>
+#include <utility>
 
 using namespace cleave::runtime;
 namespace fb = cleave::program;
@@ -105,6 +106,10 @@ Status Executor::applyUpdate() {
   RunRange range = getRange(stage->update_run(), stage.getRuns().size());
   CLEAVE_RETURN_IF_ERROR(
       device->begin(range, [&] { return enqueueRange(range); }));
+  // What is done for the first time takes long, which others expect of a first
+  // step alone.
+  if (!std::exchange(hasUpdated, true))
+    CLEAVE_RETURN_IF_ERROR(finish());
   skipUpdate();
   return {};
 }

@@ -49,7 +49,8 @@ public:
   /// corrections. `meanwhile`: what the host does while the device computes.
   Status computeGradients(int64_t step, int64_t updates,
                           const std::function<void()> &meanwhile);
-  /// The device may do the second half while the host goes on.
+  /// The device may do the second half while the host goes on, but for the
+  /// first time.
   Status applyUpdate();
   /// Ends a step without its second half.
   void skipUpdate();
@@ -110,6 +111,7 @@ private:
   std::vector<BoundInstruction> instructions;
   uint64_t highWater = 0;
   int64_t currentStep = 0, currentUpdates = 0;
+  bool hasUpdated = false;
   std::unique_ptr<Device> device; ///< last: it uses all of them
 };
 

@@ -18,9 +18,13 @@
 //     the last. Who accesses the byte must know them: who writes, all; who
 //     reads, the write.
 //
-// Runs that repeat (Dataflow.h) are gone through four times: then each period
-// knows of the one before what that one knew of the one before it, so that the
-// periods in between can be left out, and clocks put forward.
+// Runs that repeat (Dataflow.h) are gone through until each period knows of the
+// one before what that one knew of the one before it: then the periods in
+// between can be left out, and clocks put forward. What an instruction does is
+// known to another by a chain of instructions, each of which is behind the one
+// before it in its stream, or waits for its event. A shortest chain comes to
+// each stream once. Both kinds of link may lead into the next period, so n
+// streams know by n + (n - 1) periods later what they will ever know.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/program/Dataflow.h"
@@ -222,7 +226,9 @@ Status OrderVerifier::verifyLeftOut(const fb::Run &run,
 }
 
 Status OrderVerifier::verify() {
-  constexpr size_t exactPeriods = 4;
+  // What was done before the first period or in it, by all later ones; and one
+  // more, by which clocks are put forward.
+  const size_t exactPeriods = 2 * stage.countStreams() + 1;
   for (size_t i = 0; i < runs.size();) {
     Repetition repetition = findRepetition(stage, i);
     bool hasUpdate =

@@ -107,7 +107,7 @@ private:
   Trace trace;
   const fb::Output *loss = nullptr, *gradNorm = nullptr;
   std::vector<double> losses, gradNorms;
-  Clock::time_point begin, afterFirst;
+  Clock::time_point begin, afterFirst, lastStepEnd;
   double totalPeakFlops = options.totalPeakFlops; ///< of all ranks; 0: unknown
 };
 
@@ -452,7 +452,6 @@ void Run::giveUp(const Status &status) {
 }
 
 Status Run::runStep(int64_t step) {
-  Clock::time_point start = Clock::now();
   found = pollScan();
   CLEAVE_RETURN_IF_ERROR(batches->load(uint64_t(step)));
   trace.setStep(step);
@@ -480,7 +479,8 @@ Status Run::runStep(int64_t step) {
   } else {
     executor->skipUpdate();
   }
-  result.seconds = getSeconds(start);
+  result.seconds = getSeconds(lastStepEnd);
+  lastStepEnd = Clock::now();
   result.hostSeconds = executor->takeHostSeconds();
 
   if (losses.empty())
@@ -527,18 +527,22 @@ Status Run::saveLast() {
 }
 
 Status Run::train() {
-  begin = afterFirst = Clock::now();
+  begin = afterFirst = lastStepEnd = Clock::now();
   while (progress.step < steps && !stopRequested && failure.ok()) {
     CLEAVE_RETURN_IF_ERROR(runStep(progress.step));
-    if (losses.size() == 1) {
-      CLEAVE_RETURN_IF_ERROR(executor->finish());
+    if (losses.size() == 1)
       afterFirst = Clock::now();
-    }
     bool isDue =
         options.saveEvery > 0 && progress.step % options.saveEvery == 0;
-    if (isDue && progress.step < steps)
-      CLEAVE_RETURN_IF_ERROR(beginSave());
+    if (!isDue || progress.step >= steps)
+      continue;
+    // The update's time is a step's, and the save's is none's.
+    CLEAVE_RETURN_IF_ERROR(executor->finish());
+    Clock::time_point saveBegin = Clock::now();
+    CLEAVE_RETURN_IF_ERROR(beginSave());
+    lastStepEnd += Clock::now() - saveBegin;
   }
+  CLEAVE_RETURN_IF_ERROR(executor->finish());
   if (isSpent)
     exitCode = ExitBadSteps;
   // What led to bad steps is not worth being the newest checkpoint.
@@ -558,7 +562,6 @@ Status Run::train() {
 
 Status Run::finish() {
   PhaseScope phase(communicator, Phase::Finishing);
-  CLEAVE_RETURN_IF_ERROR(executor->finish());
   double seconds = getSeconds(begin);
   int64_t done = int64_t(losses.size());
   // The first step touches the memory; the others say how fast it goes.

@@ -64,11 +64,13 @@ struct Device {
     return matrix[size_t(dtype)];
   }
 
+  /// Bytes of it that tensors can have.
+  double getUsableMemory() const { return memory - reserve; }
   /// Bytes that the buffers of a program may have in use at a time: packed into
   /// one arena they need a little more.
   double getRoom() const {
     constexpr double packedShare = 0.95;
-    return packedShare * (memory - reserve);
+    return packedShare * getUsableMemory();
   }
 };
 

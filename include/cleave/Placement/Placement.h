@@ -34,6 +34,10 @@ struct Placement {
   /// True if `axis` splits a dim.
   bool isSplitBy(Axis axis) const;
   bool isPartialOver(Axis axis) const;
+  /// Whether ranks that differ along `axis` only hold the same.
+  bool isCopiedAlong(Axis axis) const {
+    return !isSplitBy(axis) && !isPartialOver(axis);
+  }
 
   bool operator==(const Placement &other) const;
 

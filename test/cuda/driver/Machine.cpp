@@ -131,7 +131,7 @@ bool Machine::run(Id id, const Lane &lane, const Work &work,
   progress = work.execute(execution);
   if (progress == Progress::Done && counts) {
     ++executed;
-    if (log.is_open())
+    if (log.is_open() && !execution.hasFailed())
       log << std::to_string(executed) + '\t' + lane.name + '\t' +
                  work.getName() + '\n'
           << std::flush;

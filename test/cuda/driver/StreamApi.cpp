@@ -346,7 +346,9 @@ CLEAVE_ENTRY int cuEventElapsedTime(float *milliseconds, void *start,
       return errorNotReady;
   }
   uint64_t from = first->record->finished, to = second->record->finished;
-  *milliseconds = float(std::max(to, from + 1) - from);
+  // Negative where they are in the wrong order; never nothing.
+  *milliseconds =
+      from <= to ? float(std::max(to, from + 1) - from) : -float(from - to);
   return success;
 }
 

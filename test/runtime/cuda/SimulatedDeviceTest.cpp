@@ -115,9 +115,10 @@ TEST_F(SimulatedDevice, CopiesBatchesThatWereReadAhead) {
           // Before the first range, nothing waited.
           EXPECT_EQ(executor.takeHostSeconds() > 0, step > 0) << step;
           EXPECT_EQ(executor.takeHostSeconds(), 0);
-          // The update is waited for with the next range, or by itself.
+          // But for the first, an update is waited for with the next range, or
+          // by itself.
           CLEAVE_RETURN_IF_ERROR(executor.applyUpdate());
-          EXPECT_EQ(executor.takeHostSeconds(), 0) << step;
+          EXPECT_EQ(executor.takeHostSeconds() > 0, step == 0) << step;
           if (step % 2 == 0)
             continue;
           CLEAVE_RETURN_IF_ERROR(executor.finish());

@@ -145,6 +145,67 @@ TEST(Order, TwoChecksAndEveryPairAgree) {
   EXPECT_GT(clean, 200);
 }
 
+/// A copy in the last stream, before runs in which each stream but that waits,
+/// behind an instruction whose event the stream before it waits for, for what
+/// the next stream did in the micro-batch before. So the first stream knows of
+/// the copy after two runs for each stream on the way, and not earlier; then it
+/// writes what the copy reads.
+Case makeChain(int64_t streams, uint64_t microBatches) {
+  Case result{ProgramBuilder({}, microBatches), {}};
+  ProgramBuilder &b = result.builder;
+  auto add = [&](int64_t stream, fb::Operand in, fb::Operand out) -> auto & {
+    fb::InstructionT &copy = b.add(fb::CopyT(), {in, out});
+    copy.stream = uint8_t(stream);
+    cleave::StreamOp &op = result.model.ops.emplace_back();
+    op.stream = stream;
+    for (const fb::Operand &operand : {in, out})
+      op.accesses.push_back({int64_t(operand.offset()), 64, 0, 0,
+                             operand.offset() == out.offset()});
+    return copy;
+  };
+  fb::Operand read = b.allocate(64);
+  add(streams - 1, read, b.allocate(64));
+  b.cutSegment("before");
+  for (int64_t s = 0; s < streams; ++s) {
+    add(s, b.allocate(64), b.allocate(64)).event = uint32_t(s + 1);
+    result.model.ops.back().event = s + 1;
+    if (s + 1 == streams)
+      break;
+    add(s, b.allocate(64), b.allocate(64)).waits = {uint32_t(s + 2)};
+    result.model.ops.back().waits = {s + 2};
+  }
+  b.cutSegment("inside");
+  add(0, b.allocate(64), read);
+  b.cutSegment("behind");
+  std::vector<fb::Run> runs{{0, 0, true}};
+  for (uint32_t m = 0; m < microBatches; ++m)
+    runs.emplace_back(1, m, m == 0);
+  runs.emplace_back(2, 0, true);
+  b.stage->runs = runs;
+  b.stage->update_run = runs.size();
+  for (const fb::Run &run : runs)
+    result.model.runs.push_back(
+        {int64_t(b.stage->segments[run.segment()]->begin),
+         int64_t(b.stage->segments[run.segment()]->end), run.micro_batch()});
+  result.model.updateRun = int64_t(runs.size());
+  return result;
+}
+
+TEST(Order, WhatComesAcrossManyRunsIsKnown) {
+  for (int64_t streams = 2; streams <= cleave::maxStreams; ++streams) {
+    int64_t enough = 2 * (streams - 1);
+    for (int64_t runs :
+         {enough - 1, enough, enough + 1, 2 * enough + 9, int64_t(99)}) {
+      Case one = makeChain(streams, uint64_t(runs));
+      bool expected = runs < enough;
+      EXPECT_EQ(hasRace(one.builder), expected) << streams << " " << runs;
+      EXPECT_EQ(!one.verify().ok(), expected) << streams << " " << runs;
+      EXPECT_EQ(cleave::findRace(one.model).has_value(), expected)
+          << streams << " " << runs;
+    }
+  }
+}
+
 /// What addWaits adds is enough, and nothing is added to what is enough.
 TEST(Order, AddedWaitsOrderAll) {
   for (uint64_t seed = 0; seed < 3000; ++seed) {
