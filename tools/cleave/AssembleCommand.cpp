@@ -1,7 +1,6 @@
 //===- AssembleCommand.cpp - cleave assemble ------------------------------===//
 #include "CompileFlags.h"
 #include "Files.h"
-#include "runtime/program/Program.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace cleave;
@@ -34,19 +33,15 @@ static int runAssemble(const AssembleFlags &flags) {
       compileIR(flags.path, flags.after, *cluster, options);
   if (!compiled)
     return tool::fail(compiled.takeError());
-  // What the executable would refuse when it starts, is refused here.
-  runtime::Program program;
-  runtime::Status status = runtime::Program::load(
-      compiled->program.data(), compiled->program.size(), flags.path, program);
-  if (!status.ok())
-    return tool::fail(status.message());
-  if (llvm::Error error = tool::linkExecutable(compiled->object, flags.output))
-    return tool::fail(std::move(error));
+  llvm::Expected<runtime::Program> program =
+      tool::linkExecutable(*compiled, flags.path, flags.output);
+  if (!program)
+    return tool::fail(program.takeError());
   tool::printWarnings(*compiled);
   if (!flags.quiet)
     llvm::outs() << llvm::formatv(
         "{0}: {1}, {2}, {3}\n", flags.output,
-        tool::count(program.getWorldSize(), "rank"),
+        tool::count(program->getWorldSize(), "rank"),
         tool::count(compiled->instructions, "instruction"),
         tool::count(compiled->kernels, "kernel"));
   return 0;

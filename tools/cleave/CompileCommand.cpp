@@ -14,8 +14,10 @@ llvm::Expected<Compiled> tool::buildExecutable(const Model &model,
   llvm::Expected<Compiled> compiled = compileModel(model, options);
   if (!compiled)
     return compiled;
-  if (llvm::Error error = linkExecutable(compiled->object, output))
-    return error;
+  auto program = linkExecutable(
+      *compiled, (output + ": what was compiled does not load").str(), output);
+  if (!program)
+    return program.takeError();
   return compiled;
 }
 

@@ -4,6 +4,7 @@
 
 #include "CommandLine.h"
 #include "passes/Pipelines/Compile.h"
+#include "runtime/program/Program.h"
 
 namespace cleave::tool {
 
@@ -91,8 +92,12 @@ llvm::Expected<Compiled> buildExecutable(const Model &model,
 /// However quiet a command is.
 void printWarnings(const Compiled &compiled);
 
-/// Links `object` with the runtime into the executable `output`.
-llvm::Error linkExecutable(llvm::ArrayRef<char> object, llvm::StringRef output);
+/// Links what was compiled with the runtime into the executable `output`, once
+/// the program has loaded, as it does when the executable starts: an error that
+/// begins with `where` if it does not.
+llvm::Expected<runtime::Program> linkExecutable(const Compiled &compiled,
+                                                const std::string &where,
+                                                llvm::StringRef output);
 
 } // namespace cleave::tool
 

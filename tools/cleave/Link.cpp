@@ -6,6 +6,7 @@
 #include "llvm/Support/Program.h"
 
 using namespace cleave;
+using tool::TemporaryFile;
 
 static llvm::Error makeError(const llvm::Twine &message) {
   return llvm::createStringError(message.str());
@@ -21,8 +22,7 @@ static std::string getRuntimePath() {
   return path.str().str();
 }
 
-llvm::Error tool::linkExecutable(llvm::ArrayRef<char> object,
-                                 llvm::StringRef output) {
+static llvm::Error link(llvm::ArrayRef<char> object, llvm::StringRef output) {
   std::string runtime = getRuntimePath();
   if (!llvm::sys::fs::exists(runtime))
     return makeError(runtime + ": the runtime's archive is missing");
@@ -58,12 +58,26 @@ llvm::Error tool::linkExecutable(llvm::ArrayRef<char> object,
   int code = llvm::sys::ExecuteAndWait(*compiler, arguments, std::nullopt,
                                        redirects, 0, 0, &message);
   if (code != 0)
-    return makeError(output + ": linking with " + *compiler + " failed: " +
-                     (message.empty() ? readMessage(log->getPath()) : message));
+    return makeError(
+        output + ": linking with " + *compiler + " failed: " +
+        (message.empty() ? tool::readMessage(log->getPath()) : message));
   using llvm::sys::fs::perms;
   if (std::error_code error = llvm::sys::fs::setPermissions(
           linked->getPath(),
           perms::all_read | perms::all_exe | perms::owner_write))
     return makeError(output + ": " + error.message());
   return linked->commit(output);
+}
+
+llvm::Expected<runtime::Program> tool::linkExecutable(const Compiled &compiled,
+                                                      const std::string &where,
+                                                      llvm::StringRef output) {
+  runtime::Program program;
+  runtime::Status status = runtime::Program::load(
+      compiled.program.data(), compiled.program.size(), where, program);
+  if (!status.ok())
+    return makeError(status.message());
+  if (llvm::Error error = link(compiled.object, output))
+    return error;
+  return program;
 }
