@@ -3,6 +3,7 @@
 #include "Files.h"
 #include "cleave/Report/Report.h"
 #include "cleave/Search/Format.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
