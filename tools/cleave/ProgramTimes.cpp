@@ -4,6 +4,7 @@
 #include "cleave/Search/Format.h"
 #include "runtime/device/Link.h"
 #include "runtime/program/Envelope.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"

@@ -8,6 +8,7 @@
 #include "CommandLine.h"
 #include "runtime/base/ExitCodes.h"
 #include "runtime/watch/Heartbeat.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
