@@ -11,15 +11,14 @@ config.excludes = ["inputs", "data", "lib", "runtime", "fuzz"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.cleave_build_dir, "test")
 
-# With CLEAVE_CHECK_ROUNDTRIP=1 every file that a test gives to cleave-opt is
-# also printed, as text and as bytecode, and read back.
-roundtrip = os.environ.get("CLEAVE_CHECK_ROUNDTRIP", "") not in ("", "0")
+# Every file that a test gives to cleave-opt is also printed, as text and as
+# bytecode, and read back.
 cleave_opt = os.path.join(config.cleave_tools_dir, "cleave-opt")
 
 # A tool is its whole word at the start of a command or a path argument.
 word = r"(?<![\w./-])%s(?![\w.-])"
 substitutions = [
-    ("cleave-opt", cleave_opt + (" --verify-roundtrip" if roundtrip else "")),
+    ("cleave-opt", cleave_opt + " --verify-roundtrip"),
     ("cleave-translate", os.path.join(config.cleave_tools_dir, "cleave-translate")),
     ("cleave", os.path.join(config.cleave_tools_dir, "cleave")),
     ("FileCheck", os.path.join(config.llvm_tools_dir, "FileCheck")),

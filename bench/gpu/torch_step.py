@@ -446,9 +446,9 @@ class Trainer:
             total = ARGS.warmup + ARGS.steps
             self.rates = compute_rates(total)
             self.inputs, self.targets = load_batches(shape, total)
+            self.optimizer = make_optimizer(self.raw)
         self.model = compile_model(self.raw)
         self.parameters = list(self.raw.parameters())
-        self.optimizer = make_optimizer(self.raw)
         self.micro_batches = ARGS.global_batch // ARGS.micro_batch
 
     def follow(self, shape, seed=None):

@@ -125,6 +125,12 @@ class CudaTest(ToolTest):
                          list(range(1, len(lines) + 1)))
         return [name for _, _, name in lines]
 
+    def find_operations(self, pattern):
+        """The numbers that the machine counts such operations by."""
+        return [number for number, name
+                in enumerate(self.list_operations(), start=1)
+                if re.match(pattern, name)]
+
     def test_neighbours_are_one_launch(self):
         """Updates by one kernel that follow each other, in each step."""
         self.compile_for(1, model=GPT2)
@@ -191,9 +197,8 @@ class CudaTest(ToolTest):
 
     def get_second_step(self, ranks):
         """The number of an operation in the midst of the second step."""
-        lookups = [number for number, name in
-                   enumerate(self.list_operations(), start=1)
-                   if re.match("launch of cleave_embedding_(bf16|f32)", name)]
+        lookups = self.find_operations(
+            "launch of cleave_embedding_(bf16|f32)")
         self.assertEqual(len(lookups), 3 * ranks)
         return (lookups[2 * ranks - 1] + lookups[2 * ranks]) // 2
 
@@ -212,9 +217,7 @@ class CudaTest(ToolTest):
         """Which the host does not wait for, but for the first one: before the
         step behind it says its loss, or before the run ends."""
         self.compile_for(1)
-        updates = [number for number, name in
-                   enumerate(self.list_operations(), start=1)
-                   if name.startswith("launch of adamw")]
+        updates = self.find_operations("launch of adamw")
         self.assertEqual(len(updates) % 3, 0)
         each = len(updates) // 3
         for fault, parts in self.FAILURES:

@@ -20,8 +20,35 @@ using cleave::runtime::Status;
 
 namespace {
 
+/// A program of copies as lib/Streams has it.
+cleave::StreamProgram makeModel(const ProgramBuilder &builder) {
+  const fb::StageT &stage = *builder.stage;
+  cleave::StreamProgram model;
+  for (const auto &instruction : stage.instructions) {
+    cleave::StreamOp &op = model.ops.emplace_back();
+    op.stream = instruction->stream;
+    op.event = instruction->event;
+    op.waits.assign(instruction->waits.begin(), instruction->waits.end());
+    for (size_t o = 0; o < 2; ++o) {
+      const fb::Operand &operand = instruction->operands[o];
+      op.accesses.push_back(
+          {int64_t(operand.offset()), int64_t(operand.bytes()),
+           int64_t(operand.places()), int64_t(operand.stride()), o > 0});
+    }
+  }
+  for (const fb::Run &run : stage.runs)
+    model.runs.push_back({int64_t(stage.segments[run.segment()]->begin),
+                          int64_t(stage.segments[run.segment()]->end),
+                          run.micro_batch()});
+  model.updateRun = int64_t(stage.update_run);
+  return model;
+}
+
 /// A program of copies, and the same as lib/Streams has it.
 struct Case {
+  explicit Case(ProgramBuilder made)
+      : builder(std::move(made)), model(makeModel(builder)) {}
+
   ProgramBuilder builder;
   cleave::StreamProgram model;
 
@@ -53,8 +80,7 @@ private:
 
 Case RandomPrograms::make() {
   uint64_t microBatches = uint64_t(pick(1, 14));
-  Case result{ProgramBuilder({}, microBatches), {}};
-  ProgramBuilder &b = result.builder;
+  ProgramBuilder b({}, microBatches);
   // Buffers, some of which share bytes. A place for each micro-batch is no one
   // else's, as in programs of the compiler.
   std::vector<fb::Operand> buffers;
@@ -108,26 +134,7 @@ Case RandomPrograms::make() {
   b.stage->runs = runs;
   b.stage->update_run = uint64_t(pick(0, 3) ? int64_t(runs.size())
                                             : pick(0, int64_t(runs.size())));
-
-  cleave::StreamProgram &model = result.model;
-  for (auto &instruction : b.stage->instructions) {
-    cleave::StreamOp &op = model.ops.emplace_back();
-    op.stream = instruction->stream;
-    op.event = instruction->event;
-    op.waits.assign(instruction->waits.begin(), instruction->waits.end());
-    for (size_t o = 0; o < 2; ++o) {
-      const fb::Operand &operand = instruction->operands[o];
-      op.accesses.push_back(
-          {int64_t(operand.offset()), int64_t(operand.bytes()),
-           int64_t(operand.places()), int64_t(operand.stride()), o > 0});
-    }
-  }
-  for (const fb::Run &run : runs)
-    model.runs.push_back({int64_t(b.stage->segments[run.segment()]->begin),
-                          int64_t(b.stage->segments[run.segment()]->end),
-                          run.micro_batch()});
-  model.updateRun = int64_t(b.stage->update_run);
-  return result;
+  return Case(std::move(b));
 }
 
 TEST(Order, TwoChecksAndEveryPairAgree) {
@@ -151,16 +158,10 @@ TEST(Order, TwoChecksAndEveryPairAgree) {
 /// the copy after two runs for each stream on the way, and not earlier; then it
 /// writes what the copy reads.
 Case makeChain(int64_t streams, uint64_t microBatches) {
-  Case result{ProgramBuilder({}, microBatches), {}};
-  ProgramBuilder &b = result.builder;
+  ProgramBuilder b({}, microBatches);
   auto add = [&](int64_t stream, fb::Operand in, fb::Operand out) -> auto & {
     fb::InstructionT &copy = b.add(fb::CopyT(), {in, out});
     copy.stream = uint8_t(stream);
-    cleave::StreamOp &op = result.model.ops.emplace_back();
-    op.stream = stream;
-    for (const fb::Operand &operand : {in, out})
-      op.accesses.push_back({int64_t(operand.offset()), 64, 0, 0,
-                             operand.offset() == out.offset()});
     return copy;
   };
   fb::Operand read = b.allocate(64);
@@ -168,27 +169,18 @@ Case makeChain(int64_t streams, uint64_t microBatches) {
   b.cutSegment("before");
   for (int64_t s = 0; s < streams; ++s) {
     add(s, b.allocate(64), b.allocate(64)).event = uint32_t(s + 1);
-    result.model.ops.back().event = s + 1;
-    if (s + 1 == streams)
-      break;
-    add(s, b.allocate(64), b.allocate(64)).waits = {uint32_t(s + 2)};
-    result.model.ops.back().waits = {s + 2};
+    if (s + 1 < streams)
+      add(s, b.allocate(64), b.allocate(64)).waits = {uint32_t(s + 2)};
   }
   b.cutSegment("inside");
   add(0, b.allocate(64), read);
   b.cutSegment("behind");
-  std::vector<fb::Run> runs{{0, 0, true}};
+  b.stage->runs = {{0, 0, true}};
   for (uint32_t m = 0; m < microBatches; ++m)
-    runs.emplace_back(1, m, m == 0);
-  runs.emplace_back(2, 0, true);
-  b.stage->runs = runs;
-  b.stage->update_run = runs.size();
-  for (const fb::Run &run : runs)
-    result.model.runs.push_back(
-        {int64_t(b.stage->segments[run.segment()]->begin),
-         int64_t(b.stage->segments[run.segment()]->end), run.micro_batch()});
-  result.model.updateRun = int64_t(runs.size());
-  return result;
+    b.stage->runs.emplace_back(1, m, m == 0);
+  b.stage->runs.emplace_back(2, 0, true);
+  b.stage->update_run = b.stage->runs.size();
+  return Case(std::move(b));
 }
 
 TEST(Order, WhatComesAcrossManyRunsIsKnown) {
