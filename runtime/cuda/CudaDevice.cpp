@@ -177,6 +177,7 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
       *context, scheduleCount * sizeof(ScheduleValues), schedules));
   auto *values = reinterpret_cast<ScheduleValues *>(schedules.getData());
 
+  CLEAVE_RETURN_IF_ERROR(agreeOnAttention());
   uint32_t lastEvent = 0;
   for (const BoundInstruction &common : bound) {
     CudaInstruction each{common};
@@ -541,11 +542,10 @@ Status CudaDevice::synchronize() {
 Status CudaDevice::measureHost() {
   for (const Ran &ran : running) {
     float milliseconds = 0;
-    if (lastRan.end)
-      CLEAVE_CUDA(*driver,
-                  eventElapsedTime(&milliseconds, lastRan.end, ran.begin));
+    if (lastEnd)
+      CLEAVE_CUDA(*driver, eventElapsedTime(&milliseconds, lastEnd, ran.begin));
     hostSeconds += double(milliseconds) * 1e-3;
-    lastRan = ran;
+    lastEnd = ran.end;
   }
   running.clear();
   return Status();

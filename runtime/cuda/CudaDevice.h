@@ -149,6 +149,7 @@ private:
   Status prepareLaunch(CudaInstruction &each, const CleaveCudaCode &code);
   Status prepareMatmul(CudaInstruction &each);
   Status prepareAttention(CudaInstruction &each);
+  Status agreeOnAttention();
   Status prepareLanes(std::span<const BoundInstruction> bound);
   Status prepareTables();
   /// The first instruction of each product, in the order of the program.
@@ -236,6 +237,7 @@ private:
   void *matmulHandle = nullptr;
   std::map<MatmulShape, std::unique_ptr<Matmul>> matmuls;
   CudnnAttentions attentions;
+  uint64_t attentionScratch = 0; ///< bytes that it may take on every rank
   std::vector<CudaInstruction> instructions;
   std::vector<Lane> lanes; ///< of each
   DeviceMemory tables;     ///< of launches that are one
@@ -248,9 +250,9 @@ private:
   std::vector<Brought> brought;
   bool isBrought = false; ///< as the arena is now
   std::map<std::pair<size_t, size_t>, Range> ranges;
-  /// What was run since the host last waited, in order; and before that.
+  /// What was run since the host last waited, in order.
   std::vector<Ran> running;
-  Ran lastRan;
+  void *lastEnd = nullptr; ///< event: of what was run before that
 
   InstructionObserver *observer = nullptr;
   std::vector<Timed> timed;

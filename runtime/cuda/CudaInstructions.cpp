@@ -1,9 +1,11 @@
 //===- CudaInstructions.cpp - What each opcode does on a GPU --------------===//
 #include "runtime/base/Quote.h"
+#include "runtime/comm/Agreement.h"
 #include "runtime/cuda/CudaDevice.h"
 #include "runtime/cuda/InstructionKernels.h"
 #include "runtime/program/Print.h"
 #include "runtime/program/Work.h"
+#include <algorithm>
 
 using namespace cleave::runtime;
 using namespace cleave::runtime::cuda;
@@ -95,6 +97,38 @@ Status CudaDevice::prepareMatmul(CudaInstruction &each) {
   return findOwnKernels(each);
 }
 
+/// Whether cuDNN or kernels of our own compute an attention is the same on all
+/// ranks: where several compute the same one, copies of one parameter must not
+/// drift apart. So all have one version of the library, and what its plans may
+/// take is what the fullest GPU has.
+Status CudaDevice::agreeOnAttention() {
+  auto isAttention = [](const fb::Instruction &each) {
+    return each.work_type() == fb::Opcode::Attention ||
+           each.work_type() == fb::Opcode::AttentionGrad;
+  };
+  bool hasAttention = false;
+  for (size_t number = 0; number < program.getStageCount(); ++number) {
+    Stage each = program.getStage(number);
+    for (size_t i = 0; i < each.getInstructionCount(); ++i)
+      hasAttention |= isAttention(each.getInstruction(i));
+  }
+  if (!hasAttention)
+    return Status();
+  size_t free = 0, total = 0;
+  CLEAVE_CUDA(*driver, memGetInfo(&free, &total));
+  if (sharesGpu)
+    free /= size_t(communicator.getWorldSize());
+  double mine = free > scratchReserve ? double(free - scratchReserve) : 0;
+  std::vector<double> all;
+  CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles({&mine, 1}, all));
+  attentionScratch = uint64_t(*std::ranges::min_element(all));
+  std::string version;
+  CLEAVE_RETURN_IF_ERROR(communicator.agree(attentions.getVersion(version)));
+  return agreeOnItems(
+      communicator,
+      {{"the version of cuDNN (CLEAVE_ATTENTION=own does without)", version}});
+}
+
 Status CudaDevice::prepareAttention(CudaInstruction &each) {
   bool isGrad = each.opcode == fb::Opcode::AttentionGrad;
   const auto *forward = each.instruction->work_as_Attention();
@@ -103,12 +137,8 @@ Status CudaDevice::prepareAttention(CudaInstruction &each) {
   AttentionRequest request{
       sizes, (isGrad ? grad->type() : forward->type()) == fb::DType::BF16,
       isGrad, isGrad && grad->fixed_order()};
-  size_t free = 0, total = 0;
-  CLEAVE_CUDA(*driver, memGetInfo(&free, &total));
-  if (sharesGpu)
-    free /= size_t(communicator.getWorldSize());
-  uint64_t mostScratch = free > scratchReserve ? free - scratchReserve : 0;
-  CLEAVE_RETURN_IF_ERROR(attentions.find(request, mostScratch, each.attention));
+  CLEAVE_RETURN_IF_ERROR(
+      attentions.find(request, attentionScratch, each.attention));
   if (each.attention) {
     each.scratchBytes = each.attention->getScratchBytes();
     return Status();

@@ -320,6 +320,12 @@ Status CudnnAttentions::open() {
   return Status();
 }
 
+Status CudnnAttentions::getVersion(std::string &version) {
+  CLEAVE_RETURN_IF_ERROR(openOnce());
+  version = handle ? library->getVersionText() : "none";
+  return Status();
+}
+
 /// What is left to the kernels whatever cuDNN has.
 static Status checkRequest(const AttentionRequest &request) {
   if (!request.isBF16)
@@ -333,8 +339,7 @@ static Status checkRequest(const AttentionRequest &request) {
 Status CudnnAttentions::find(const AttentionRequest &request,
                              uint64_t mostScratch,
                              const CudnnAttention *&found) {
-  if (!isOpen)
-    CLEAVE_RETURN_IF_ERROR(open());
+  CLEAVE_RETURN_IF_ERROR(openOnce());
   const AttentionSizes &s = request.sizes;
   auto [place, isNew] = made.try_emplace(
       {s.batch, s.seq, s.heads, s.kvHeads, s.headDim, s.window, s.scale,

@@ -81,6 +81,8 @@ public:
   /// where the order of sums is fixed.
   Status find(const AttentionRequest &request, uint64_t mostScratch,
               const CudnnAttention *&found);
+  /// "9.19.0" or "none": which cuDNN may compute attention here.
+  Status getVersion(std::string &version);
   /// What is enqueued from now on goes to this stream.
   Status setStream(void *stream) const;
 
@@ -93,6 +95,7 @@ private:
                          float, float, bool, bool, bool>;
 
   Status open();
+  Status openOnce() { return isOpen ? Status() : open(); }
 
   bool isOpen = false, isRequired = false;
   const Cudnn *library = nullptr;

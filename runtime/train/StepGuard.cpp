@@ -46,8 +46,6 @@ std::string StepGuard::judge(double loss, double gradNorm) const {
 }
 
 void StepGuard::accept(double loss, double gradNorm) {
-  if (sigmas <= 0)
-    return;
   for (auto [list, value] : {std::pair(&losses, loss), {&norms, gradNorm}}) {
     if (list->size() == window)
       list->erase(list->begin());

@@ -28,6 +28,7 @@ public:
 
   /// Why the step should be skipped; empty if it should not.
   std::string judge(double loss, double gradNorm) const;
+  /// Whatever `sigmas` is: a later run may ask for another one.
   void accept(double loss, double gradNorm);
   /// Counts a skipped step. Fails, saying since when, where that is beyond the
   /// budget.

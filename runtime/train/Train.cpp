@@ -70,6 +70,7 @@ private:
   Status readRankLoss(double &value);
   Status runStep(int64_t step);
   Status report(StepReport &report);
+  Status endBehindStep(const Status &mine);
   Status vote(bool isBad, bool &anyBad);
   Status endSave();
   Status beginSave();
@@ -91,7 +92,8 @@ private:
   int64_t lastSaved = -1;       ///< step of the newest whole checkpoint
   int failedSaves = 0;          ///< one after the other
   bool stopRequested = false;   ///< by a signal, on some rank
-  /// Why the run ends before its last step; a save under way is not lost.
+  /// Why the run ends before its last step, on all ranks; a save under way is
+  /// not lost.
   Status failure;
   Status found;         ///< by the look at the data, on this rank
   bool isSpent = false; ///< it is the skip budget
@@ -368,8 +370,14 @@ Status Run::report(StepReport &report) {
     if (isSaid)
       say(formatProgress(report, steps));
   }
-  // A file that cannot be written ends the run at once, on all ranks.
-  return options.metrics.empty() ? status : communicator.agree(status);
+  return options.metrics.empty() ? Status() : endBehindStep(status);
+}
+
+/// Where a rank has failed, though not what it computes: all ranks end behind
+/// this step, once they have saved. Collective. Until then they do not agree to
+/// fail: who fails before that has to say so.
+Status Run::endBehindStep(const Status &mine) {
+  return failure.ok() ? communicator.share(mine, failure) : Status();
 }
 
 /// The one collective of a step that is not the program's: ranks tell each
@@ -392,8 +400,8 @@ Status Run::vote(bool isBad, bool &anyBad) {
     if (saver)
       saves.push_back(SaveVote::take(rank.subspan(3), int(saves.size())));
   }
-  if (anyFound && failure.ok())
-    failure = communicator.agree(found);
+  if (anyFound)
+    CLEAVE_RETURN_IF_ERROR(endBehindStep(found));
   if (saver && saver->hear(saves))
     return endSave();
   return {};
@@ -499,16 +507,14 @@ Status Run::runStep(int64_t step) {
   if (totalPeakFlops > 0)
     result.mfu = program->flops_per_step() / result.seconds / totalPeakFlops;
   result.arenaBytes = program.getArenaBytes();
-  Status reported = report(result);
-  if (failure.ok())
-    failure = reported;
+  CLEAVE_RETURN_IF_ERROR(report(result));
   progress.step = step + 1;
   progress.samples += program->global_batch();
   if (skips) {
     Status spent = guard.skip(step, result.skipped);
     isSpent = !spent.ok();
-    if (isSpent && failure.ok())
-      failure = communicator.agree(spent);
+    if (isSpent)
+      return endBehindStep(spent);
   }
   return {};
 }
@@ -548,7 +554,8 @@ Status Run::train() {
   // What led to bad steps is not worth being the newest checkpoint.
   if (saver)
     CLEAVE_RETURN_IF_ERROR(isSpent ? waitForSave() : saveLast());
-  CLEAVE_RETURN_IF_ERROR(failure);
+  if (!failure.ok())
+    return communicator.agree(failure);
   if (progress.step < steps) {
     exitCode = ExitStopped;
     if (isFirst)

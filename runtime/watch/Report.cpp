@@ -80,7 +80,9 @@ static std::string describePhase(const PositionRecord &position) {
   case Phase::Training:
     return position.step < 0
                ? "training, before its first step"
-               : "training, after the instructions of step " + step;
+               : "training, step " + step +
+                     ", outside of its instructions or while a GPU computes "
+                     "them";
   case Phase::Saving:
     return position.step < 0 ? "saving" : "saving, after step " + step;
   case Phase::Finishing:

@@ -2,6 +2,7 @@
 """--device cuda of several processes, on the CUDA machine that is made of
 software (test/cuda): NCCL's collectives and messages between them."""
 import os
+import shutil
 import unittest
 
 from support import DATA, LLAMA, MPIRUN, TOOLS, ToolTest, make_dataset
@@ -130,6 +131,40 @@ class NcclTest(ToolTest):
         self.assertRegex(done.stderr, "error: rank 1: data.bin: token .* 65535")
         for said in "in vain", "for ever", "watchdog":
             self.assertNotIn(said, done.stderr)
+
+    def test_failure_behind_another(self):
+        """Rank 0 cannot write its metrics, so all end behind the step, which
+        they save first; meanwhile the GPU of rank 1 fails, which rank 0 would
+        wait for."""
+        self.compile_for(2, "--dp", "2", "--zero", "1")
+        arguments = ["--metrics", "/dev/full", "--save", "saved"]
+
+        def run(*machine):
+            return self.start(
+                *MPIRUN, *self.command(1, *arguments), ":",
+                *self.command(1, *arguments, machine=machine))
+
+        done = run("--log", "operations")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, "error: rank 0: /dev/full: cannot write")
+        self.assertIn("saved saved/step-00000001", done.stdout)
+        shutil.rmtree(self.path("saved"))
+        last = len(self.read("operations").splitlines())
+        done = run("--fault", f"ecc@{last}")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr,
+                         "error: rank 1: .*CUDA_ERROR_ECC_UNCORRECTABLE")
+        for said in "in vain", "for ever", "watchdog":
+            self.assertNotIn(said, done.stderr)
+
+    def test_attention_that_ranks_disagree_on(self):
+        self.compile_for(2, "--dp", "2")
+        command = self.command(1)
+        done = self.start(*MPIRUN, *command, ":", "-np", "1", "env",
+                          "CLEAVE_ATTENTION=best", *command[2:])
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, "error: rank 1: the environment variable "
+                         'CLEAVE_ATTENTION is "best"')
 
     def test_library_that_cannot_be_used(self):
         self.compile_for(2, "--dp", "2")

@@ -38,6 +38,17 @@ TEST_F(CudnnAttentionsTest, OwnKernelsByChoice) {
   EXPECT_TRUE(attentions.find({sizes, true, false}, UINT64_MAX, found).ok());
   EXPECT_EQ(found, nullptr);
   EXPECT_EQ(attentions.describe(), "own kernels (CLEAVE_ATTENTION is own)");
+  std::string version;
+  EXPECT_TRUE(attentions.getVersion(version).ok());
+  EXPECT_EQ(version, "none");
+}
+
+TEST_F(CudnnAttentionsTest, ChoiceThatIsNone) {
+  setenv("CLEAVE_ATTENTION", "best", 1);
+  std::string version;
+  EXPECT_EQ(attentions.getVersion(version).message(),
+            "the environment variable CLEAVE_ATTENTION is \"best\", expects "
+            "\"own\", \"cudnn\" or \"auto\"");
 }
 
 // Nothing has opened a driver here.
