@@ -71,6 +71,13 @@ std::string cleave::getShortName(const PlacedOp &op) {
   return name + rest.str();
 }
 
+/// Bytes of a tensor that is moved there, for as long as it is held so.
+static double getHeldBytes(const ShardingProblem &problem, const Move &move) {
+  const PlacedTensor &own = problem.tensors[move.tensor];
+  return own.movedTo > 0 ? own.movedTo * own.getBytes(problem.mesh, move.to)
+                         : 0;
+}
+
 /// What a rank keeps, by the ops that say where.
 static std::map<Keeps, double> countBytes(const ShardingProblem &problem,
                                           const Exploration &explored) {
@@ -93,19 +100,41 @@ static std::map<Keeps, double> countBytes(const ShardingProblem &problem,
   for (size_t tensor = 0; tensor != problem.tensors.size(); ++tensor)
     add(Keeps::None, tensor);
   for (const Move &move : explored.moves)
-    if (double copies = problem.tensors[move.tensor].movedTo; copies > 0)
-      bytes[Keeps::Parameters] +=
-          copies * problem.tensors[move.tensor].getBytes(problem.mesh, move.to);
+    if (double held = getHeldBytes(problem, move); held > 0)
+      bytes[Keeps::Parameters] += held;
   return bytes;
+}
+
+/// Of what an op says how long it is kept.
+static double getKeptBytes(const ShardingProblem &problem,
+                           const Exploration &explored, size_t op) {
+  double bytes = 0;
+  for (size_t tensor : problem.ops[op].results)
+    bytes += problem.tensors[tensor].copies *
+             problem.tensors[tensor].getBytes(
+                 problem.mesh, explored.choice.placements[tensor]);
+  if (problem.ops[op].keeps == Keeps::Parameters)
+    for (size_t move : explored.ops[op].moves)
+      bytes += getHeldBytes(problem, explored.moves[move]);
+  return bytes;
+}
+
+/// Of an op, and of the moves that it is the first to need.
+static double getOpSeconds(const Exploration &explored, size_t op) {
+  double seconds = explored.ops[op].seconds;
+  for (size_t move : explored.ops[op].moves)
+    seconds += explored.moves[move].getSeconds();
+  return seconds;
 }
 
 /// Everything that a layer's op says, but for which layer it is of.
 static std::string getSignature(const ShardingProblem &problem,
                                 const Exploration &explored, size_t op) {
   const ExploredOp &own = explored.ops[op];
-  std::string text = getShortName(problem.ops[op]) + "|" +
-                     problem.ops[op].phase + "|" + own.splits + "|" +
-                     own.placement;
+  std::string text = llvm::formatv(
+      "{0}|{1}|{2}|{3}|{4:e9}|{5:e9}", getShortName(problem.ops[op]),
+      problem.ops[op].phase, own.splits, own.placement,
+      getOpSeconds(explored, op), getKeptBytes(problem, explored, op));
   for (size_t move : own.moves)
     text += "|" + describeSteps(problem.mesh, explored.moves[move]);
   return text;
@@ -169,19 +198,11 @@ Exploration cleave::explore(const ShardingProblem &problem,
 }
 
 double NamedStrategy::getKeptBytes(size_t op) const {
-  double bytes = 0;
-  for (size_t tensor : problem.ops[op].results)
-    bytes += problem.tensors[tensor].copies *
-             problem.tensors[tensor].getBytes(
-                 problem.mesh, explored.choice.placements[tensor]);
-  return bytes;
+  return ::getKeptBytes(problem, explored, op);
 }
 
 double NamedStrategy::getSeconds(size_t op) const {
-  double seconds = explored.ops[op].seconds;
-  for (size_t move : explored.ops[op].moves)
-    seconds += explored.moves[move].getSeconds();
-  return seconds;
+  return getOpSeconds(explored, op);
 }
 
 std::string NamedStrategy::describeMoves(size_t op) const {

@@ -131,6 +131,15 @@ std::vector<Strategy> cleave::getStrategies(const Mesh &mesh,
   return strategies;
 }
 
+Placement cleave::dropSingleRankAxes(const Mesh &mesh, Placement placement) {
+  auto drop = [&](AxisList &axes) {
+    llvm::erase_if(axes, [&](Axis axis) { return mesh.getSize(axis) == 1; });
+  };
+  llvm::for_each(placement.dims, drop);
+  drop(placement.partial);
+  return placement;
+}
+
 std::optional<Axis> cleave::findIdleAxis(const Mesh &mesh,
                                          llvm::ArrayRef<StrategyList> all) {
   std::vector<bool> splits;

@@ -393,19 +393,22 @@ llvm::Error Applier::keep(const AxisList &axes) {
 }
 
 llvm::Error Applier::pin() {
-  llvm::Expected<Placement> placement =
+  llvm::Expected<Placement> parsed =
       Placement::parse(problem.mesh, tactic->placement);
-  if (!placement)
-    return fail(llvm::toString(placement.takeError()));
+  if (!parsed)
+    return fail(llvm::toString(parsed.takeError()));
+  const Placement placement = dropSingleRankAxes(problem.mesh, *parsed);
   for (auto [number, op] : llvm::enumerate(problem.ops)) {
-    // An op that computes, or that updates state.
+    // An op that computes, or that updates state; its gradients are called as
+    // it is, and have other results.
     bool computes = op.keeps == Keeps::None || op.keeps == Keeps::Optimizer;
-    if (!computes || op.results.empty() || !isInScope(op))
+    if (!computes || op.phase == "backward" || op.results.empty() ||
+        !isInScope(op))
       continue;
     if (llvm::Error error =
             demand(number, "cannot make its result in that placement",
                    [&](const Strategy &strategy) {
-                     return strategy.placements.results.front() == *placement;
+                     return strategy.placements.results.front() == placement;
                    }))
       return error;
     used[number].clear();

@@ -84,6 +84,9 @@ public:
       return fail(llvm::createStringError(llvm::formatv(
           "mesh {0} has {1} ranks, cluster {2} has {3}", mesh.toString(),
           mesh.getNumRanks(), cluster, machine->devices)));
+    if (mostStates == 0)
+      return fail(
+          llvm::createStringError("expects most-states of 1 or more, got 0"));
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() &&
           failed(place(function, FlatSymbolRefAttr::get(op), mesh, *machine)))
@@ -100,6 +103,8 @@ private:
 
   LogicalResult place(func::FuncOp function, FlatSymbolRefAttr meshName,
                       const Mesh &whole, const Machine &machine) {
+    if (failed(takeStates(function)))
+      return failure();
     Mesh mesh = pipeline ? getStageMesh(whole, pipeline->axis) : whole;
     NetworkPricer price(whole, machine);
     llvm::Expected<Profile> profile = loadOwnProfile(machine.device);
@@ -128,7 +133,31 @@ private:
     return success();
   }
 
-  std::optional<PipelinePlan> pipeline; ///< of the module's plan
+  /// A state is where its function needs it; two that share one would have to
+  /// be placed together.
+  LogicalResult takeStates(func::FuncOp function) {
+    WalkResult walked = function.walk([&](Operation *op) {
+      StringAttr state;
+      if (auto get = dyn_cast<xf::GetOp>(op))
+        state = get.getStateAttr().getAttr();
+      else if (auto set = dyn_cast<xf::SetOp>(op))
+        state = set.getStateAttr().getAttr();
+      else
+        return WalkResult::advance();
+      func::FuncOp owner = owners.try_emplace(state, function).first->second;
+      if (owner == function)
+        return WalkResult::advance();
+      op->emitOpError("is of the state @")
+          << state.getValue() << ", which @" << owner.getSymName()
+          << " has, too: expects one function for each state, since functions "
+             "are placed one by one";
+      return WalkResult::interrupt();
+    });
+    return failure(walked.wasInterrupted());
+  }
+
+  std::optional<PipelinePlan> pipeline;            ///< of the module's plan
+  llvm::DenseMap<StringAttr, func::FuncOp> owners; ///< of states, by name
 
   llvm::Error explainTactics(const ShardingProblem &problem,
                              ArrayRef<Tactic> lines, CollectivePricer price);

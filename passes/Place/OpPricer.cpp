@@ -22,6 +22,10 @@ MoveSeconds cleave::getMoveSeconds(const Device &device,
   return {2 * getStreamTime(device, 1), profile.rankSkew};
 }
 
+double cleave::getWholeSeconds(const Device &device, Operation *op) {
+  return getStreamTime(device, xf::getTensorBytes(op));
+}
+
 /// Of the whole tensor.
 static double getWholeBytes(Value value) {
   auto type = cast<RankedTensorType>(value.getType());

@@ -25,6 +25,10 @@ double getProductSeconds(const Mesh &mesh, const Device &device,
                          const ShardingRule &rule, const FactorAxes &axes,
                          DType dtype, int64_t parts = 1);
 
+/// Seconds of an op of which nothing is known but that every rank does all of
+/// it: of its tensors once through memory.
+double getWholeSeconds(const Device &device, mlir::Operation *op);
+
 /// Seconds of an op on the shards of a strategy: of its products or of
 /// attention, as the simulator prices the instructions that they become, or of
 /// moving its tensors through memory, whichever takes longer.

@@ -121,6 +121,7 @@ void PlacementGraph::splitSums() {
     while (left.size() > 2) {
       Value last[] = {left.end()[-2], left.end()[-1]};
       Operation *part = b.clone(*op);
+      part->removeAttr(pinName); // the sum's
       cast<xf::AdditionOpInterface>(part).getAddendsMutable().assign(last);
       left.pop_back_n(2);
       left.push_back(part->getResult(0));
@@ -224,6 +225,10 @@ uint32_t PlacementGraph::nameDim(StringRef name) {
 }
 
 LogicalResult PlacementGraph::addOp(Operation &op) {
+  if (op.hasAttr(pinName) && !isa<xf::ShardingRuleOpInterface>(op))
+    return op.emitOpError("takes no ")
+           << pinName << ": expects it on an op with a sharding rule, a state, "
+           << "an argument or a result of the function";
   if (auto get = dyn_cast<xf::GetOp>(op))
     return addGet(get);
   if (isa<xf::SetOp>(op))
@@ -271,8 +276,7 @@ LogicalResult PlacementGraph::addReplicated(Operation &op) {
   add(op.getOperands(), placed.operands, whole.placements.operands);
   add(op.getResults(), placed.results, whole.placements.results);
   double times = when == When::Once ? 1 : double(accumulate.getCount());
-  placed.seconds = {times *
-                    getStreamTime(machine.device, xf::getTensorBytes(&op))};
+  placed.seconds = {times * getWholeSeconds(machine.device, &op)};
   placed.strategies = {std::move(whole)};
   double at = getAt(placed, when);
   for (size_t tensor : placed.results)
@@ -789,5 +793,5 @@ PlacementGraph::readPin(Operation *op, Attribute pin, Type type) const {
   Type placed = dist::withPlacement(cast<RankedTensorType>(type), on);
   if (failed(dist::verifyPlaced(op, placed, meshName.getValue(), mesh)))
     return failure();
-  return std::optional(dist::getPlacement(on, mesh));
+  return std::optional(dropSingleRankAxes(mesh, dist::getPlacement(on, mesh)));
 }

@@ -66,6 +66,8 @@ private:
       if (failed(own))
         return failure();
       seconds += times * *own;
+    } else if (op->hasAttr(dist::replicateName)) {
+      seconds += times * getWholeSeconds(machine.device, op);
     }
     if (auto reshard = dyn_cast<dist::ReshardOp>(op)) {
       Value from = op->getOperand(0), to = op->getResult(0);

@@ -29,7 +29,7 @@ void PlacementGraph::report(const ShardingChoice &choice) {
   auto remark = emitRemark(function.getLoc());
   remark << llvm::formatv("{0:F2} us, {1:F2} of them in reshards; ",
                           choice.seconds * 1e6,
-                          (choice.seconds - computes) * 1e6)
+                          std::max(0., choice.seconds - computes) * 1e6)
                 .str();
   if (choice.bytes > 0)
     remark << llvm::formatv("keeps {0:F3} MB; ", choice.bytes * 1e-6).str();

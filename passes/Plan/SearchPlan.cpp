@@ -35,6 +35,10 @@ llvm::Expected<FoundPlan> cleave::searchPlan(const StepGraph &graph,
   llvm::Expected<Machine> machine = getMachine(cluster);
   if (!machine)
     return machine.takeError();
+  if (!(headroom >= 0 && headroom <= mostHeadroom))
+    return llvm::createStringError(
+        llvm::formatv("headroom {0}: expects percents from 0 to {1}", headroom,
+                      mostHeadroom));
   SearchRequest request;
   request.work = graph.work;
   const Device &device = machine->device;
@@ -46,7 +50,7 @@ llvm::Expected<FoundPlan> cleave::searchPlan(const StepGraph &graph,
   if (!profile)
     return profile.takeError();
   request.profile = std::move(*profile);
-  request.memoryLimit = device.memory * (1 - headroom / 100);
+  request.setHeadroom(device, headroom);
   request.constraints = getRunnable();
   for (const std::string &pin : pins) {
     llvm::Expected<Constraint> constraint =

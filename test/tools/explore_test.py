@@ -8,7 +8,9 @@ import unittest
 import xml.etree.ElementTree as tree
 
 from report_test import Balance
-from support import LLAMA, ToolTest
+from support import DATA, GOLDEN, LLAMA, ToolTest
+
+ROOT = os.path.join(DATA, "..", "..")
 
 # A machine on which the small model's ops are not all but free.
 STEP = ["explore", "model.json", "--cluster", "h100-sxm:4", "--mesh", "dp=2,tp=2",
@@ -198,6 +200,60 @@ class ExploreTest(ToolTest):
         again = self.explore("--tactics", "a.tactics", "--report", "-")
         self.assertEqual(again, text)
 
+    def test_tactics_of_the_document(self):
+        with open(os.path.join(ROOT, "docs", "sharding.md")) as file:
+            text = file.read()
+        block, = re.findall(r"```\n(# Megatron-LM.*?)```", text, re.S)
+        self.write("doc.tactics", block)
+        model = os.path.join(ROOT, "examples", "tiny-llama")
+        text = self.run_tool(
+            "cleave", "explore", model, *STEP[2:6], "--seq-len", "128",
+            "--global-batch", "8", "--tactics", "doc.tactics", "--op",
+            "layers.0.q")
+        self.assertRegex(text, r"\(layers\.0\.q\), forward: splits .*, "
+                         r"\[\{dp\}, \{\}, \{tp\}, \{\}\]\n")
+
+    def test_layers_that_do_the_same_are_shown_once(self):
+        """Two whose attention has a window, behind two without."""
+        with open(os.path.join(GOLDEN, "qwen2", "config.json")) as file:
+            config = json.load(file)
+        config.pop("layer_types", None)
+        config.update(num_hidden_layers=4, use_sliding_window=True,
+                      sliding_window=64, max_window_layers=2,
+                      max_position_embeddings=4096)
+        self.write("window.json", config)
+        explored = json.loads(self.run_tool(
+            "cleave", "explore", "window.json", "--cluster", "h100-sxm:1",
+            "--seq-len", "4096", "--global-batch", "8", "--overlap", "never",
+            "--json"))
+        strategy, = explored["strategies"]
+        layers = [(kind["first_layer"], kind["last_layer"])
+                  for kind in strategy["kinds"] if "first_layer" in kind]
+        self.assertEqual(layers[0], (0, 1))
+        self.assertEqual(layers[-1][1], 3)
+        seconds = sum(
+            (kind.get("last_layer", 0) - kind.get("first_layer", 0) + 1)
+            * op["seconds"] for kind in strategy["kinds"] for op in kind["ops"])
+        self.assertAlmostEqual(seconds, strategy["compute_seconds"], delta=1e-9)
+
+    def test_parameters_that_are_gathered(self):
+        """In f32 what is held is what was moved."""
+        self.write("a.tactics", 'split "batch" over dp\n'
+                   "keep optimizer over dp\nsplit nothing else\n")
+        command = ["cleave", *STEP[:-1], "f32", "--tactics", "a.tactics"]
+        explored = json.loads(self.run_tool(*command, "--json"))
+        strategy = explored["strategies"][1]
+        held = sum(op["bytes"] * (kind.get("last_layer", 0)
+                                  - kind.get("first_layer", 0) + 1)
+                   for kind in strategy["kinds"] for op in kind["ops"]
+                   if op.get("keeps") == "parameters")
+        self.assertGreater(held, 0)
+        self.assertAlmostEqual(held, strategy["kept_bytes"]["parameters"],
+                               delta=1)
+        text = self.run_tool(*command)
+        self.assertRegex(text.split("\n2: ")[1],
+                         r"parameters +self_attn\.q_proj\.weight .*all_gather")
+
     def test_bad_input(self):
         small = ["cleave", *STEP[:4], "--seq-len", "16", "--global-batch", "4"]
         self.write("a.tactics", 'split "heads" over xp\n')
@@ -209,6 +265,8 @@ class ExploreTest(ToolTest):
                 (2, "--compare 3: expects numbers from 1 to 1", "--compare",
                  "1,3"),
                 (2, "no op is called so; there are", "--op", "nothing.*"),
+                (2, "--report -: writes to standard output, as --json and --op",
+                 "--report", "-", "--json"),
                 (1, 'a.tactics:1: the mesh has no axis "xp"; it has devices',
                  "--tactics", "a.tactics"),
                 (1, "b.tactics: No such file or directory", "--tactics",

@@ -21,16 +21,21 @@ struct ExploreFlags {
 
 static void printFront(llvm::raw_ostream &os,
                        llvm::ArrayRef<NamedStrategy> front, size_t first) {
-  os << "less memory, more time\n";
+  os << "less memory, more time with nothing beside compute\n";
   for (auto [number, each] : llvm::enumerate(front)) {
     const ShardingChoice &choice = each.explored.choice;
-    os << llvm::formatv("  {0,3}  {1,12}  {2,12} kept\n", first + number,
-                        cleave::formatSeconds(choice.besideSeconds),
-                        cleave::formatBytes(choice.bytes));
+    os << llvm::formatv("  {0,3}  {1,12}  {2,12} kept  {3,12} with "
+                        "collectives beside compute\n",
+                        first + number, cleave::formatSeconds(choice.seconds),
+                        cleave::formatBytes(choice.bytes),
+                        cleave::formatSeconds(choice.besideSeconds));
   }
 }
 
 static int runExplore(const ExploreFlags &flags) {
+  if (flags.report == "-" && (flags.json || !flags.op.empty()))
+    return tool::failUsage("--report -: writes to standard output, as --json "
+                           "and --op do: expects one of them");
   llvm::Expected<tool::StepProblem> step = tool::loadStep(flags.step);
   if (!step)
     return tool::failPlan(step.takeError());

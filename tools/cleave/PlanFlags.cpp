@@ -41,7 +41,7 @@ void tool::PlanFlags::add(CLI::App &app) {
   describe(app.add_option("--memory-headroom", headroom,
                           "share of a device's memory that is left free, for "
                           "what no model of it knows"),
-           "%", {0, 90, true})
+           "%", {0, mostHeadroom, true})
       ->capture_default_str()
       ->excludes(most);
 }
@@ -191,6 +191,6 @@ llvm::Expected<tool::Planned> tool::PlanFlags::load() const {
   request.profile = std::move(*stack);
   request.memoryLimit = memory * 1e9;
   if (memory == 0 && headroom > 0)
-    request.memoryLimit = device.memory * (1 - headroom / 100);
+    request.setHeadroom(device, headroom);
   return planned;
 }

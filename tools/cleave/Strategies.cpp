@@ -451,8 +451,10 @@ static std::vector<Difference> findDifferences(const NamedStrategy &from,
     std::string a = showChoice(from, number), b = showChoice(to, number);
     if (a == b)
       continue;
-    std::string key = getShortName(op) + "|" + op.phase + "|" +
-                      getName(op.keeps).str() + "|" + a + "|" + b;
+    std::string key =
+        llvm::formatv("{0}|{1}|{2}|{3}|{4}|{5:e9}|{6:e9}", getShortName(op),
+                      op.phase, getName(op.keeps), a, b,
+                      from.getSeconds(number), to.getSeconds(number));
     auto [at, isNew] = known.try_emplace(key, found.size());
     if (op.layer >= 0 && !isNew && found[at->second].last == op.layer - 1)
       found[at->second].last = op.layer;

@@ -56,6 +56,10 @@ private:
 /// six: whole, b, h or f split, and either operand partial.
 std::vector<Strategy> getStrategies(const Mesh &mesh, const ShardingRule &rule);
 
+/// The same placement without axes of one rank, which split nothing and which
+/// no strategy has.
+Placement dropSingleRankAxes(const Mesh &mesh, Placement placement);
+
 /// An axis of several ranks along which ops with these strategies, if there are
 /// any, can split nothing, so that its ranks all do the same; nothing if there
 /// is none.

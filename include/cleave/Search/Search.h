@@ -64,6 +64,9 @@ std::string checkAbilities(const Profile &profile, const TrainLayout &layout);
 /// All that it can run, in words; empty if that is every layout.
 std::string getAbilities(const Profile &profile);
 
+/// Percents of a device's memory that may be left free.
+constexpr double mostHeadroom = 90;
+
 struct SearchRequest {
   Workload work;
   Profile profile;
@@ -75,6 +78,10 @@ struct SearchRequest {
   int64_t top = 1;
   double memoryLimit = 0; ///< bytes of a device; 0: all of it
 
+  /// Leaves so many percents of a device's memory free.
+  void setHeadroom(const Device &device, double percents) {
+    memoryLimit = device.memory * (1 - percents / 100);
+  }
   /// Bytes that a layout may need.
   double getMemoryLimit(const Machine &machine) const {
     return memoryLimit > 0 ? memoryLimit : machine.device.memory;

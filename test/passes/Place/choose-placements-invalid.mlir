@@ -13,6 +13,30 @@
 // RUN: not cleave-opt %t/input.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=INPUT
 // RUN: not cleave-opt %t/placed.mlir --cleave-price-placements="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=NOMESH
 // RUN: not cleave-opt %t/idle.mlir --cleave-choose-placements="cluster=h100-sxm:28 mesh=dp=4,odd=7" 2>&1 | FileCheck %s --check-prefix=IDLE
+// RUN: not cleave-opt %t/mesh.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4 most-states=0" 2>&1 | FileCheck %s --check-prefix=STATES
+// RUN: not cleave-opt %t/whole-op.mlir --allow-unregistered-dialect --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=NOPIN
+// RUN: not cleave-opt %t/shared.mlir --cleave-choose-placements="cluster=h100-sxm:4 mesh=tp=4" 2>&1 | FileCheck %s --check-prefix=SHARED
+
+//--- whole-op.mlir
+// NOPIN: error: 'example.sort' op takes no dist.pin: expects it on an op with a sharding rule, a state, an argument or a result of the function
+func.func @f(%x: tensor<16x8xf32>) -> tensor<16x8xf32> {
+  %y = "example.sort"(%x) {dist.replicate, dist.pin = #dist.on<@mesh, [{}, {tp}]>} : (tensor<16x8xf32>) -> tensor<16x8xf32>
+  return %y : tensor<16x8xf32>
+}
+
+//--- shared.mlir
+// SHARED: error: 'xf.get' op is of the state @w, which @f has, too: expects one function for each state, since functions are placed one by one
+xf.state @w parameter : tensor<8x8xf32> {dims = ["f", "h"], init = #xf.init<ones, 1.0 : f64>}
+func.func @f(%x: tensor<16x8xf32>) -> tensor<16x8xf32> {
+  %w = xf.get @w : tensor<8x8xf32>
+  %y = xf.linear %x, %w {contract = 1 : i64} : (tensor<16x8xf32>, tensor<8x8xf32>) -> tensor<16x8xf32>
+  return %y : tensor<16x8xf32>
+}
+func.func @g(%x: tensor<16x8xf32>) -> tensor<16x8xf32> {
+  %w = xf.get @w : tensor<8x8xf32>
+  %y = xf.linear %x, %w {contract = 1 : i64} : (tensor<16x8xf32>, tensor<8x8xf32>) -> tensor<16x8xf32>
+  return %y : tensor<16x8xf32>
+}
 
 //--- idle.mlir
 // IDLE: error: axis "odd" of the mesh has 7 ranks: expects a divisor of a dim that an op may split
@@ -23,6 +47,7 @@ func.func @f(%x: tensor<16x8xf32>, %w: tensor<12x8xf32>) -> tensor<16x12xf32> {
 
 //--- mesh.mlir
 // AXES: error: mesh "tp": expects axes like dp=2,tp=4
+// STATES: error: expects most-states of 1 or more, got 0
 // RANKS: error: mesh ["tp"=8] has 8 ranks, cluster h100-sxm:4 has 4
 // CLUSTER: error: none: No such file or directory
 func.func @f(%x: tensor<8xf32>) -> tensor<8xf32> {

@@ -14,6 +14,7 @@
 // RUN: not cleave-opt %t.batches.mlir --cleave-place-tensors 2>&1 | FileCheck %s --check-prefix=BATCHES
 // RUN: not cleave-opt %s --cleave-choose-plan="cluster=h100-sxm:4 pin=tp=3" 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not cleave-opt %s --cleave-choose-plan="cluster=h100-sxm:4 pin=tq=3" 2>&1 | FileCheck %s --check-prefix=FIELD
+// RUN: not cleave-opt %s --cleave-choose-plan="cluster=h100-sxm:4 headroom=100" 2>&1 | FileCheck %s --check-prefix=HEADROOM
 // RUN: sed -e 's/"head_dim"/"width"/g' %s > %t.names.mlir
 // RUN: not cleave-opt %t.names.mlir --cleave-choose-plan="cluster=h100-sxm:4" 2>&1 | FileCheck %s --check-prefix=NAMES
 
@@ -30,6 +31,7 @@
 // AXIS: error: dist.plan: key "dims.heads": expects axes of the mesh ["dp"=2, "tp"=2], got "xp"
 // BATCHES: error: dist.plan: the plan has 3 micro-batches, the step 2: expects --cleave-build-step=micro-batches=3
 // NONE: error: {{.*}}tp
+// HEADROOM: error: headroom 100{{.*}}: expects percents from 0 to 90
 // FIELD: error: pin {{.*}}tq
 // NAMES: error: layer 0: expects parameters with dims "heads", "head_dim" and "intermediate"
 
