@@ -17,6 +17,11 @@ std::string cleave::describeKept(const Exploration &explored) {
   return text;
 }
 
+std::string cleave::describeMemory(const NamedStrategy &strategy) {
+  return formatBytes(strategy.problem.memory) +
+         (strategy.fits() ? "" : ", too few: nothing was found that fits");
+}
+
 static std::string showMicros(double seconds) {
   return llvm::formatv("{0:F1}", seconds * 1e6);
 }
@@ -82,7 +87,7 @@ void StrategyPage::printTiles(const NamedStrategy &strategy) {
          hidden != 0 ? formatSeconds(hidden) + " hidden" : "none hidden");
     tile("in use at most",
          llvm::formatv("{0:F2}", explored.bytesInUse * 1e-9).str(), "GB",
-         "of " + formatBytes(strategy.problem.memory) +
+         "of " + describeMemory(strategy) +
              "; kept: " + describeKept(explored));
   });
 }

@@ -254,6 +254,15 @@ class ExploreTest(ToolTest):
         self.assertRegex(text.split("\n2: ")[1],
                          r"parameters +self_attn\.q_proj\.weight .*all_gather")
 
+    def test_what_does_not_fit_says_so(self):
+        model = os.path.join(DATA, "configs", "llama-3.1-8b.json")
+        for batch, is_enough in (16, True), (32, False):
+            text = self.run_tool(
+                "cleave", "explore", model, "--cluster", "h100-sxm:8", "--mesh",
+                "dp=2,tp=4", "--seq-len", "4096", "--global-batch", str(batch))
+            said = "too few: nothing was found that fits" in text
+            self.assertEqual(said, not is_enough, text[:300])
+
     def test_bad_input(self):
         small = ["cleave", *STEP[:4], "--seq-len", "16", "--global-batch", "4"]
         self.write("a.tactics", 'split "heads" over xp\n')

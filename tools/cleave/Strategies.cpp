@@ -324,7 +324,7 @@ static std::string showSummary(const NamedStrategy &strategy) {
 void tool::printStrategy(llvm::raw_ostream &os, const StepProblem &step,
                          const NamedStrategy &strategy) {
   os << strategy.name << ": " << showSummary(strategy) << " of "
-     << formatBytes(strategy.problem.memory) << '\n'
+     << describeMemory(strategy) << '\n'
      << "mesh " << strategy.problem.mesh.getText() << " of "
      << step.machine.device.name << ", " << step.globalBatch << " x "
      << step.seqLen << " tokens in "

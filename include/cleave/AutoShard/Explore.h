@@ -46,6 +46,11 @@ struct NamedStrategy {
   ShardingProblem problem;
   Exploration explored;
 
+  /// Whether a rank has the bytes that are in use at most, as far as these are
+  /// known; true where only what is kept has a limit.
+  bool fits() const {
+    return !problem.holdsTemporaries || explored.bytesInUse <= problem.memory;
+  }
   /// Of a rank, of what an op says how long it is kept.
   double getKeptBytes(size_t op) const;
   /// Of an op, and of the moves that it is the first to need.

@@ -16,6 +16,9 @@ struct StrategyReport {
 /// `1.5 GB parameters, 12.0 GB optimizer`: what a rank keeps, by what for.
 std::string describeKept(const Exploration &explored);
 
+/// `80.2 GB`, what a rank has; with more behind it where that is not enough.
+std::string describeMemory(const NamedStrategy &strategy);
+
 /// One HTML page (and XML) with nothing outside of it, the same bytes each
 /// time: of each strategy where time and memory go, and of each kind of layer
 /// its ops as a graph, in the colours of their placements, with the collectives
