@@ -11,14 +11,13 @@ config.excludes = ["inputs", "data", "lib", "runtime", "fuzz"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.cleave_build_dir, "test")
 
-# Every file that a test gives to cleave-opt is also printed, as text and as
-# bytecode, and read back.
-cleave_opt = os.path.join(config.cleave_tools_dir, "cleave-opt")
-
 # A tool is its whole word at the start of a command or a path argument.
 word = r"(?<![\w./-])%s(?![\w.-])"
 substitutions = [
-    ("cleave-opt", cleave_opt + " --verify-roundtrip"),
+    # What a test gives to it is also printed, as text and as bytecode, and read
+    # back.
+    ("cleave-opt", os.path.join(config.cleave_tools_dir,
+                                "cleave-opt --verify-roundtrip")),
     ("cleave-translate", os.path.join(config.cleave_tools_dir, "cleave-translate")),
     ("cleave", os.path.join(config.cleave_tools_dir, "cleave")),
     ("FileCheck", os.path.join(config.llvm_tools_dir, "FileCheck")),

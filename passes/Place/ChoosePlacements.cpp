@@ -26,6 +26,31 @@ namespace cleave {
 using namespace mlir;
 using namespace cleave;
 
+/// A state is where its function needs it; two that share one would have to be
+/// placed together.
+static LogicalResult checkStates(ModuleOp module) {
+  llvm::DenseMap<StringAttr, func::FuncOp> owners;
+  WalkResult walked = module.walk([&](Operation *op) {
+    StringAttr state;
+    if (auto get = dyn_cast<xf::GetOp>(op))
+      state = get.getStateAttr().getAttr();
+    else if (auto set = dyn_cast<xf::SetOp>(op))
+      state = set.getStateAttr().getAttr();
+    else
+      return WalkResult::advance();
+    auto function = op->getParentOfType<func::FuncOp>();
+    func::FuncOp owner = owners.try_emplace(state, function).first->second;
+    if (owner == function)
+      return WalkResult::advance();
+    op->emitOpError("is of the state @")
+        << state.getValue() << ", which @" << owner.getSymName()
+        << " has, too: expects one function for each state, since functions "
+           "are placed one by one";
+    return WalkResult::interrupt();
+  });
+  return failure(walked.wasInterrupted());
+}
+
 namespace {
 class ChoosePlacements
     : public cleave::impl::ChoosePlacementsPassBase<ChoosePlacements> {
@@ -42,6 +67,9 @@ public:
     if (overlap != "auto" && overlap != "always" && overlap != "never")
       return fail(llvm::createStringError(
           "expects overlap to be auto, always or never, got " + overlap));
+    if (mostStates == 0)
+      return fail(
+          llvm::createStringError("expects most-states of 1 or more, got 0"));
     llvm::Expected<Cluster> where = parseCluster(cluster);
     if (!where)
       return fail(where.takeError());
@@ -84,9 +112,8 @@ public:
       return fail(llvm::createStringError(llvm::formatv(
           "mesh {0} has {1} ranks, cluster {2} has {3}", mesh.toString(),
           mesh.getNumRanks(), cluster, machine->devices)));
-    if (mostStates == 0)
-      return fail(
-          llvm::createStringError("expects most-states of 1 or more, got 0"));
+    if (failed(checkStates(getOperation())))
+      return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (!function.isExternal() &&
           failed(place(function, FlatSymbolRefAttr::get(op), mesh, *machine)))
@@ -103,8 +130,6 @@ private:
 
   LogicalResult place(func::FuncOp function, FlatSymbolRefAttr meshName,
                       const Mesh &whole, const Machine &machine) {
-    if (failed(takeStates(function)))
-      return failure();
     Mesh mesh = pipeline ? getStageMesh(whole, pipeline->axis) : whole;
     NetworkPricer price(whole, machine);
     llvm::Expected<Profile> profile = loadOwnProfile(machine.device);
@@ -133,31 +158,7 @@ private:
     return success();
   }
 
-  /// A state is where its function needs it; two that share one would have to
-  /// be placed together.
-  LogicalResult takeStates(func::FuncOp function) {
-    WalkResult walked = function.walk([&](Operation *op) {
-      StringAttr state;
-      if (auto get = dyn_cast<xf::GetOp>(op))
-        state = get.getStateAttr().getAttr();
-      else if (auto set = dyn_cast<xf::SetOp>(op))
-        state = set.getStateAttr().getAttr();
-      else
-        return WalkResult::advance();
-      func::FuncOp owner = owners.try_emplace(state, function).first->second;
-      if (owner == function)
-        return WalkResult::advance();
-      op->emitOpError("is of the state @")
-          << state.getValue() << ", which @" << owner.getSymName()
-          << " has, too: expects one function for each state, since functions "
-             "are placed one by one";
-      return WalkResult::interrupt();
-    });
-    return failure(walked.wasInterrupted());
-  }
-
-  std::optional<PipelinePlan> pipeline;            ///< of the module's plan
-  llvm::DenseMap<StringAttr, func::FuncOp> owners; ///< of states, by name
+  std::optional<PipelinePlan> pipeline; ///< of the module's plan
 
   llvm::Error explainTactics(const ShardingProblem &problem,
                              ArrayRef<Tactic> lines, CollectivePricer price);

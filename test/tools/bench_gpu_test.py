@@ -8,9 +8,8 @@ import struct
 import sys
 import unittest
 
-from support import TOOLS, ToolTest
+from support import ROOT, TOOLS, ToolTest
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 BENCH = os.path.join(ROOT, "bench", "gpu")
 SIMULATE = os.path.join(TOOLS, "..", "test", "cuda", "simulate")
 sys.path.insert(0, BENCH)

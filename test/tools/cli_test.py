@@ -10,13 +10,13 @@ import sys
 import time
 import unittest
 
-from support import DATA, LLAMA, SHAPE, TOOLS, ToolTest, find_section
+from support import LLAMA, ROOT, SHAPE, TOOLS, ToolTest, find_section
 
 COMMANDS = ["import", "compile", "train", "export", "parity", "inspect",
             "ledger", "size", "plan", "estimate", "explain", "calibrate"]
 PASS_TOOLS = ["cleave-opt", "cleave-translate", "cleave-lsp-server"]
 VERSION = r"0\.1 \(commit ([0-9a-f]{7,}(-dirty)?|unknown), LLVM \d+\.\d+\.\d+\)\n"
-with open(os.path.join(DATA, "..", "..", "runtime", "program",
+with open(os.path.join(ROOT, "runtime", "program",
                        "Envelope.h")) as header:
     FORMAT = re.search(r"programVersion = (\d+);", header.read()).group(1)
 PLANNED = ["plan", LLAMA, "--cluster", "h100-sxm:8", *SHAPE]
@@ -307,7 +307,7 @@ class CommandLineTest(ToolTest):
 
 class SummaryTest(ToolTest):
     """tools/scripts/summarize_run.py on the metrics of a run."""
-    SCRIPT = os.path.join(DATA, "..", "..", "tools", "scripts",
+    SCRIPT = os.path.join(ROOT, "tools", "scripts",
                           "summarize_run.py")
     STEP = {"seconds": 0.5, "collective_seconds": 0.1, "rank_losses": [1, 2],
             "tokens_per_s": 128.0, "mfu": 0.1, "phases": {"forward": 0.5},

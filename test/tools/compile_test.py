@@ -7,9 +7,8 @@ import os
 import re
 import unittest
 
-from support import DATA, GOLDEN, LLAMA, PLAN, SHAPE, ToolTest, find_section
+from support import GOLDEN, LLAMA, PLAN, ROOT, SHAPE, ToolTest, find_section
 
-REPOSITORY = os.path.join(DATA, "..", "..")
 
 # The flags that PLAN stands for.
 FLAGS = ["--dp", "2", "--tp", "2", "--zero", "2", "--sequence-parallel",
@@ -99,7 +98,7 @@ class CompileTest(ToolTest):
     def test_the_planner_knows_the_memory(self):
         """What the planner predicts of a rank, on any device, against the
         arena that the compiler lays out."""
-        with open(os.path.join(REPOSITORY, "lib", "Ledger", "data", "profiles",
+        with open(os.path.join(ROOT, "lib", "Ledger", "data", "profiles",
                                "cleave-cpu.json")) as file:
             profile = json.load(file)
         del profile["match"]
@@ -112,7 +111,7 @@ class CompileTest(ToolTest):
                 "--dp 2 --zero 2 --micro-batch 1",
                 "--dp 4 --zero 3 --micro-batch 1",
                 "--dp 2 --tp 2 --zero 3 --sequence-parallel --micro-batch 2"]):
-            model = os.path.join(REPOSITORY, "bench", "local", "models", name)
+            model = os.path.join(ROOT, "bench", "local", "models", name)
             self.compile("train", *layout.split(), model=model,
                          shape=shapes[name])
             shown = self.run_tool("cleave", "inspect", "train")
@@ -134,7 +133,7 @@ class CompileTest(ToolTest):
         """Placements by cost are such that the arena fits; a layout by flags is
         compiled as it is, and a warning says that it does not."""
         layout = ["--dp", "4", "--micro-batch", "2", "--overlap", "never"]
-        model = os.path.join(REPOSITORY, "bench", "local", "models", "llama")
+        model = os.path.join(ROOT, "bench", "local", "models", "llama")
         shape = ["--seq-len", "256", "--global-batch", "32"]
         reserve = 1.5e9
 

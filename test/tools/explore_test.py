@@ -8,9 +8,7 @@ import unittest
 import xml.etree.ElementTree as tree
 
 from report_test import Balance
-from support import DATA, GOLDEN, LLAMA, ToolTest
-
-ROOT = os.path.join(DATA, "..", "..")
+from support import DATA, GOLDEN, LLAMA, ROOT, ToolTest
 
 # A machine on which the small model's ops are not all but free.
 STEP = ["explore", "model.json", "--cluster", "h100-sxm:4", "--mesh", "dp=2,tp=2",
@@ -22,6 +20,11 @@ split "intermediate" over tp
 split "vocab" over tp
 keep optimizer over dp
 """
+
+
+def count_layers(kind):
+    """Of a kind of layers; 1 of what is of no layer."""
+    return kind.get("last_layer", 0) - kind.get("first_layer", 0) + 1
 
 
 class ExploreTest(ToolTest):
@@ -40,7 +43,7 @@ class ExploreTest(ToolTest):
     def check_sums(self, strategy):
         moves = ops = 0
         for kind in strategy["kinds"]:
-            layers = kind.get("last_layer", 0) - kind.get("first_layer", 0) + 1
+            layers = count_layers(kind)
             for op in kind["ops"]:
                 ops += layers * op["seconds"]
                 moves += layers * sum(
@@ -231,9 +234,8 @@ class ExploreTest(ToolTest):
                   for kind in strategy["kinds"] if "first_layer" in kind]
         self.assertEqual(layers[0], (0, 1))
         self.assertEqual(layers[-1][1], 3)
-        seconds = sum(
-            (kind.get("last_layer", 0) - kind.get("first_layer", 0) + 1)
-            * op["seconds"] for kind in strategy["kinds"] for op in kind["ops"])
+        seconds = sum(count_layers(kind) * op["seconds"]
+                      for kind in strategy["kinds"] for op in kind["ops"])
         self.assertAlmostEqual(seconds, strategy["compute_seconds"], delta=1e-9)
 
     def test_parameters_that_are_gathered(self):
@@ -243,8 +245,7 @@ class ExploreTest(ToolTest):
         command = ["cleave", *STEP[:-1], "f32", "--tactics", "a.tactics"]
         explored = json.loads(self.run_tool(*command, "--json"))
         strategy = explored["strategies"][1]
-        held = sum(op["bytes"] * (kind.get("last_layer", 0)
-                                  - kind.get("first_layer", 0) + 1)
+        held = sum(count_layers(kind) * op["bytes"]
                    for kind in strategy["kinds"] for op in kind["ops"]
                    if op.get("keeps") == "parameters")
         self.assertGreater(held, 0)

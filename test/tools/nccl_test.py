@@ -5,11 +5,11 @@ import os
 import shutil
 import unittest
 
-from support import DATA, LLAMA, MPIRUN, TOOLS, ToolTest, make_dataset
+from support import LLAMA, MPIRUN, ROOT, TOOLS, ToolTest, make_dataset
 
 SIMULATE = os.path.join(TOOLS, "..", "test", "cuda", "simulate")
 # Whose gathered activations and gradients are packed in several sizes.
-TINY = os.path.join(DATA, "..", "..", "examples", "tiny-llama")
+TINY = os.path.join(ROOT, "examples", "tiny-llama")
 RUN = ["--data", "data", "--log-every", "0"]
 # Which leaves the others so many seconds once a rank has died.
 PATIENT_MPIRUN = [*MPIRUN[:-1], "2"]
@@ -157,7 +157,7 @@ class NcclTest(ToolTest):
         for said in "in vain", "for ever", "watchdog":
             self.assertNotIn(said, done.stderr)
 
-    def test_attention_that_ranks_disagree_on(self):
+    def test_choice_of_attention_that_is_none_on_one_rank(self):
         self.compile_for(2, "--dp", "2")
         command = self.command(1)
         done = self.start(*MPIRUN, *command, ":", "-np", "1", "env",

@@ -11,10 +11,9 @@ import unittest
 
 import jsonschema
 
-from support import LLAMA, TOOLS, ToolTest
+from support import LLAMA, ROOT, TOOLS, ToolTest
 from support import SHAPE as LLAMA_SHAPE
 
-ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 HARDWARE = os.path.join(ROOT, "lib", "Hardware", "data")
 TINY = os.path.join(ROOT, "examples", "tiny-llama")
 SIMULATE = os.path.join(TOOLS, "..", "test", "cuda", "simulate")

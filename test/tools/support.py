@@ -10,12 +10,13 @@ import tempfile
 import unittest
 
 TOOLS = os.environ["CLEAVE_TOOLS"]
-DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+DATA = os.path.join(ROOT, "test", "data")
 GOLDEN = os.path.join(DATA, "golden")
 LLAMA = os.path.join(GOLDEN, "llama-mha")  # 8 heads, hidden 64, vocabulary 331
 VOCAB = 331
 SHAPE = ["--seq-len", "16", "--global-batch", "4"]
-DEVICES = os.path.join(DATA, "..", "..", "lib", "Hardware", "data", "devices")
+DEVICES = os.path.join(ROOT, "lib", "Hardware", "data", "devices")
 # A launcher of processes, for tests that CLEAVE_MPIRUN does not skip. Where one
 # of them aborts it ends the others at once, not a second later.
 MPIRUN = [os.environ.get("CLEAVE_MPIRUN", ""), "--allow-run-as-root",
