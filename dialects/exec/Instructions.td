@@ -162,8 +162,8 @@ def Exec_SegmentOp : Exec_Op<"segment", [HasParent<"ProgramOp">, SingleBlock,
                                          NoTerminator]> {
   let summary = "instructions that run one after the other";
   let description = [{
-    One that `updates` changes parameters and moments: a step may end before the
-    first of them and leave all as it was.
+    One that `updates` changes parameters and moments. Before the first of them
+    all streams have done what came before.
 
     ```mlir
     exec.segment @micro_batch { ... }
@@ -283,7 +283,7 @@ def Exec_ScheduleOp : Exec_Instruction<"schedule",
     (ins Exec_LRScheduleAttr:$kind, I64Attr:$warmup_steps, I64Attr:$decay_steps,
          I64Attr:$stable_steps, F64Attr:$lr, F64Attr:$min_lr, F64Attr:$beta1,
          F64Attr:$beta2)> {
-  let summary = "learning rate and bias corrections of this step";
+  let summary = "learning rate, bias corrections and limits of this step";
 }
 
 def Exec_AllReduceOp : Exec_Instruction<"all_reduce",

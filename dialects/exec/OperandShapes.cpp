@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/exec/Exec.h"
+#include "runtime/program/Work.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
 
@@ -118,7 +119,7 @@ Shapes SendOp::getOperandShapes(int64_t) { return {{}}; }
 Shapes RecvOp::getOperandShapes(int64_t) { return {{}}; }
 
 Shapes ScheduleOp::getOperandShapes(int64_t) {
-  return {shape(getF32(*this), {4})};
+  return {shape(getF32(*this), {int64_t(runtime::scheduleValues)})};
 }
 
 Shapes AllReduceOp::getOperandShapes(int64_t) {

@@ -324,8 +324,14 @@ ShardingRule NormWeightGradOp::getShardingRule() {
 /// Every rank computes it for itself.
 ShardingRule ScheduleOp::getShardingRule() {
   RuleSpelling rule;
-  rule.dim("q", 4);
+  rule.dim("q", ScheduleOp::size);
   return rule.parse("-> q | block q: scalars of the step");
+}
+
+ShardingRule GuardOp::getShardingRule() {
+  RuleSpelling rule;
+  rule.dim("q", ScheduleOp::size);
+  return rule.parse("., ., ., q -> . | block q: scalars of the step");
 }
 
 ShardingRule OrthogonalizeOp::getShardingRule() {
@@ -340,7 +346,7 @@ ShardingRule OrthogonalizeOp::getShardingRule() {
 static ShardingRule getUpdateRule(Operation *op) {
   RuleSpelling rule;
   std::string l = rule.dims('l', shapeOf(op->getResult(0)));
-  rule.dim("q", 4);
+  rule.dim("q", ScheduleOp::size);
   std::string olds, news, more;
   size_t values = op->getNumResults();
   for (size_t i = 0; i < values; ++i) {

@@ -231,8 +231,18 @@ LogicalResult ClipFactorOp::verify() {
   return expectShape(*this, "a factor", getFactor(), {});
 }
 
+LogicalResult GuardOp::verify() {
+  if (failed(expectShape(*this, "a factor", getFactor(), {})) ||
+      failed(expectShape(*this, "a loss", getLoss(), {})) ||
+      failed(expectShape(*this, "a norm", getNorm(), {})) ||
+      failed(
+          expectShape(*this, "a schedule", getSchedule(), {ScheduleOp::size})))
+    return failure();
+  return expectShape(*this, "a result", getResult(), {});
+}
+
 LogicalResult ScheduleOp::verify() {
-  return expectShape(*this, "a result", getResult(), {4});
+  return expectShape(*this, "a result", getResult(), {size});
 }
 
 LogicalResult NesterovOp::verify() {
@@ -272,7 +282,8 @@ LogicalResult xf::verifyUpdate(Operation *op) {
       return failure();
   if (failed(expectShape(op, "a gradient", update.getGradient(), shape)) ||
       failed(expectShape(op, "clip", update.getClipFactor(), {})) ||
-      failed(expectShape(op, "a schedule", update.getRates(), {4})))
+      failed(
+          expectShape(op, "a schedule", update.getRates(), {ScheduleOp::size})))
     return failure();
   for (auto [i, more] :
        llvm::enumerate(op->getOperands().drop_front(values + 3)))

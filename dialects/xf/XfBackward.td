@@ -310,6 +310,28 @@ def Xf_ClipFactorOp : Xf_TensorOp<"clip_factor", [Xf_Rule, Xf_Cost]> {
   let hasVerifier = 1;
 }
 
+def Xf_GuardOp : Xf_TensorOp<"guard", [Xf_Rule, Xf_Cost]> {
+  let summary = "the clip factor of a step that is good, and 0 of a bad one";
+  let description = [{
+    The clip factor if the loss is below the schedule's fourth value and the
+    gradient norm below its fifth, else 0: so for what is not a number, too. An
+    update leaves everything as it is where its factor is 0, so a step that would
+    spoil the state changes nothing, and no device waits to be told.
+
+    ```mlir
+    %f = xf.guard %factor, %loss, %norm, %schedule
+        : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<5xf32>) -> tensor<f32>
+    ```
+
+    Constraints:
+    1. Factor, loss, norm and the result are scalars; the schedule has 5 elements.
+  }];
+  let arguments = (ins Xf_F32Tensor:$factor, Xf_F32Tensor:$loss,
+                       Xf_F32Tensor:$norm, Xf_F32Tensor:$schedule);
+  let results = (outs Xf_F32Tensor:$result);
+  let hasVerifier = 1;
+}
+
 def Xf_ScheduleKind : I32EnumAttr<"ScheduleKind", "shape of the learning rate", [
     I32EnumAttrCase<"Constant", 0, "constant">,
     I32EnumAttrCase<"Cosine", 1, "cosine">,
@@ -319,21 +341,22 @@ def Xf_ScheduleKind : I32EnumAttr<"ScheduleKind", "shape of the learning rate", 
 }
 
 def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Rule]> {
-  let summary = "learning rate and bias corrections of this step";
+  let summary = "what the host says of this step";
   let description = [{
-    A vector of four: the learning rate, 1 / (1 - beta1^t), 1 / (1 - beta2^t),
-    and 0, for the t-th step counted from 1. Linear warm-up over `warmup_steps`,
-    then constant, cosine or linear decay to `min_lr` at step `decay_steps` (0:
-    the run's last), or `stable_steps` of lr and then a linear decay.
+    A vector of five: the learning rate, 1 / (1 - beta1^t), 1 / (1 - beta2^t), for
+    the t-th update counted from 1, and what loss and gradient norm must be below
+    for there to be an update. Linear warm-up over `warmup_steps`, then constant,
+    cosine or linear decay to `min_lr` at step `decay_steps` (0: the run's last),
+    or `stable_steps` of lr and then a linear decay.
 
     ```mlir
     %s = xf.schedule {kind = 1 : i32, lr = 2.0e-3 : f64, min_lr = 2.0e-4 : f64,
         warmup_steps = 5 : i64, decay_steps = 20 : i64, stable_steps = 0 : i64,
-        beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<4xf32>
+        beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<5xf32>
     ```
 
     Constraints:
-    1. The result has 4 elements.
+    1. The result has 5 elements.
   }];
   let arguments = (ins Xf_ScheduleKind:$kind, F64Attr:$lr, F64Attr:$min_lr,
       I64Attr:$warmup_steps, I64Attr:$decay_steps, I64Attr:$stable_steps,
@@ -341,6 +364,10 @@ def Xf_ScheduleOp : Xf_Op<"schedule", [MemoryEffects<[MemRead]>, Xf_Rule]> {
   let results = (outs Xf_F32Tensor:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Of the result, and where in it what a step is judged by is.
+    static constexpr int64_t size = 5, lossLimit = 3, normLimit = 4;
+  }];
 }
 
 def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
@@ -356,7 +383,7 @@ def Xf_AdamWOp : Xf_TensorOp<"adamw", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]>
         {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64,
          decay = 0.1 : f64}
         : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
-           tensor<f32>, tensor<4xf32>)
+           tensor<f32>, tensor<5xf32>)
        -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>)
     ```
 
@@ -381,7 +408,7 @@ def Xf_SGDOp : Xf_TensorOp<"sgd", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
     %w1, %m1 = xf.sgd %w, %m, %g, %clip, %schedule
         {momentum = 0.9 : f64, decay = 0.1 : f64}
         : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
-           tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+           tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>)
     ```
 
     Constraints:
@@ -404,7 +431,7 @@ def Xf_LionOp : Xf_TensorOp<"lion", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
     %w1, %m1 = xf.lion %w, %m, %g, %clip, %schedule
         {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decay = 0.1 : f64}
         : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
-           tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+           tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>)
     ```
 
     Constraints:
@@ -499,7 +526,7 @@ def Xf_MuonOp : Xf_TensorOp<"muon", [Xf_Rule, Xf_Bytes, OptimizerOpInterface]> {
     %w1, %m1 = xf.muon %w, %m, %g, %clip, %schedule, %o
         {momentum = 0.95 : f64, decay = 0.1 : f64}
         : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>,
-           tensor<4xf32>, tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
+           tensor<5xf32>, tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
     ```
 
     Constraints:

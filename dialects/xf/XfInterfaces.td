@@ -86,6 +86,9 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
     and rounded once, to nearest even, where it is stored; the parameter's new
     value follows from what was not rounded.
 
+    Where the clip factor is not above 0, every new value is the old one
+    (`xf.guard`).
+
     What does not follow element by element, such as a direction that depends on
     a whole matrix, ops of other kinds compute before; the update reads it as a
     further operand.
@@ -95,7 +98,7 @@ def OptimizerOpInterface : OpInterface<"OptimizerOpInterface"> {
        the schedule, and what else the update reads; result i is the new value
        of operand i.
     2. All have the parameter's shape but the clip factor, which is a scalar, and
-       the schedule, which has 4 elements.
+       the schedule, which has 5 elements.
     3. A new value has the old one's element type.
   }];
   let methods = [

@@ -168,25 +168,6 @@ void BuildStep::buildUpdate() {
   Operation *last = &entry->back();
   OpBuilder &b = *builder;
 
-  // The mean loss, and the part of its sum that this rank has seen.
-  output("local_loss_sum", sum);
-  Value loss = xf::MulOp::create(b, at("loss"), scalar(), sum, scale);
-  output("loss", loss);
-
-  SmallVector<Value> squares;
-  for (Parameter &parameter : parameters) {
-    if (gradients)
-      output("grad." + parameter.state.getSymName().str(), parameter.grad,
-             FlatSymbolRefAttr::get(parameter.state.getSymNameAttr()));
-    squares.push_back(
-        xf::SquareSumOp::create(b, at("grad_norm"), scalar(), parameter.grad));
-  }
-  Value total = xf::AddOp::create(b, at("grad_norm"), scalar(), squares);
-  auto clipping =
-      xf::ClipFactorOp::create(b, at("clip"), TypeRange{scalar(), scalar()},
-                               total, b.getF64FloatAttr(clip));
-  output("grad_norm", clipping.getNorm());
-
   auto f64 = [&](double value) { return b.getF64FloatAttr(value); };
   std::optional<xf::ScheduleKind> kind = xf::symbolizeScheduleKind(schedule);
   if (!kind) {
@@ -210,14 +191,38 @@ void BuildStep::buildUpdate() {
     return f64(rule->getStandard(name) ? getHyperparameter(name) : 0);
   };
   Value rates = xf::ScheduleOp::create(
-      b, at("schedule"), RankedTensorType::get({4}, b.getF32Type()),
+      b, at("schedule"),
+      RankedTensorType::get({xf::ScheduleOp::size}, b.getF32Type()),
       xf::ScheduleKindAttr::get(b.getContext(), *kind), f64(lr), f64(minLr),
       b.getI64IntegerAttr(warmupSteps), b.getI64IntegerAttr(decaySteps),
       b.getI64IntegerAttr(stableSteps), getBeta("beta1"), getBeta("beta2"));
   output("schedule", rates);
+
+  // The mean loss, and the part of its sum that this rank has seen.
+  output("local_loss_sum", sum);
+  Value loss = xf::MulOp::create(b, at("loss"), scalar(), sum, scale);
+  output("loss", loss);
+
+  SmallVector<Value> squares;
+  for (Parameter &parameter : parameters) {
+    if (gradients)
+      output("grad." + parameter.state.getSymName().str(), parameter.grad,
+             FlatSymbolRefAttr::get(parameter.state.getSymNameAttr()));
+    squares.push_back(
+        xf::SquareSumOp::create(b, at("grad_norm"), scalar(), parameter.grad));
+  }
+  Value total = xf::AddOp::create(b, at("grad_norm"), scalar(), squares);
+  auto clipping =
+      xf::ClipFactorOp::create(b, at("clip"), TypeRange{scalar(), scalar()},
+                               total, b.getF64FloatAttr(clip));
+  output("grad_norm", clipping.getNorm());
+
+  Value factor =
+      xf::GuardOp::create(b, at("guard"), scalar(), clipping.getFactor(), loss,
+                          clipping.getNorm(), rates);
+  output("update_factor", factor);
   for (Parameter &parameter : parameters)
-    updateParameter(parameter, rule->getFor(parameter.state),
-                    clipping.getFactor(), rates);
+    updateParameter(parameter, rule->getFor(parameter.state), factor, rates);
   markPhase(entry, last, xf::Phase::Optimizer);
 }
 

@@ -2,6 +2,7 @@
 #include "dialects/xf/Xf.h"
 #include "passes/Interpret/Meaning.h"
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 using namespace mlir;
@@ -9,6 +10,7 @@ using namespace cleave;
 using namespace cleave::xf;
 
 std::vector<double> Rates::get(int64_t t, int64_t steps) const {
+  constexpr double most = std::numeric_limits<float>::max();
   double rate = lr;
   int64_t end = decaySteps == 0 ? steps : decaySteps;
   int64_t begin = warmupSteps + (kind == 3 ? stableSteps : 0);
@@ -23,7 +25,7 @@ std::vector<double> Rates::get(int64_t t, int64_t steps) const {
                      : lr + (minLr - lr) * done;
   }
   return {rate, 1 / (1 - std::pow(beta1, double(t + 1))),
-          1 / (1 - std::pow(beta2, double(t + 1))), 0};
+          1 / (1 - std::pow(beta2, double(t + 1))), most, most};
 }
 
 namespace {
@@ -79,8 +81,34 @@ struct ClipFactorMeaning : Meaning<ClipFactorMeaning, ClipFactorOp> {
   }
 };
 
-struct AdamWMeaning : Meaning<AdamWMeaning, AdamWOp> {
-  static LogicalResult run(AdamWOp op, RankView view) {
+struct GuardMeaning : Meaning<GuardMeaning, GuardOp> {
+  static LogicalResult run(GuardOp op, RankView view) {
+    const Array &limits = view.get(op.getSchedule());
+    bool isGood =
+        view.get(op.getLoss()).data[0] < limits.data[ScheduleOp::lossLimit] &&
+        view.get(op.getNorm()).data[0] < limits.data[ScheduleOp::normLimit];
+    view.make(op.getResult()).data[0] =
+        isGood ? view.get(op.getFactor()).data[0] : 0;
+    return success();
+  }
+};
+
+/// What an update makes of its old values, which it keeps in a step that does
+/// not count.
+template <typename Self, typename Op>
+struct UpdateMeaning : Meaning<Self, Op> {
+  static LogicalResult run(Op op, RankView view) {
+    if (view.get(op.getClip()).data[0] > 0)
+      return Self::update(op, view);
+    auto update = cast<OptimizerOpInterface>(op.getOperation());
+    for (OpResult value : op->getResults())
+      view.make(value).data = view.get(update.getOldValue(value).get()).data;
+    return success();
+  }
+};
+
+struct AdamWMeaning : UpdateMeaning<AdamWMeaning, AdamWOp> {
+  static LogicalResult update(AdamWOp op, RankView view) {
     const Array &w = view.get(op.getW()), &m = view.get(op.getM()),
                 &v = view.get(op.getV()), &grad = view.get(op.getGrad()),
                 &clip = view.get(op.getClip()),
@@ -102,8 +130,8 @@ struct AdamWMeaning : Meaning<AdamWMeaning, AdamWOp> {
   }
 };
 
-struct SGDMeaning : Meaning<SGDMeaning, SGDOp> {
-  static LogicalResult run(SGDOp op, RankView view) {
+struct SGDMeaning : UpdateMeaning<SGDMeaning, SGDOp> {
+  static LogicalResult update(SGDOp op, RankView view) {
     const Array &w = view.get(op.getW()), &m = view.get(op.getM()),
                 &grad = view.get(op.getGrad()), &clip = view.get(op.getClip()),
                 &rates = view.get(op.getSchedule());
@@ -118,8 +146,8 @@ struct SGDMeaning : Meaning<SGDMeaning, SGDOp> {
   }
 };
 
-struct LionMeaning : Meaning<LionMeaning, LionOp> {
-  static LogicalResult run(LionOp op, RankView view) {
+struct LionMeaning : UpdateMeaning<LionMeaning, LionOp> {
+  static LogicalResult update(LionOp op, RankView view) {
     const Array &w = view.get(op.getW()), &m = view.get(op.getM()),
                 &grad = view.get(op.getGrad()), &clip = view.get(op.getClip()),
                 &rates = view.get(op.getSchedule());
@@ -205,8 +233,8 @@ struct OrthogonalizeMeaning : Meaning<OrthogonalizeMeaning, OrthogonalizeOp> {
   }
 };
 
-struct MuonMeaning : Meaning<MuonMeaning, MuonOp> {
-  static LogicalResult run(MuonOp op, RankView view) {
+struct MuonMeaning : UpdateMeaning<MuonMeaning, MuonOp> {
+  static LogicalResult update(MuonOp op, RankView view) {
     const Array &w = view.get(op.getW()), &m = view.get(op.getM()),
                 &grad = view.get(op.getGrad()), &clip = view.get(op.getClip()),
                 &rates = view.get(op.getSchedule()),
@@ -230,6 +258,7 @@ void cleave::attachOptimizerMeanings(MLIRContext *context) {
   MulOp::attachInterface<MulMeaning>(*context);
   SquareSumOp::attachInterface<SquareSumMeaning>(*context);
   ClipFactorOp::attachInterface<ClipFactorMeaning>(*context);
+  GuardOp::attachInterface<GuardMeaning>(*context);
   AdamWOp::attachInterface<AdamWMeaning>(*context);
   SGDOp::attachInterface<SGDMeaning>(*context);
   LionOp::attachInterface<LionMeaning>(*context);

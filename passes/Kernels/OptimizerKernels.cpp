@@ -25,8 +25,29 @@ struct ClipFactorKernel : PointwiseKernel<ClipFactorKernel, ClipFactorOp> {
   }
 };
 
+struct GuardKernel : KernelModel<GuardKernel, GuardOp> {
+  static KernelSpace getSpace(GuardOp op) {
+    SpaceBuilder builder(op, op.getFactor(), /*columns=*/1);
+    for (Value value : {op.getFactor(), op.getLoss(), op.getNorm()})
+      builder.full(value);
+    builder.scalar(op.getSchedule(), ScheduleOp::lossLimit);
+    builder.scalar(op.getSchedule(), ScheduleOp::normLimit);
+    builder.full(op.getResult());
+    return builder.space;
+  }
+  /// What is not a number is not below anything.
+  static SmallVector<Value> getBody(GuardOp op, Scalars s, ValueRange args) {
+    auto isBelow = [&](Value x, Value limit) {
+      return s.isPositive(s.sub(limit, x));
+    };
+    Value isGood = s.both(isBelow(args[1], args[3]), isBelow(args[2], args[4]));
+    return {s.select(isGood, args[0], s.constant(0))};
+  }
+};
+
 /// The scalar program of an update gets the old values, the gradient, the clip
-/// factor, the first `Rates` of the schedule, and what else the update reads.
+/// factor, the first `Rates` of the schedule, and what else the update reads;
+/// `Self`'s getNewValues are those of a step that counts.
 template <typename Self, typename Op, int64_t Rates>
 struct UpdateKernel : KernelModel<Self, Op> {
   static KernelSpace getSpace(Op op) {
@@ -45,10 +66,18 @@ struct UpdateKernel : KernelModel<Self, Op> {
       builder.full(value);
     return builder.space;
   }
+  static SmallVector<Value> getBody(Op op, Scalars s, ValueRange args) {
+    SmallVector<Value> values = Self::getNewValues(op, s, args);
+    Value counts = s.isPositive(args[values.size() + 1]);
+    for (auto [value, old] : llvm::zip(values, args))
+      value = s.select(counts, value, old);
+    return values;
+  }
 };
 
 struct AdamWKernel : UpdateKernel<AdamWKernel, AdamWOp, 3> {
-  static SmallVector<Value> getBody(AdamWOp op, Scalars s, ValueRange args) {
+  static SmallVector<Value> getNewValues(AdamWOp op, Scalars s,
+                                         ValueRange args) {
     Value w = args[0], m = args[1], v = args[2];
     Value g = s.mul(args[3], args[4]);
     Value lr = args[5], c1 = args[6], c2 = args[7];
@@ -66,7 +95,7 @@ struct AdamWKernel : UpdateKernel<AdamWKernel, AdamWOp, 3> {
 };
 
 struct SGDKernel : UpdateKernel<SGDKernel, SGDOp, 1> {
-  static SmallVector<Value> getBody(SGDOp op, Scalars s, ValueRange args) {
+  static SmallVector<Value> getNewValues(SGDOp op, Scalars s, ValueRange args) {
     Value w = args[0], m = args[1], lr = args[4];
     Value g = s.mul(args[2], args[3]);
     double decay = op.getDecay().convertToDouble();
@@ -78,7 +107,8 @@ struct SGDKernel : UpdateKernel<SGDKernel, SGDOp, 1> {
 };
 
 struct LionKernel : UpdateKernel<LionKernel, LionOp, 1> {
-  static SmallVector<Value> getBody(LionOp op, Scalars s, ValueRange args) {
+  static SmallVector<Value> getNewValues(LionOp op, Scalars s,
+                                         ValueRange args) {
     Value w = args[0], m = args[1], lr = args[4];
     Value g = s.mul(args[2], args[3]);
     double beta1 = op.getBeta1().convertToDouble();
@@ -128,7 +158,8 @@ struct NormalizeKernel : KernelModel<NormalizeKernel, NormalizeOp> {
 };
 
 struct MuonKernel : UpdateKernel<MuonKernel, MuonOp, 1> {
-  static SmallVector<Value> getBody(MuonOp op, Scalars s, ValueRange args) {
+  static SmallVector<Value> getNewValues(MuonOp op, Scalars s,
+                                         ValueRange args) {
     Value w = args[0], m = args[1], lr = args[4], direction = args[5];
     Value g = s.mul(args[2], args[3]);
     double decay = op.getDecay().convertToDouble();
@@ -142,6 +173,7 @@ struct MuonKernel : UpdateKernel<MuonKernel, MuonOp, 1> {
 void cleave::attachOptimizerKernels(MLIRContext *context) {
   SquareSumOp::attachInterface<SquareSumKernel>(*context);
   ClipFactorOp::attachInterface<ClipFactorKernel>(*context);
+  GuardOp::attachInterface<GuardKernel>(*context);
   AdamWOp::attachInterface<AdamWKernel>(*context);
   SGDOp::attachInterface<SGDKernel>(*context);
   LionOp::attachInterface<LionKernel>(*context);

@@ -38,8 +38,8 @@ public:
   virtual Status receive(int from, int channel, Address data, uint64_t bytes,
                          void *stream) = 0;
 
-  /// Makes the stream wait for what this has enqueued elsewhere. At the end of
-  /// a range.
+  /// Makes the stream wait for what this has enqueued elsewhere. Where all
+  /// streams are joined.
   virtual Status join(void *stream) = 0;
   /// Whether what was enqueued has failed so far, for who waits for it.
   virtual Status check() = 0;

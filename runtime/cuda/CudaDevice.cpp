@@ -6,9 +6,11 @@
 #include "runtime/cuda/NcclGpus.h"
 #include "runtime/cuda/RandomNumbers.h"
 #include "runtime/cuda/kernels/Images.h"
+#include "runtime/program/Dataflow.h"
 #include "runtime/program/Print.h"
 #include "runtime/program/Work.h"
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -136,7 +138,8 @@ Status CudaDevice::open(const DeviceOptions &options) {
     CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.begin));
     CLEAVE_RETURN_IF_ERROR(context->createEvent(false, stream.end));
   }
-  CLEAVE_RETURN_IF_ERROR(context->createEvent(true, timeOrigin));
+  for (Handle *event : {&timeOrigin, &stepBegin, &stepEnd, &lastEnd})
+    CLEAVE_RETURN_IF_ERROR(context->createEvent(/*isTimed=*/true, *event));
   CLEAVE_RETURN_IF_ERROR(CublasLt::open(driver->getVersion(), cublasLt));
   return cublasLt->check(cublasLt->api.create(&matmulHandle), "create",
                          __FILE__, __LINE__);
@@ -189,6 +192,9 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
     lastEvent = std::max(lastEvent, each.instruction->event());
     instructions.push_back(std::move(each));
   }
+  for (CudaInstruction &each : instructions)
+    if (each.values)
+      scheduled.push_back(&each);
   CLEAVE_RETURN_IF_ERROR(prepareLanes(bound));
   CLEAVE_RETURN_IF_ERROR(prepareTables());
   events.resize(lastEvent + 1);
@@ -214,7 +220,7 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
                                        stream.handle.get()));
   }
 
-  CLEAVE_RETURN_IF_ERROR(prepareBrought());
+  CLEAVE_RETURN_IF_ERROR(prepareBringer());
   // Operands hold nothing yet, so trials may overwrite them.
   CLEAVE_RETURN_IF_ERROR(
       fillWithRandomNumbers(*driver, arena, streams[0].handle.get()));
@@ -223,17 +229,47 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
   return synchronize();
 }
 
-Status CudaDevice::prepareBrought() {
+/// Scalars that the update writes are not there before it. Nor may it read what
+/// the host says of a step: the host is at the next one by then.
+Status CudaDevice::prepareBringer() {
+  std::vector<const fb::Operand *> late;
+  std::span<const fb::Run> runs = stage.getRuns();
+  for (size_t run = stage->update_run(); run < runs.size(); ++run) {
+    const fb::Segment &segment = stage.getSegment(runs[run].segment());
+    for (size_t i = segment.begin(); i < segment.end(); ++i) {
+      if (instructions[i].values)
+        return Status::error(describeInstruction(stage, i) +
+                             " is part of the update, which a GPU is in while "
+                             "the host says what the next step depends on");
+      OperandRoles roles =
+          getRoles(program.get(), *instructions[i].instruction);
+      for (size_t k = 0; k < roles.outputs; ++k)
+        late.push_back(&instructions[i].operands[roles.inputs + k]);
+    }
+  }
+  auto isLate = [&](const fb::Operand &scalar) {
+    return std::ranges::any_of(late, [&](const fb::Operand *written) {
+      return written->buffer() == scalar.buffer();
+    });
+  };
   constexpr uint64_t most = sizeof(double); // bytes
   for (const fb::Output *output : toList(stage->outputs()))
-    if (output->operand()->bytes() <= most)
-      brought.push_back(
+    if (output->operand()->bytes() <= most && !isLate(*output->operand()))
+      bringer.scalars.push_back(
           {output->operand()->offset(), output->operand()->bytes(), nullptr});
+  size_t count = bringer.scalars.size();
   CLEAVE_RETURN_IF_ERROR(
-      PinnedMemory::allocate(*context, brought.size() * most, scalars));
-  for (size_t i = 0; i < brought.size(); ++i)
-    brought[i].place = scalars.getData() + i * most;
-  return Status();
+      PinnedMemory::allocate(*context, (count + 2) * most, bringer.host));
+  for (size_t i = 0; i < count; ++i)
+    bringer.scalars[i].place = bringer.host.getData() + i * most;
+  bringer.sent = reinterpret_cast<uint64_t *>(bringer.host.getData()) + count;
+  bringer.returned = bringer.sent + 1;
+  *bringer.sent = *bringer.returned = 0;
+  CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(
+      *context, sizeof(uint64_t), "the number of a step", bringer.number));
+  CLEAVE_RETURN_IF_ERROR(context->createStream(bringer.stream));
+  CLEAVE_RETURN_IF_ERROR(context->createEvent(false, bringer.begin));
+  return context->createEvent(false, bringer.end);
 }
 
 Status CudaDevice::prepareLanes(std::span<const BoundInstruction> bound) {
@@ -302,34 +338,34 @@ Status CudaDevice::prepareTables() {
 }
 
 //===----------------------------------------------------------------------===//
-// Ranges
+// Steps
 //===----------------------------------------------------------------------===//
 
-Status CudaDevice::run(const RunRange &range,
+/// Whoever observes asks for the times of instructions when the step is done,
+/// and nothing else runs meanwhile.
+Status CudaDevice::run(const StepInputs &inputs,
                        const std::function<Status()> &enqueueAll,
                        const std::function<void()> &meanwhile) {
   return attempt([&]() -> Status {
-    if (observer && !running.empty())
-      CLEAVE_RETURN_IF_ERROR(waitForRanges());
-    CLEAVE_RETURN_IF_ERROR(handOver(range, enqueueAll));
+    CLEAVE_RETURN_IF_ERROR(context->bind());
+    if (observer && isRunning)
+      CLEAVE_RETURN_IF_ERROR(synchronize());
+    CLEAVE_RETURN_IF_ERROR(handOver(inputs, enqueueAll));
     meanwhile();
-    CLEAVE_RETURN_IF_ERROR(waitForRanges());
-    isBrought = isJudged(range);
-    return Status();
+    CLEAVE_RETURN_IF_ERROR(waitForBrought());
+    CLEAVE_RETURN_IF_ERROR(measureHost());
+    if (!observer)
+      return Status();
+    CLEAVE_RETURN_IF_ERROR(synchronize());
+    return reportTimes();
   });
 }
 
-/// Whoever observes asks for the times of instructions when the range is done.
-Status CudaDevice::begin(const RunRange &range,
-                         const std::function<Status()> &enqueueAll) {
-  if (observer)
-    return run(range, enqueueAll, [] {});
-  CLEAVE_RETURN_IF_ERROR(finish());
-  return attempt([&] { return handOver(range, enqueueAll); });
-}
-
 Status CudaDevice::finish() {
-  return attempt([&] { return running.empty() ? Status() : waitForRanges(); });
+  return attempt([&]() -> Status {
+    CLEAVE_RETURN_IF_ERROR(context->bind());
+    return isRunning ? synchronize() : Status();
+  });
 }
 
 Status CudaDevice::attempt(const std::function<Status()> &body) {
@@ -357,8 +393,7 @@ void CudaDevice::giveUp() {
   int state = driver->api.eventQuery(streams[0].end.get());
   bool isUsable = state == success || state == errorNotReady;
   if (isUsable)
-    for (auto &[runs, range] : ranges)
-      range.graph = Handle();
+    graph = Handle();
   for (Stream &each : streams)
     if (!each.communicator)
       continue;
@@ -368,75 +403,37 @@ void CudaDevice::giveUp() {
       each.communicator->abandon();
 }
 
-/// To stream 0 and those that begin behind it.
-Status CudaDevice::handOver(const RunRange &range,
+/// To stream 0 and those that begin behind it. The device has read the values
+/// of the step before: they are needed for what the host has waited for.
+Status CudaDevice::handOver(const StepInputs &inputs,
                             const std::function<Status()> &enqueueAll) {
-  CLEAVE_RETURN_IF_ERROR(context->bind());
-  isBrought = false;
-  Range &own = ranges[{range.begin, range.end}];
-  if (!own.begin)
-    CLEAVE_RETURN_IF_ERROR(prepareRange(range, own));
-  // The device has read those of the last time: between two times that a range
-  // is run the host waits.
-  for (CudaInstruction *each : own.schedules)
-    *each->values = getScheduleValues(*each, range.step, range.updates);
-  CLEAVE_RETURN_IF_ERROR(launchRange(range, enqueueAll, own));
-  std::swap(own.ends[0], own.ends[1]);
-  void *end = own.ends[0].get();
-  CLEAVE_CUDA(*driver, eventRecord(end, streams[0].handle.get()));
-  running.push_back({own.begin.get(), end});
-  return Status();
-}
-
-Status CudaDevice::prepareRange(const RunRange &range, Range &own) {
-  for (Handle *event : {&own.begin, &own.ends[0], &own.ends[1]})
-    CLEAVE_RETURN_IF_ERROR(context->createEvent(/*isTimed=*/true, *event));
-  std::set<uint64_t> segments;
-  for (size_t run = range.begin; run < range.end; ++run)
-    segments.insert(stage.getRuns()[run].segment());
-  for (uint64_t number : segments) {
-    const fb::Segment &segment = stage.getSegment(number);
-    for (size_t i = segment.begin(); i < segment.end(); ++i) {
-      CudaInstruction *each = &instructions[i];
-      if (!each->values)
-        continue;
-      for (const auto &[runs, other] : ranges)
-        if (std::ranges::find(other.schedules, each) != other.schedules.end())
-          return Status::error(describeInstruction(stage, i) +
-                               " is part of both the gradients and the update "
-                               "of a step; a GPU is handed the one while it "
-                               "is in the other");
-      own.schedules.push_back(each);
-    }
-  }
+  for (CudaInstruction *each : scheduled)
+    *each->values = getScheduleValues(*each, inputs);
+  ++*bringer.sent;
+  bringer.isCurrent = false;
+  CLEAVE_RETURN_IF_ERROR(launchStep(enqueueAll));
+  std::swap(lastEnd, stepEnd);
+  isRunning = true;
+  CLEAVE_CUDA(*driver, eventRecord(stepEnd.get(), streams[0].handle.get()));
   return Status();
 }
 
 /// Call by call, or as a graph.
-Status CudaDevice::launchRange(const RunRange &range,
-                               const std::function<Status()> &enqueueAll,
-                               Range &own) {
+Status CudaDevice::launchStep(const std::function<Status()> &enqueueAll) {
   if (observer) {
     CLEAVE_CUDA(*driver,
                 eventRecord(timeOrigin.get(), streams[0].handle.get()));
     CLEAVE_CUDA(*driver, eventSynchronize(timeOrigin.get()));
     originNs = getMonotonicNs();
-    return enqueueRange(range, enqueueAll, own, eventRecordDefault);
+    return enqueueStep(enqueueAll, eventRecordDefault);
   }
   // The first time all is done that cannot be captured, such as loading code.
-  if (own.timesRun++ == 0 || !canBeCaptured())
-    return enqueueRange(range, enqueueAll, own, eventRecordDefault);
-  if (!own.graph)
-    CLEAVE_RETURN_IF_ERROR(captureRange(range, enqueueAll, own));
-  CLEAVE_CUDA(*driver, graphLaunch(own.graph.get(), streams[0].handle.get()));
+  if (timesRun++ == 0 || !canBeCaptured())
+    return enqueueStep(enqueueAll, eventRecordDefault);
+  if (!graph)
+    CLEAVE_RETURN_IF_ERROR(captureStep(enqueueAll));
+  CLEAVE_CUDA(*driver, graphLaunch(graph.get(), streams[0].handle.get()));
   return Status();
-}
-
-Status CudaDevice::waitForRanges() {
-  CLEAVE_RETURN_IF_ERROR(context->bind());
-  CLEAVE_RETURN_IF_ERROR(synchronize());
-  CLEAVE_RETURN_IF_ERROR(measureHost());
-  return observer ? reportTimes() : Status();
 }
 
 bool CudaDevice::canBeCaptured() const {
@@ -445,45 +442,64 @@ bool CudaDevice::canBeCaptured() const {
   });
 }
 
-/// Whether what it computes says if there is to be an update.
-bool CudaDevice::isJudged(const RunRange &range) const {
-  return range.end <= stage->update_run();
-}
-
-/// `beginFlags`: those by which the device records the range's begin.
-Status CudaDevice::enqueueRange(const RunRange &range,
-                                const std::function<Status()> &enqueueAll,
-                                const Range &own, unsigned beginFlags) {
+/// `beginFlags`: those by which the device records the step's begin.
+Status CudaDevice::enqueueStep(const std::function<Status()> &enqueueAll,
+                               unsigned beginFlags) {
+  void *origin = streams[0].handle.get();
   isRecorded.assign(isRecorded.size(), false);
+  bringer.isDone = false;
   CLEAVE_CUDA(*driver,
-              eventRecordWithFlags(own.begin.get(), streams[0].handle.get(),
-                                   beginFlags));
+              eventRecordWithFlags(stepBegin.get(), origin, beginFlags));
+  CLEAVE_CUDA(*driver,
+              copyHostToDeviceAsync(bringer.number.getAddress(), bringer.sent,
+                                    sizeof(*bringer.sent), origin));
   CLEAVE_RETURN_IF_ERROR(fork());
   CLEAVE_RETURN_IF_ERROR(enqueueAll());
   CLEAVE_RETURN_IF_ERROR(join());
-  if (isJudged(range))
-    for (const Brought &each : brought)
-      CLEAVE_CUDA(*driver, copyDeviceToHostAsync(
-                               each.place, arena.getAddress() + each.offset,
-                               each.bytes, streams[0].handle.get()));
+  if (!bringer.isDone)
+    CLEAVE_RETURN_IF_ERROR(bring());
+  CLEAVE_CUDA(*driver, streamWaitEvent(origin, bringer.end.get(), 0));
   return Status();
 }
 
-Status CudaDevice::captureRange(const RunRange &range,
-                                const std::function<Status()> &enqueueAll,
-                                Range &own) {
+Status CudaDevice::beginUpdate() {
+  isRecorded.assign(isRecorded.size(), false);
+  CLEAVE_RETURN_IF_ERROR(join());
+  CLEAVE_RETURN_IF_ERROR(bring());
+  return fork();
+}
+
+/// What stream 0 has behind it, while it goes on.
+Status CudaDevice::bring() {
+  void *stream = bringer.stream.get();
+  CLEAVE_CUDA(*driver,
+              eventRecord(bringer.begin.get(), streams[0].handle.get()));
+  CLEAVE_CUDA(*driver, streamWaitEvent(stream, bringer.begin.get(), 0));
+  for (const Brought &each : bringer.scalars)
+    CLEAVE_CUDA(*driver, copyDeviceToHostAsync(each.place,
+                                               arena.getAddress() + each.offset,
+                                               each.bytes, stream));
+  CLEAVE_CUDA(*driver, copyDeviceToHostAsync(
+                           bringer.returned, bringer.number.getAddress(),
+                           sizeof(*bringer.returned), stream));
+  CLEAVE_CUDA(*driver, eventRecord(bringer.end.get(), stream));
+  bringer.isDone = true;
+  return Status();
+}
+
+Status CudaDevice::captureStep(const std::function<Status()> &enqueueAll) {
   void *origin = streams[0].handle.get();
   CLEAVE_CUDA(*driver, streamBeginCapture(origin, captureThreadLocal));
-  Status status = enqueueRange(range, enqueueAll, own, eventRecordExternal);
-  void *graph = nullptr;
-  int ended = driver->api.streamEndCapture(origin, &graph);
-  Handle owned(graph, driver->api.graphDestroy);
+  Status status = enqueueStep(enqueueAll, eventRecordExternal);
+  void *captured = nullptr;
+  int ended = driver->api.streamEndCapture(origin, &captured);
+  Handle owned(captured, driver->api.graphDestroy);
   CLEAVE_RETURN_IF_ERROR(status);
   CLEAVE_RETURN_IF_ERROR(
       driver->check(ended, "streamEndCapture", __FILE__, __LINE__));
   void *executable = nullptr;
-  CLEAVE_CUDA(*driver, graphInstantiate(&executable, graph, 0));
-  own.graph = Handle(executable, driver->api.graphExecDestroy);
+  CLEAVE_CUDA(*driver, graphInstantiate(&executable, captured, 0));
+  graph = Handle(executable, driver->api.graphExecDestroy);
   return Status();
 }
 
@@ -513,41 +529,63 @@ Status CudaDevice::join() {
   return Status();
 }
 
-/// A rank that waits for others looks whether one of them, or what connects
-/// them, has failed.
+/// Whether an event is done. A rank that waits for others looks whether one of
+/// them, or what connects them, has failed.
+Status CudaDevice::poll(const Handle &event, bool &isDone) {
+  int state = driver->api.eventQuery(event.get());
+  isDone = state != errorNotReady;
+  if (isDone)
+    return driver->check(state, "eventQuery", __FILE__, __LINE__);
+  if (!streams[0].communicator)
+    return Status();
+  if (communicator.isAborted())
+    return Status::aborted("another rank failed");
+  for (Stream &each : streams)
+    CLEAVE_RETURN_IF_ERROR(each.communicator->check());
+  return Status();
+}
+
+static void rest() {
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
+
+Status CudaDevice::waitForBrought() {
+  std::atomic_ref<uint64_t> returned(*bringer.returned);
+  auto isBack = [&] { return returned.load() == *bringer.sent; };
+  for (bool isDone = false; !isBack(); rest()) {
+    if (isDone)
+      return Status::error("the GPU has done a step, and not said so");
+    CLEAVE_RETURN_IF_ERROR(poll(stepEnd, isDone));
+  }
+  bringer.isCurrent = true;
+  return Status();
+}
+
 Status CudaDevice::synchronize() {
+  isRunning = false;
   void *stream = streams[0].handle.get();
   if (!streams[0].communicator) {
     CLEAVE_CUDA(*driver, streamSynchronize(stream));
     return Status();
   }
   CLEAVE_CUDA(*driver, eventRecord(streams[0].end.get(), stream));
-  for (;;) {
-    int state = driver->api.eventQuery(streams[0].end.get());
-    if (state != errorNotReady)
-      return driver->check(state, "eventQuery", __FILE__, __LINE__);
-    Status status = communicator.isAborted()
-                        ? Status::aborted("another rank failed")
-                        : Status();
-    for (Stream &each : streams)
-      if (status.ok())
-        status = each.communicator->check();
-    CLEAVE_RETURN_IF_ERROR(status);
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  for (bool isDone = false;;) {
+    CLEAVE_RETURN_IF_ERROR(poll(streams[0].end, isDone));
+    if (isDone)
+      return Status();
+    rest();
   }
 }
 
 /// By the device's clock, so that it has what the host takes to see that a
-/// range has ended, and the device to begin a graph.
+/// step is over, and the device to begin a graph.
 Status CudaDevice::measureHost() {
-  for (const Ran &ran : running) {
-    float milliseconds = 0;
-    if (lastEnd)
-      CLEAVE_CUDA(*driver, eventElapsedTime(&milliseconds, lastEnd, ran.begin));
-    hostSeconds += double(milliseconds) * 1e-3;
-    lastEnd = ran.end;
-  }
-  running.clear();
+  if (*bringer.sent == 1)
+    return Status();
+  float milliseconds = 0;
+  CLEAVE_CUDA(*driver,
+              eventElapsedTime(&milliseconds, lastEnd.get(), stepBegin.get()));
+  hostSeconds += double(milliseconds) * 1e-3;
   return Status();
 }
 
@@ -571,8 +609,8 @@ Status CudaDevice::reportTimes() {
 //===----------------------------------------------------------------------===//
 
 Status CudaDevice::read(uint64_t offset, uint64_t bytes, const Reader &body) {
-  for (const Brought &each : brought)
-    if (isBrought && each.offset == offset && each.bytes == bytes)
+  for (const Brought &each : bringer.scalars)
+    if (bringer.isCurrent && each.offset == offset && each.bytes == bytes)
       return body({each.place, each.bytes});
   CLEAVE_RETURN_IF_ERROR(finish());
   CLEAVE_RETURN_IF_ERROR(context->bind());
@@ -585,17 +623,17 @@ Status CudaDevice::read(uint64_t offset, uint64_t bytes, const Reader &body) {
 }
 
 Status CudaDevice::clear(uint64_t offset, uint64_t bytes) {
-  isBrought = false;
+  bringer.isCurrent = false;
   CLEAVE_RETURN_IF_ERROR(context->bind());
   CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress() + offset, 0, bytes,
                                    streams[0].handle.get()));
   return Status();
 }
 
-/// In stream 0, all ranges come behind the copy. The host's memory is free once
+/// In stream 0, all steps come behind the copy. The host's memory is free once
 /// it is done.
 Status CudaDevice::write(uint64_t offset, uint64_t bytes, const Writer &body) {
-  isBrought = false;
+  bringer.isCurrent = false;
   CLEAVE_RETURN_IF_ERROR(finish());
   CLEAVE_RETURN_IF_ERROR(context->bind());
   auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
@@ -619,7 +657,7 @@ Status CudaDevice::allocateStaging(uint64_t bytes,
 /// In stream 0, as write(); but the host goes on.
 Status CudaDevice::writeStaged(uint64_t offset,
                                std::span<const std::byte> staged) {
-  isBrought = false;
+  bringer.isCurrent = false;
   CLEAVE_RETURN_IF_ERROR(context->bind());
   CLEAVE_CUDA(*driver,
               copyHostToDeviceAsync(arena.getAddress() + offset, staged.data(),

@@ -5,12 +5,12 @@
 // kernels are in the executable, products are cuBLASLt's, attention is cuDNN's
 // where it can be, and the rest is the runtime's own kernels (kernels/).
 //
-// A range of runs is the same in every step but for the values of the schedule,
-// which lie in pinned memory that a copy reads when it comes to its turn. So
-// the second time that a range is run it is captured as a CUDA graph, and from
-// then on is one launch. What is begun is in the streams before the host is
-// asked for more: the update of a step is done while the host goes on to the
-// next one.
+// A step is the same every time but for the values of the schedule, which lie
+// in pinned memory that a copy reads when it comes to its turn. So the second
+// step is captured as a CUDA graph, and from then on each is one launch. The
+// GPU judges for itself whether there is an update (the op xf.guard); what it
+// judges by comes to the host before the update begins, in a stream of its own,
+// so that the host has the next step ready when the GPU is done with this one.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_CUDA_CUDADEVICE_H
@@ -56,14 +56,14 @@ public:
   std::optional<double> getPeakFlops(program::DType type) const override {
     return peakFlops[type == program::DType::BF16];
   }
-  Status run(const RunRange &range, const std::function<Status()> &enqueueAll,
+  Status run(const StepInputs &inputs,
+             const std::function<Status()> &enqueueAll,
              const std::function<void()> &meanwhile) override;
-  Status begin(const RunRange &range,
-               const std::function<Status()> &enqueueAll) override;
   Status finish() override;
   void giveUp() override;
   Status enqueue(const BoundInstruction &first,
                  const RunContext &context) override;
+  Status beginUpdate() override;
   Status read(uint64_t offset, uint64_t bytes, const Reader &body) override;
   Status write(uint64_t offset, uint64_t bytes, const Writer &body) override;
   Status clear(uint64_t offset, uint64_t bytes) override;
@@ -118,23 +118,24 @@ private:
     Handle begin, end; ///< events
   };
   /// A scalar that a step is judged by, such as its loss: copied to the host
-  /// with the range that computes it, so that nobody stops the device for it.
+  /// with the step, so that nobody stops the device for it.
   struct Brought {
     uint64_t offset, bytes; ///< in the arena
     std::byte *place;       ///< pinned
   };
-  /// What a range has from one time that it is run to the next.
-  struct Range {
-    int timesRun = 0;                         ///< unobserved
-    std::vector<CudaInstruction *> schedules; ///< of this range alone
-    /// Events. It may be run again before anyone has asked when it ended, but
-    /// not twice.
-    Handle begin, ends[2];
-    Handle graph; ///< cuGraphExec, which records them
-  };
-  /// One time that a range was run: its events.
-  struct Ran {
-    void *begin = nullptr, *end = nullptr;
+  /// How scalars come to the host before the update begins, and how it knows
+  /// that they are there: the step's number, which goes to the device with the
+  /// step, comes back behind them. An event would not do: one that a graph
+  /// records may look as if it were done until the graph runs.
+  struct Bringer {
+    Handle stream;
+    Handle begin, end; ///< events: forked from, joined by stream 0
+    PinnedMemory host; ///< the scalars, then the numbers sent and come back
+    DeviceMemory number;
+    uint64_t *sent = nullptr, *returned = nullptr;
+    std::vector<Brought> scalars;
+    bool isDone = false;    ///< all of this step is enqueued
+    bool isCurrent = false; ///< they are as in the arena now
   };
 
   CudaDevice(const Program &program, Communicator &communicator);
@@ -164,7 +165,7 @@ private:
   Status prepareTrials(Trials &trials) const;
   Status findFastest(const CudaInstruction &product, const Trials &trials);
   Status warmUp();
-  Status prepareBrought();
+  Status prepareBringer();
 
   Status enqueueAlone(const CudaInstruction &each, const RunContext &context,
                       Stream &stream);
@@ -202,21 +203,18 @@ private:
   Address getScratch(const Stream &stream, uint64_t offset = 0) const;
 
   Status attempt(const std::function<Status()> &body);
-  Status handOver(const RunRange &range,
+  Status handOver(const StepInputs &inputs,
                   const std::function<Status()> &enqueueAll);
-  Status prepareRange(const RunRange &range, Range &own);
-  Status launchRange(const RunRange &range,
-                     const std::function<Status()> &enqueueAll, Range &own);
-  Status enqueueRange(const RunRange &range,
-                      const std::function<Status()> &enqueueAll,
-                      const Range &own, unsigned beginFlags);
-  Status captureRange(const RunRange &range,
-                      const std::function<Status()> &enqueueAll, Range &own);
-  Status waitForRanges();
-  bool isJudged(const RunRange &range) const;
+  Status launchStep(const std::function<Status()> &enqueueAll);
+  Status enqueueStep(const std::function<Status()> &enqueueAll,
+                     unsigned beginFlags);
+  Status captureStep(const std::function<Status()> &enqueueAll);
+  Status bring();
+  Status waitForBrought();
   bool canBeCaptured() const;
   Status fork();
   Status join();
+  Status poll(const Handle &event, bool &isDone);
   Status synchronize();
   Status measureHost();
   void fail(const Status &status);
@@ -243,16 +241,16 @@ private:
   DeviceMemory tables;     ///< of launches that are one
   std::vector<Stream> streams;
   std::vector<Handle> events;   ///< by their number; none of 0
-  std::vector<bool> isRecorded; ///< in this range
+  std::vector<bool> isRecorded; ///< in this step
   PinnedMemory schedules;
+  std::vector<CudaInstruction *> scheduled; ///< those with values there
   std::vector<PinnedMemory> staging;
-  PinnedMemory scalars; ///< where `brought` is
-  std::vector<Brought> brought;
-  bool isBrought = false; ///< as the arena is now
-  std::map<std::pair<size_t, size_t>, Range> ranges;
-  /// What was run since the host last waited, in order.
-  std::vector<Ran> running;
-  void *lastEnd = nullptr; ///< event: of what was run before that
+  Bringer bringer;
+  int timesRun = 0; ///< steps that nobody observed
+  Handle graph;     ///< cuGraphExec: a step
+  /// Events: of the step, and the end of the one before it.
+  Handle stepBegin, stepEnd, lastEnd;
+  bool isRunning = false; ///< the host has not waited for the step's end
 
   InstructionObserver *observer = nullptr;
   std::vector<Timed> timed;

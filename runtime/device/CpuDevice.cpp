@@ -157,7 +157,7 @@ Status CpuDevice::prepare(std::span<const BoundInstruction> bound,
 }
 
 /// Where it ends, all streams have done what they were given.
-Status CpuDevice::run(const RunRange &,
+Status CpuDevice::run(const StepInputs &,
                       const std::function<Status()> &enqueueAll,
                       const std::function<void()> &meanwhile) {
   std::ranges::fill(recorded, StreamPoint());
@@ -233,7 +233,7 @@ Status CpuDevice::execute(Stream &stream, const CpuInstruction &bound,
             context, begin, getMonotonicNs());
   }
   if (status.getCode() == StatusCode::Failed)
-    return Status::error("step " + std::to_string(context.step) + ", " +
+    return Status::error("step " + std::to_string(context.inputs.step) + ", " +
                          describeInstruction(this->stage, bound.index) + ": " +
                          status.message());
   return status;

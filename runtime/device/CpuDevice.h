@@ -21,10 +21,12 @@ public:
                        cpu::ThreadPool &pool, std::unique_ptr<Device> &device);
 
   std::string getName() const override;
-  Status run(const RunRange &range, const std::function<Status()> &enqueueAll,
+  Status run(const StepInputs &inputs,
+             const std::function<Status()> &enqueueAll,
              const std::function<void()> &meanwhile) override;
   Status enqueue(const BoundInstruction &first,
                  const RunContext &context) override;
+  Status beginUpdate() override { return joinStreams(); }
   Status read(uint64_t offset, uint64_t bytes, const Reader &body) override;
   Status write(uint64_t offset, uint64_t bytes, const Writer &body) override;
   Status clear(uint64_t offset, uint64_t bytes) override;
@@ -61,13 +63,13 @@ private:
   Arena arena;
   std::vector<std::unique_ptr<std::byte[]>> staging;
   std::vector<CpuInstruction> instructions;
-  uint64_t lastEndNs = 0; ///< of a range; 0: there was none
+  uint64_t lastEndNs = 0; ///< of a step; 0: there was none
   InstructionObserver *observer = nullptr;
   std::mutex observing;
   RandomDelays delays; ///< of the rank's thread
 
   /// The instructions of each stream so far, of those handed over too, and of
-  /// each event the last that records it, in this range.
+  /// each event the last that records it, in this step.
   std::vector<uint64_t> issued;
   std::vector<StreamPoint> recorded;
   Progress progress;

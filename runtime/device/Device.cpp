@@ -6,12 +6,12 @@ using namespace cleave::runtime;
 namespace fb = cleave::program;
 
 ScheduleValues cleave::runtime::getScheduleValues(const BoundInstruction &bound,
-                                                  int64_t step,
-                                                  int64_t updates) {
+                                                  const StepInputs &inputs) {
   const Schedule &schedule = bound.schedule;
-  return {{float(getLearningRate(schedule, step)),
-           float(getBiasCorrection(schedule.beta1, updates)),
-           float(getBiasCorrection(schedule.beta2, updates)), 0.0f}};
+  return {{float(getLearningRate(schedule, inputs.step)),
+           float(getBiasCorrection(schedule.beta1, inputs.updates)),
+           float(getBiasCorrection(schedule.beta2, inputs.updates)),
+           inputs.limits.loss, inputs.limits.gradNorm}};
 }
 
 CollectiveWork

@@ -14,6 +14,8 @@
 #include "runtime/device/Link.h"
 #include "runtime/device/Schedule.h"
 #include "runtime/program/Program.h"
+#include "runtime/program/Work.h"
+#include <cfloat>
 #include <functional>
 #include <optional>
 #include <span>
@@ -67,20 +69,34 @@ struct BoundInstruction {
   Schedule schedule;
 };
 
+/// A step changes the state if its loss and gradient norm are below these;
+/// otherwise it leaves all as it is (the op xf.guard).
+struct StepLimits {
+  float loss = FLT_MAX, gradNorm = FLT_MAX;
+};
+
+/// What a step depends on beside the state and its batch.
+struct StepInputs {
+  int64_t step = 0;    ///< counted from 0; the learning rate depends on it
+  int64_t updates = 0; ///< steps so far that changed the state
+  StepLimits limits = {};
+};
+
 /// What an instruction's execution depends on beside its rank.
 struct RunContext {
   uint32_t run = 0;
   uint64_t microBatch = 0;
   bool isFirst = true;
-  int64_t step = 0, updates = 0;
+  StepInputs inputs = {};
 };
 
-/// The values of a Schedule instruction: learning rate and bias corrections.
+/// The values of a Schedule instruction: learning rate, bias corrections and
+/// limits.
 struct ScheduleValues {
-  float values[4];
+  float values[scheduleValues];
 };
-ScheduleValues getScheduleValues(const BoundInstruction &bound, int64_t step,
-                                 int64_t updates);
+ScheduleValues getScheduleValues(const BoundInstruction &bound,
+                                 const StepInputs &inputs);
 
 /// What a collective instruction does, but for where its operands lie.
 CollectiveWork describeCollective(const program::Instruction &instruction);
@@ -105,12 +121,6 @@ struct DeviceOptions {
   std::vector<EmulatedLink> links = {};
 };
 
-/// A part of a step's runs behind which all streams are joined.
-struct RunRange {
-  size_t begin = 0, end = 0; ///< runs
-  int64_t step = 0, updates = 0;
-};
-
 class Device {
 public:
   virtual ~Device() = default;
@@ -127,20 +137,18 @@ public:
     return std::nullopt;
   }
 
-  /// Executes the runs of a range, which `enqueueAll` hands over by enqueue(),
-  /// and returns when all streams have done them. A device that has seen the
-  /// range before may repeat it without being told. `meanwhile` is what the
-  /// host does once all is handed over, before it waits.
-  virtual Status run(const RunRange &range,
+  /// Executes the runs of a step, which `enqueueAll` hands over by enqueue()
+  /// and beginUpdate(). A device that has seen a step may repeat it without
+  /// being told. `meanwhile` is what the host does once all is handed over,
+  /// before it waits.
+  ///
+  /// It returns once all is done that comes before the update. The host need
+  /// not wait for that: it is done before what the device is given next, and
+  /// before anyone writes the arena or reads what it changes. A failure of it
+  /// may come out only then.
+  virtual Status run(const StepInputs &inputs,
                      const std::function<Status()> &enqueueAll,
                      const std::function<void()> &meanwhile) = 0;
-  /// The same, but the host need not wait for the range: it is done before what
-  /// the device is given next, and before anyone reads or writes the arena. A
-  /// failure of it may come out only then.
-  virtual Status begin(const RunRange &range,
-                       const std::function<Status()> &enqueueAll) {
-    return run(range, enqueueAll, [] {});
-  }
   /// Returns when all is done that was begun.
   virtual Status finish() { return Status(); }
 
@@ -150,12 +158,15 @@ public:
 
   /// Executes the instruction, and those that begin together with it, or hands
   /// them to their stream. Before it begins, of each event that it waits for
-  /// the latest record in this range is done.
+  /// the latest record in this step is done.
   virtual Status enqueue(const BoundInstruction &first,
                          const RunContext &context) = 0;
+  /// What comes next is the update: it begins when all streams have done what
+  /// they were given.
+  virtual Status beginUpdate() = 0;
 
   /// Shows `body` bytes [offset, offset + bytes) of the arena, or what it
-  /// writes there, which must be all of them. Between ranges.
+  /// writes there, which must be all of them. Between steps.
   using Reader = std::function<Status(std::span<const std::byte>)>;
   using Writer = std::function<Status(std::span<std::byte>)>;
   virtual Status read(uint64_t offset, uint64_t bytes, const Reader &body) = 0;
@@ -166,17 +177,17 @@ public:
   /// Memory of the host that writeStaged() copies from. The device owns it.
   virtual Status allocateStaging(uint64_t bytes,
                                  std::span<std::byte> &memory) = 0;
-  /// Copies such memory to the arena, before the next range. The host need not
-  /// wait for it: until that range has ended, the memory must stay as it is.
+  /// Copies such memory to the arena, before the next step. The host need not
+  /// wait for it: until that step's run() has returned, the memory must stay as
+  /// it is.
   virtual Status writeStaged(uint64_t offset,
                              std::span<const std::byte> staged) = 0;
 
-  /// Seconds since the last call between the end of a range and the begin of
-  /// the next one, where the host kept the device waiting. Between ranges; of
-  /// one that was begun and not waited for, the next call has it.
+  /// Seconds since the last call between the end of a step and the begin of the
+  /// next one, where the host kept the device waiting. Between steps.
   double takeHostSeconds() { return std::exchange(hostSeconds, 0); }
 
-  /// Null for none; then instructions are not timed. Between ranges.
+  /// Null for none; then instructions are not timed. Between steps.
   virtual void setObserver(InstructionObserver *observer) = 0;
   /// Whether observing instructions leaves a step as fast as it is.
   virtual bool observesFreely() const = 0;

@@ -190,8 +190,7 @@ void Stream::slice(const CpuInstruction &bound) {
 }
 
 void Stream::schedule(const CpuInstruction &bound) {
-  ScheduleValues values =
-      getScheduleValues(bound, current.step, current.updates);
+  ScheduleValues values = getScheduleValues(bound, current.inputs);
   std::memcpy(get(bound, 0), values.values, sizeof(values.values));
 }
 

@@ -135,7 +135,7 @@ void StreamThread::work() {
     // After a failure what was handed over is dropped.
     if (!progress.getFailure().ok())
       continue;
-    position.beginStep(task.context.step);
+    position.beginStep(task.context.inputs.step);
     position.setInstruction(task.context.run, uint32_t(task.bound->index));
     Status status = catchExceptions([&]() -> Status {
       for (const StreamPoint &point : task.waits)

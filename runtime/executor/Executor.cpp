@@ -79,57 +79,43 @@ Status Executor::bind(const ExecutorOptions &options) {
   return {};
 }
 
-Status Executor::runStep(int64_t step) {
-  CLEAVE_RETURN_IF_ERROR(computeGradients(step, step, [] {}));
-  return applyUpdate();
-}
-
-Status Executor::computeGradients(int64_t step, int64_t updates,
-                                  const std::function<void()> &meanwhile) {
-  currentStep = step;
-  currentUpdates = updates;
-  RunRange range = getRange(0, stage->update_run());
-  auto enqueueAll = [&] { return enqueueRange(range); };
+Status Executor::runStep(const StepInputs &inputs,
+                         const std::function<void()> &meanwhile) {
+  auto enqueueAll = [&] { return enqueueStep(inputs); };
   RankPosition *position = communicator.getPosition();
-  if (!position)
-    return device->run(range, enqueueAll, meanwhile);
-  position->beginStep(step);
-  return device->run(range, enqueueAll, [&] {
+  if (position)
+    position->beginStep(inputs.step);
+  CLEAVE_RETURN_IF_ERROR(device->run(inputs, enqueueAll, [&] {
+    if (!position)
+      return meanwhile();
     PositionRecord last = position->read();
     position->leaveInstructions();
     meanwhile();
     position->setInstruction(last.getRun(), last.getInstruction());
-  });
-}
-
-Status Executor::applyUpdate() {
-  RunRange range = getRange(stage->update_run(), stage.getRuns().size());
-  CLEAVE_RETURN_IF_ERROR(
-      device->begin(range, [&] { return enqueueRange(range); }));
+  }));
   // What is done for the first time takes long, which others expect of a first
   // step alone.
-  if (!std::exchange(hasUpdated, true))
+  if (!std::exchange(hasRun, true))
     CLEAVE_RETURN_IF_ERROR(finish());
-  skipUpdate();
-  return {};
-}
-
-void Executor::skipUpdate() {
-  if (RankPosition *position = communicator.getPosition())
+  if (position)
     position->endStep();
-}
-
-Status Executor::enqueueRange(const RunRange &range) {
-  for (size_t run = range.begin; run < range.end; ++run)
-    CLEAVE_RETURN_IF_ERROR(enqueueRun(run));
   return {};
 }
 
-Status Executor::enqueueRun(size_t run) {
+Status Executor::enqueueStep(const StepInputs &inputs) {
+  for (size_t run = 0; run < stage.getRuns().size(); ++run) {
+    if (run == stage->update_run())
+      CLEAVE_RETURN_IF_ERROR(device->beginUpdate());
+    CLEAVE_RETURN_IF_ERROR(enqueueRun(run, inputs));
+  }
+  return {};
+}
+
+Status Executor::enqueueRun(size_t run, const StepInputs &inputs) {
   const fb::Run &current = stage.getRuns()[run];
   const fb::Segment &segment = stage.getSegment(current.segment());
   RunContext context{uint32_t(run), current.micro_batch(), current.first(),
-                     currentStep, currentUpdates};
+                     inputs};
   RankPosition *position = communicator.getPosition();
   for (size_t i = segment.begin(); i < segment.end(); ++i) {
     const BoundInstruction &bound = instructions[i];

@@ -41,19 +41,13 @@ public:
                        KernelTable kernels, const ExecutorOptions &options,
                        std::unique_ptr<Executor> &executor);
 
-  /// Runs all instructions. `step` counts from 0; the schedule depends on it.
-  Status runStep(int64_t step);
-  /// The same in two halves, so that the second may be left out: all up to the
-  /// first run that changes a parameter or a moment, and the rest.
-  /// `updates`: steps so far whose second half ran, for the optimizer's bias
-  /// corrections. `meanwhile`: what the host does while the device computes.
-  Status computeGradients(int64_t step, int64_t updates,
-                          const std::function<void()> &meanwhile);
-  /// The device may do the second half while the host goes on, but for the
-  /// first time.
-  Status applyUpdate();
-  /// Ends a step without its second half.
-  void skipUpdate();
+  /// Runs all instructions, and returns once those before the update are done;
+  /// the device may do the update while the host goes on, but for the first
+  /// time. `meanwhile`: what the host does while the device computes.
+  Status runStep(
+      const StepInputs &inputs, const std::function<void()> &meanwhile = [] {});
+  /// The same where every step so far changed the state, and no limits.
+  Status runStep(int64_t step) { return runStep({step, step}); }
 
   /// See Device.
   Status finish() { return device->finish(); }
@@ -97,11 +91,8 @@ private:
   Executor(const Program &program, Communicator &communicator, int threads);
   Status bind(const ExecutorOptions &options);
 
-  RunRange getRange(size_t begin, size_t end) const {
-    return {begin, end, currentStep, currentUpdates};
-  }
-  Status enqueueRange(const RunRange &range);
-  Status enqueueRun(size_t run);
+  Status enqueueStep(const StepInputs &inputs);
+  Status enqueueRun(size_t run, const StepInputs &inputs);
   void noteUse(const program::Operand &operand, uint64_t microBatch);
 
   const Program &program;
@@ -110,8 +101,7 @@ private:
   cpu::ThreadPool pool;
   std::vector<BoundInstruction> instructions;
   uint64_t highWater = 0;
-  int64_t currentStep = 0, currentUpdates = 0;
-  bool hasUpdated = false;
+  bool hasRun = false;
   std::unique_ptr<Device> device; ///< last: it uses all of them
 };
 

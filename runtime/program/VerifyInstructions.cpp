@@ -410,7 +410,7 @@ Status InstructionVerifier::verifySchedule(const fb::Schedule &schedule) {
     if (!(beta >= 0 && beta < 1))
       return bad(std::string("has ") + name + " " + std::to_string(beta) +
                  ", expects at least 0 and less than 1");
-  return expectBytes(0, "output", {4, 4});
+  return expectBytes(0, "output", {scheduleValues, sizeof(float)});
 }
 
 /// That a channel has two ends, verifyMeetings() checks.

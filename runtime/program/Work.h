@@ -109,6 +109,10 @@ inline std::string getEnumName(const WorkField &field, int64_t value) {
   return toSnakeCase(field.values->names[value]);
 }
 
+/// Floats that a Schedule writes: the learning rate, two bias corrections, and
+/// what loss and gradient norm must be below for an update.
+constexpr size_t scheduleValues = 5;
+
 /// The kernel of a verified Launch.
 inline const program::Kernel &
 getKernel(const program::Program &program,

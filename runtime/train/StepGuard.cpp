@@ -1,5 +1,7 @@
 //===- StepGuard.cpp ------------------------------------------------------===//
 #include "runtime/train/StepGuard.h"
+#include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <cstdio>
 
@@ -11,25 +13,50 @@ static std::string format(double value) {
   return text;
 }
 
-/// How `value` is out of line with those before it; empty if it is not.
-static std::string judgeOne(const char *name, double value, double sigmas,
-                            const std::vector<double> &before) {
-  if (std::isnan(value))
-    return std::string("the ") + name + " is not a number";
-  if (std::isinf(value))
-    return std::string("the ") + name + " is infinite";
-  if (sigmas <= 0 || before.size() < StepGuard::leastKnown)
-    return "";
-  double mean = 0, squares = 0, n = double(before.size());
-  for (double each : before)
+namespace {
+/// What the values of the last steps say.
+struct Window {
+  explicit Window(const std::vector<double> &values);
+
+  double getLimit(double sigmas) const { return mean + sigmas * deviation; }
+
+  double mean = 0, deviation = 0;
+};
+} // namespace
+
+Window::Window(const std::vector<double> &values) {
+  double squares = 0, n = double(values.size());
+  for (double each : values)
     mean += each / n;
-  for (double each : before)
+  for (double each : values)
     squares += (each - mean) * (each - mean);
-  double deviation = std::sqrt(squares / (n - 1));
-  if (value <= mean + sigmas * deviation)
+  deviation = std::sqrt(squares / (n - 1));
+}
+
+static bool tellsSpikes(double sigmas, const std::vector<double> &before) {
+  return sigmas > 0 && before.size() >= StepGuard::leastKnown;
+}
+
+/// The least value that is bad.
+static float getLimit(double sigmas, const std::vector<double> &before) {
+  if (!tellsSpikes(sigmas, before))
+    return FLT_MAX;
+  double last = std::min(Window(before).getLimit(sigmas), double(FLT_MAX));
+  return std::nextafter(float(last), FLT_MAX);
+}
+
+/// How `value` is out of line with those before it; empty if it is not.
+static std::string judgeOne(const char *name, float value, double sigmas,
+                            const std::vector<double> &before) {
+  if (value < getLimit(sigmas, before))
     return "";
-  return std::string("the ") + name + " is " + format(value) + ", more than " +
-         format(sigmas) + " standard deviations above the " + format(mean) +
+  std::string text = std::string("the ") + name + " is ";
+  if (std::isnan(value))
+    return text + "not a number";
+  if (value >= FLT_MAX)
+    return text + "infinite";
+  return text + format(value) + ", more than " + format(sigmas) +
+         " standard deviations above the " + format(Window(before).mean) +
          " of the last " + std::to_string(before.size()) + " steps";
 }
 
@@ -40,7 +67,11 @@ void StepGuard::resume(int64_t newSkipped, std::vector<double> newLosses,
   norms = std::move(newNorms);
 }
 
-std::string StepGuard::judge(double loss, double gradNorm) const {
+StepLimits StepGuard::getLimits() const {
+  return {getLimit(sigmas, losses), getLimit(sigmas, norms)};
+}
+
+std::string StepGuard::judge(float loss, float gradNorm) const {
   std::string why = judgeOne("loss", loss, sigmas, losses);
   return why.empty() ? judgeOne("gradient norm", gradNorm, sigmas, norms) : why;
 }

@@ -2,19 +2,20 @@
 #ifndef CLEAVE_RUNTIME_TRAIN_STEPGUARD_H
 #define CLEAVE_RUNTIME_TRAIN_STEPGUARD_H
 
-#include "runtime/base/Status.h"
+#include "runtime/device/Device.h"
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace cleave::runtime {
 
-/// Judges a step by its loss and gradient norm, before its update. It may be
-/// skipped for not being a number, or, where `sigmas` is above 0, for being
-/// more than so many standard deviations above the mean of the last accepted
-/// steps (OLMo 2's rule: a window of 128, 6 standard deviations).
+/// Says by which loss and gradient norm a step is bad and changes nothing: one
+/// that is not a number, or, where `sigmas` is above 0, one that is more than
+/// so many standard deviations above the mean of the last good steps (OLMo 2's
+/// rule: a window of 128, 6 standard deviations).
 ///
-/// All ranks see the same numbers, so all judge alike.
+/// The limits are known before the step, so that the device judges it; all
+/// ranks have the same.
 class StepGuard {
 public:
   /// Steps of the window, and how many it must have before it tells a spike.
@@ -26,8 +27,10 @@ public:
   void resume(int64_t newSkipped, std::vector<double> newLosses,
               std::vector<double> newNorms);
 
-  /// Why the step should be skipped; empty if it should not.
-  std::string judge(double loss, double gradNorm) const;
+  /// Of the next step.
+  StepLimits getLimits() const;
+  /// Why a step with these is not below the limits; empty if it is.
+  std::string judge(float loss, float gradNorm) const;
   /// Whatever `sigmas` is: a later run may ask for another one.
   void accept(double loss, double gradNorm);
   /// Counts a skipped step. Fails, saying since when, where that is beyond the

@@ -71,7 +71,7 @@ private:
   Status runStep(int64_t step);
   Status report(StepReport &report);
   Status endBehindStep(const Status &mine);
-  Status vote(bool isBad, bool &anyBad);
+  Status vote(bool isSkipped = false);
   Status endSave();
   Status beginSave();
   Status waitForSave();
@@ -107,7 +107,7 @@ private:
   ObserverList observers;
   PhaseTimer phases;
   Trace trace;
-  const fb::Output *loss = nullptr, *gradNorm = nullptr;
+  const fb::Output *loss = nullptr, *gradNorm = nullptr, *factor = nullptr;
   std::vector<double> losses, gradNorms;
   Clock::time_point begin, afterFirst, lastStepEnd;
   double totalPeakFlops = options.totalPeakFlops; ///< of all ranks; 0: unknown
@@ -220,7 +220,7 @@ void Run::printHeader() const {
     say("note: and " + std::to_string(notes.size() - most) + " more like it");
 }
 
-/// Every rank judges a step, by what its stage says of it.
+/// Every rank sees what a step is judged by, and whether it is good.
 Status Run::checkTrains() const {
   bool hasTokens = false, hasTargets = false;
   std::string missing;
@@ -229,9 +229,9 @@ Status Run::checkTrains() const {
     hasTokens |= stage->tokens() != nullptr;
     hasTargets |= stage->targets() != nullptr;
     // A norm is optional, but of all stages alike.
-    for (const char *name : {"loss", "grad_norm"})
+    for (const char *name : {"loss", "grad_norm", "update_factor"})
       if (!stage.findOutput(name) &&
-          (name == std::string_view("loss") || program.findOutput(name)))
+          (name != std::string_view("grad_norm") || program.findOutput(name)))
         missing = "output " + quote(name) +
                   (stage.getLabel().empty() ? "" : " in " + stage.getLabel());
   }
@@ -249,6 +249,7 @@ Status Run::prepare(KernelTable kernels) {
   Stage stage = program.getStageOf(communicator.getRank());
   loss = stage.findOutput("loss");
   gradNorm = stage.findOutput("grad_norm");
+  factor = stage.findOutput("update_factor");
   CLEAVE_RETURN_IF_ERROR(communicator.agree(openData()));
   std::vector<DataIdentity> files;
   CLEAVE_RETURN_IF_ERROR(
@@ -381,25 +382,30 @@ Status Run::endBehindStep(const Status &mine) {
 }
 
 /// The one collective of a step that is not the program's: ranks tell each
-/// other what may have come up on any of them.
-Status Run::vote(bool isBad, bool &anyBad) {
-  std::vector<double> mine{double(isBad), double(getStopSignal() != 0),
+/// other what may have come up on any of them. `isSkipped`: this rank's step
+/// changed nothing.
+Status Run::vote(bool isSkipped) {
+  std::vector<double> mine{double(isSkipped), double(getStopSignal() != 0),
                            double(!found.ok())};
   std::vector<double> all;
   if (saver)
     saver->getVote().put(mine);
   CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles(mine, all));
   std::vector<SaveVote> saves;
-  bool anyFound = false;
-  anyBad = false;
+  bool anyFound = false, differ = false;
   for (size_t begin = 0; begin < all.size(); begin += mine.size()) {
     std::span<const double> rank(all.data() + begin, mine.size());
-    anyBad |= rank[0] != 0;
+    differ |= rank[0] != all[0];
     stopRequested |= rank[1] != 0;
     anyFound |= rank[2] != 0;
     if (saver)
       saves.push_back(SaveVote::take(rank.subspan(3), int(saves.size())));
   }
+  if (differ)
+    return communicator.agree(Status::error(
+        "step " + std::to_string(progress.step) +
+        ": some ranks changed their state and some did not, though all have "
+        "the same loss and gradient norm"));
   if (anyFound)
     CLEAVE_RETURN_IF_ERROR(endBehindStep(found));
   if (saver && saver->hear(saves))
@@ -435,8 +441,7 @@ Status Run::endSave() {
 Status Run::waitForSave() {
   PhaseScope phase(communicator, Phase::Saving);
   while (saver->isBusy()) {
-    bool anyBad;
-    CLEAVE_RETURN_IF_ERROR(vote(/*isBad=*/false, anyBad));
+    CLEAVE_RETURN_IF_ERROR(vote());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return {};
@@ -463,8 +468,8 @@ Status Run::runStep(int64_t step) {
   found = pollScan();
   CLEAVE_RETURN_IF_ERROR(batches->load(uint64_t(step)));
   trace.setStep(step);
-  CLEAVE_RETURN_IF_ERROR(
-      executor->computeGradients(step, step - guard.getSkipped(), [&] {
+  CLEAVE_RETURN_IF_ERROR(executor->runStep(
+      {step, step - guard.getSkipped(), guard.getLimits()}, [&] {
         if (step + 1 < steps)
           batches->prefetch(uint64_t(step) + 1);
       }));
@@ -475,18 +480,16 @@ Status Run::runStep(int64_t step) {
   if (gradNorm)
     CLEAVE_RETURN_IF_ERROR(readScalar(*gradNorm, result.gradNorm));
 
-  // A step that any rank finds bad changes the state of none.
-  result.skipped = guard.judge(result.loss, result.gradNorm);
-  bool skips;
-  CLEAVE_RETURN_IF_ERROR(vote(!result.skipped.empty(), skips));
+  double counts = 0;
+  CLEAVE_RETURN_IF_ERROR(readScalar(*factor, counts));
+  bool skips = !(counts > 0);
+  if (skips)
+    result.skipped = guard.judge(float(result.loss), float(result.gradNorm));
   if (skips && result.skipped.empty())
-    result.skipped = "another rank found it bad";
-  if (!skips) {
-    CLEAVE_RETURN_IF_ERROR(executor->applyUpdate());
+    result.skipped = "clipping leaves nothing of the gradient";
+  CLEAVE_RETURN_IF_ERROR(vote(skips));
+  if (!skips)
     guard.accept(result.loss, result.gradNorm);
-  } else {
-    executor->skipUpdate();
-  }
   result.seconds = getSeconds(lastStepEnd);
   lastStepEnd = Clock::now();
   result.hostSeconds = executor->takeHostSeconds();

@@ -11,8 +11,8 @@ import unittest
 from support import LLAMA, GOLDEN, TOOLS, ToolTest
 
 SIMULATE = os.path.join(TOOLS, "..", "test", "cuda", "simulate")
-# Three steps: a range is run as it is, then captured and launched, and then
-# launched again.
+# Three steps: one is run as it is, then captured and launched, and then launched
+# again.
 RUN = ["--data", "data", "--steps", "3", "--peak-gflops", "1"]
 GPT2 = os.path.join(GOLDEN, "gpt2")  # with biases
 
@@ -21,6 +21,7 @@ class CudaTest(ToolTest):
     def setUp(self):
         super().setUp()
         self.write("data", "".join(chr(32 + i * i % 95) for i in range(999)))
+        self.training = RUN
 
     def compile_for(self, ranks, *flags, model=LLAMA):
         self.compile("train", "--cluster", f"h200:{ranks}", *flags, model=model)
@@ -28,14 +29,15 @@ class CudaTest(ToolTest):
     def simulate(self, *arguments, machine=()):
         """A run on the machine, to whose flags `machine` adds."""
         return self.start(SIMULATE, "--threads", "1", *machine, "--", "./train",
-                          *RUN, "--device", "cuda", *arguments)
+                          *self.training, "--device", "cuda", *arguments)
 
     def take_bits(self):
-        """Of the last run: losses and gradient norms, and trained weights."""
+        """Of the last run: losses, gradient norms and which steps changed nothing,
+        and trained weights."""
         steps = self.lines("metrics.jsonl")
         os.remove(self.path("metrics.jsonl"))
-        return ([(step["rank_losses"], step["grad_norm"]) for step in steps],
-                self.read("weights/model.safetensors"))
+        return ([(step["rank_losses"], step["grad_norm"], step.get("skipped"))
+                 for step in steps], self.read("weights/model.safetensors"))
 
     def run_to_bits(self, *arguments, machine=()):
         done = self.simulate("--metrics", "metrics.jsonl", "--export",
@@ -47,15 +49,17 @@ class CudaTest(ToolTest):
         return self.take_bits()
 
     def expect_same_bits(self, seeds=(1, 2), arguments=()):
-        self.run_tool("./train", *RUN, "--device", "cpu", "--metrics",
+        self.run_tool("./train", *self.training, "--device", "cpu", "--metrics",
                       "metrics.jsonl", "--export", "weights", "--overwrite")
         expected = self.take_bits()
-        self.assertEqual(len(expected[0]), 3)
+        self.assertEqual(len(expected[0]),
+                         int(self.training[self.training.index("--steps") + 1]))
         for seed in seeds:
             bits = self.run_to_bits(*arguments,
                                     machine=["--seed", str(seed)])
             self.assertEqual(bits[0], expected[0], f"seed {seed}")
             self.assertTrue(bits[1] == expected[1], f"weights, seed {seed}")
+        return [skipped for _, _, skipped in expected[0]]
 
     def test_one_rank(self):
         self.compile_for(1)
@@ -97,6 +101,48 @@ class CudaTest(ToolTest):
         self.expect_same_bits(seeds=[3], arguments=["--serial"])
         self.expect_same_bits(seeds=[3], arguments=["--trace", "trace.json"])
         self.assertIn("gemm", self.read("trace.json").decode())
+
+    def test_bad_steps(self):
+        """The device judges as the CPU does, and no bad step changes anything;
+        whatever comes after it, the host had handed over before."""
+        bad = ["--data", "data", "--peak-gflops", "1", "--skip-budget", "99",
+               "--warmup-steps", "0"]
+        for ranks, flags in [(1, ["--clip", "0"]),
+                             (2, ["--dp", "2", "--zero", "1"])]:
+            self.compile_for(ranks, *flags)
+            # After one huge step nothing is a number.
+            self.training = [*bad, "--steps", "4", "--lr", "1e30"]
+            skipped = self.expect_same_bits()
+            self.assertIsNone(skipped[0])
+            self.assertTrue(all(skipped[1:]), skipped)
+            # Some steps are above the mean, once it is known.
+            self.training = [*bad, "--steps", "24", "--spike-sigmas", "1e-6",
+                             "--lr", "1e-6"]
+            skipped = self.expect_same_bits(seeds=[ranks])
+            late = [bool(each) for each in skipped[16:]]
+            self.assertIn(True, late)
+            self.assertIn(False, late)
+
+    def test_a_step_is_one_launch(self):
+        """From the second one on, of a graph; tokens are copied before it."""
+        for flags in [], ["--micro-batch", "1", "--zero", "1"]:
+            self.compile_for(1, *flags)
+            done = self.simulate(machine=["--log", "operations"])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            operations = [line.split("\t")[1:] for line
+                          in self.read("operations").decode().splitlines()]
+            os.remove(self.path("operations"))
+            launches = [where.split(":")[0] for where, _ in operations]
+            graphs = [each for each in launches if each.startswith("graph")]
+            counts = collections.Counter(graphs)
+            self.assertEqual(set(counts), {"graph launch 1", "graph launch 2"})
+            self.assertEqual(*counts.values())
+            others = [name for where, name
+                      in operations[launches.index("graph launch 1"):]
+                      if not where.startswith("graph")]
+            self.assertLessEqual(len(others), 2, others)
+            for name in others:
+                self.assertRegex(name, "^cuMemcpyHtoDAsync")
 
     def test_checkpoint_of_the_other_device(self):
         self.compile_for(1)
@@ -214,8 +260,9 @@ class CudaTest(ToolTest):
             self.assertTrue("step 3/3" not in output, output)
 
     def test_gpu_fails_in_an_update(self):
-        """Which the host does not wait for, but for the first one: before the
-        step behind it says its loss, or before the run ends."""
+        """Which the host does not wait for, but for the first one: the run ends
+        before the step behind it says its loss. The step itself says its own, if
+        that was at the host before."""
         self.compile_for(1)
         updates = self.find_operations("launch of adamw")
         self.assertEqual(len(updates) % 3, 0)
@@ -224,9 +271,10 @@ class CudaTest(ToolTest):
             for step in 1, 2, 3:
                 output = self.expect_end(
                     f"{fault}@{updates[(step - 1) * each]}", parts)
-                said = step - 1 if step == 1 else step
-                self.assertEqual(re.findall(r"^step (\d)/3", output, re.M),
-                                 [str(i + 1) for i in range(said)])
+                said = re.findall(r"^step (\d)/3", output, re.M)
+                self.assertEqual(said, ["1", "2", "3"][:len(said)])
+                self.assertIn(len(said),
+                              [step - 1] if step == 1 else [step - 1, step])
                 self.assertNotIn("3 steps in", output)
 
     def test_gpu_of_several_ranks_fails(self):

@@ -75,17 +75,20 @@ class InspectCudaTest(ToolTest):
         self.assertEqual({(each["stage"], each["stream"]): each["instructions"]
                           for each in cuda["streams"]}, dict(streams))
         for number, stage in enumerate(shown["stages"]):
-            gradients, update = [each for each in cuda["graphs"]
-                                 if each["stage"] == number]
-            runs = [run for run in shown["runs"] if run["stage"] == number]
-            self.assertEqual((gradients["begin"], gradients["end"],
-                              update["begin"], update["end"]),
-                             (0, stage["update_run"], stage["update_run"],
-                              len(runs)))
+            [graph] = [each for each in cuda["graphs"]
+                       if each["stage"] == number]
             self.assertEqual(
-                gradients["instructions"] + update["instructions"],
+                graph["instructions"],
                 sum(sum(each.values()) for (where, _), each in streams.items()
                     if where == number))
+            segments = [each for each in shown["segments"]
+                        if each["stage"] == number]
+            runs = [run for run in shown["runs"] if run["stage"] == number]
+            self.assertEqual(
+                graph["update_instructions"],
+                sum(segments[run["segment"]]["end"]
+                    - segments[run["segment"]]["begin"]
+                    for run in runs[stage["update_run"]:]))
         generated = {each["symbol"]: each["launches"]
                      for each in cuda["kernels"]
                      if each["module"] == "generated"}
@@ -239,8 +242,8 @@ class InspectCudaTest(ToolTest):
                 r"^library +libcudnn\.so\.9 9\.6\.0 or later, not 9\.10\.0, .*"
                 r", if there is one: attention",
                 r"^library +libnccl\.so\.2 2\.18 or later: ",
-                r"^graphs +2 launches a step: \d+ instructions up to the "
-                r"gradients, \d+ of the update$",
+                r"^graphs +1 launch a step: \d+ instructions, \d+ of them of "
+                r"the update$",
                 r"^stream 0 +.*\d+ Gemm",
                 rf"^kernels +{len(shown['kernels'])} generated, \d+ of them "
                 r"for several launches at once, \d+ of the runtime"]:

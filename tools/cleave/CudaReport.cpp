@@ -51,14 +51,15 @@ getGraphs(const runtime::Program &program) {
   for (size_t i = 0; i != program.getStageCount(); ++i) {
     runtime::Stage stage = program.getStage(i);
     size_t update = stage->update_run(), end = stage.getRuns().size();
-    for (auto [first, last] : {std::pair(size_t(0), update), {update, end}}) {
-      CudaReport::Graph graph{i, first, last, 0};
-      forEachInstruction(stage, first, last,
+    auto count = [&](size_t begin) {
+      uint64_t instructions = 0;
+      forEachInstruction(stage, begin, end,
                          [&](const fb::Instruction &, uint64_t times) {
-                           graph.instructions += times;
+                           instructions += times;
                          });
-      graphs.push_back(graph);
-    }
+      return instructions;
+    };
+    graphs.push_back({i, count(0), count(update)});
   }
   return graphs;
 }
@@ -259,10 +260,10 @@ json::Object tool::toJSON(const CudaReport &report, const CudaCode &code) {
     libraries.push_back(std::move(object));
   }
   for (const CudaReport::Graph &graph : report.graphs)
-    graphs.push_back(json::Object{{"stage", graph.stage},
-                                  {"begin", graph.begin},
-                                  {"end", graph.end},
-                                  {"instructions", graph.instructions}});
+    graphs.push_back(
+        json::Object{{"stage", graph.stage},
+                     {"instructions", graph.instructions},
+                     {"update_instructions", graph.updateInstructions}});
   for (const CudaReport::Stream &stream : report.streams) {
     json::Object counts;
     for (auto [opcode, count] : stream.instructions)
@@ -333,14 +334,12 @@ void Printer::printLibraries() {
   }
 }
 
-/// In pairs.
 void Printer::printGraphs() {
-  for (size_t i = 0; i != report.graphs.size(); i += 2)
-    add("graphs",
-        getLabel(report.graphs[i].stage) + "2 launches a step: " +
-            tool::count(report.graphs[i].instructions, "instruction") +
-            " up to the gradients, " +
-            llvm::Twine(report.graphs[i + 1].instructions) + " of the update");
+  for (const CudaReport::Graph &graph : report.graphs)
+    add("graphs", getLabel(graph.stage) + "1 launch a step: " +
+                      tool::count(graph.instructions, "instruction") + ", " +
+                      llvm::Twine(graph.updateInstructions) +
+                      " of them of the update");
 }
 
 void Printer::printStreams() {

@@ -26,8 +26,8 @@ struct CudaReport {
   };
   /// A part of a stage's step which a device is given at once.
   struct Graph {
-    size_t stage, begin, end; ///< runs
-    uint64_t instructions;
+    size_t stage;
+    uint64_t instructions, updateInstructions; ///< the latter of the former
   };
   struct Stream {
     size_t stage, number;

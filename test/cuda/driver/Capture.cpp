@@ -113,9 +113,9 @@ int Machine::launchGraph(GraphExec &exec, Stream &stream) {
   if (code != success)
     return code;
   std::vector<std::shared_ptr<Lane>> lanes;
+  std::string prefix = "graph launch " + std::to_string(++graphLaunches) + ": ";
   for (const Graph::Part &part : exec.graph.lanes)
-    lanes.push_back(
-        scheduler.addLane("a graph's part of " + part.name, part.device));
+    lanes.push_back(scheduler.addLane(prefix + part.name, part.device));
   std::vector<Id> ids;
   for (const Graph::Node &node : exec.graph.nodes) {
     std::vector<Id> waits = {begin};

@@ -169,6 +169,7 @@ private:
 
   std::map<uint64_t, std::unique_ptr<Capture>> captures;
   uint64_t lastCapture = 0;
+  uint64_t graphLaunches = 0;
   std::unique_ptr<cpu::ThreadPool> pool;
   uint64_t reached = 0; ///< operations that are done, markers too
   std::ofstream log;    ///< Options::log

@@ -1,5 +1,6 @@
 //===- Cases.cpp - Small functions, one for each way to use an op ---------===//
 #include "Cases.h"
+#include <tuple>
 
 using namespace cleave::xf;
 
@@ -51,6 +52,29 @@ static Case rope(std::string name, int depth, std::string more) {
                          x,
                          "%y = xf.rope %x, %c, %s " + more + " : (" + x +
                              ", tensor<3x2xf32>, tensor<3x2xf32>) -> " + x)};
+}
+
+/// Name, loss and norm.
+using GuardCase = std::tuple<const char *, const char *, const char *>;
+
+/// Of a loss and a norm that are so many times a positive number, with the
+/// schedule that `limits` makes of %s.
+static Case guard(const std::string &name, const std::string &loss,
+                  const std::string &norm, const std::string &limits) {
+  auto scaled = [](const std::string &result, const std::string &factor) {
+    return result + "2 = xf.mul " + result + ", " + result +
+           " : (tensor<f32>, tensor<f32>) -> tensor<f32>\n" + result +
+           "3 = xf.scale " + result + "2 {factor = " + factor +
+           " : f64} : (tensor<f32>) -> tensor<f32>\n";
+  };
+  return {"guard_" + name,
+          function("%f: tensor<f32>, %l: tensor<f32>, %n: tensor<f32>, "
+                   "%s: tensor<5xf32>",
+                   "tensor<f32>",
+                   scaled("%l", loss) + scaled("%n", norm) + limits +
+                       "%y = xf.guard %f, %l3, %n3, %s1 : (tensor<f32>, "
+                       "tensor<f32>, tensor<f32>, tensor<5xf32>) -> "
+                       "tensor<f32>")};
 }
 
 std::vector<Case> cleave::xf::getDifferentiable() {
@@ -192,24 +216,41 @@ std::vector<Case> cleave::xf::getOthers() {
                       std::string(bound) +
                       " : f64} : (tensor<f32>) -> (tensor<f32>, "
                       "tensor<f32>)")});
+  // A step that counts has a clip factor above 0; where it is 0, or less, all
+  // stays as it is.
+  const std::string above0 = "%c2 = xf.mul %c, %c : (tensor<f32>, "
+                             "tensor<f32>) -> tensor<f32>\n";
+  const std::string at0 = "%c2 = xf.scale %c {factor = 0.0 : f64} : "
+                          "(tensor<f32>) -> tensor<f32>\n";
+  // Below limits of 0, at them and above them.
+  const std::string zeros = "%s1 = xf.scale %s {factor = 0.0 : f64} : "
+                            "(tensor<5xf32>) -> tensor<5xf32>\n";
+  for (auto [name, loss, norm] : {GuardCase("good", "-0.1", "-2.0"),
+                                  GuardCase("loss_at_limit", "0.0", "-1.0"),
+                                  GuardCase("norm_at_limit", "-1.0", "0.0"),
+                                  GuardCase("high_loss", "1.0e-6", "-1.0"),
+                                  GuardCase("high_norm", "-1.0", "1.0e-6"),
+                                  GuardCase("high", "2.0", "3.0")})
+    add(guard(name, loss, norm, zeros));
   for (const char *decay : {"0.1", "0.0"})
     add({std::string("adamw_decay_") + decay,
          function("%w: tensor<3x4xf32>, %m: tensor<3x4xf32>, "
                   "%x: tensor<3x4xf32>, %g: tensor<3x4xf32>, "
-                  "%c: tensor<f32>, %s: tensor<4xf32>",
+                  "%c: tensor<f32>, %s: tensor<5xf32>",
                   "tensor<3x4xf32>",
                   // A second moment and its correction are positive.
                   "%v = xf.mul %x, %x : (tensor<3x4xf32>, tensor<3x4xf32>) "
                   "-> tensor<3x4xf32>\n"
-                  "%s2 = xf.mul %s, %s : (tensor<4xf32>, tensor<4xf32>) -> "
-                  "tensor<4xf32>\n"
-                  "%y, %m1, %v1 = xf.adamw %w, %m, %v, %g, %c, %s2 "
-                  "{beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : "
-                  "f64, decay = " +
+                  "%s2 = xf.mul %s, %s : (tensor<5xf32>, tensor<5xf32>) -> "
+                  "tensor<5xf32>\n" +
+                      above0 +
+                      "%y, %m1, %v1 = xf.adamw %w, %m, %v, %g, %c2, %s2 "
+                      "{beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : "
+                      "f64, decay = " +
                       std::string(decay) +
                       " : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, "
                       "tensor<3x4xf32>, tensor<3x4xf32>, tensor<f32>, "
-                      "tensor<4xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>, "
+                      "tensor<5xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>, "
                       "tensor<3x4xf32>)")});
   add({"adamw_bf16",
        function("%w: tensor<3x4xf32>, %m: tensor<3x4xbf16>, "
@@ -221,46 +262,60 @@ std::vector<Case> cleave::xf::getOthers() {
                 "%s = xf.schedule {kind = 0 : i32, lr = 0.1 : f64, min_lr = "
                 "0.0 : f64, warmup_steps = 0 : i64, decay_steps = 0 : i64, "
                 "stable_steps = 0 : i64, beta1 = 0.9 : f64, beta2 = 0.95 : "
-                "f64} : tensor<4xf32>\n"
-                "%y, %m1, %v1 = xf.adamw %w, %m, %v, %g, %c, %s "
-                "{beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : "
-                "f64, decay = 0.1 : f64} : (tensor<3x4xf32>, "
-                "tensor<3x4xbf16>, tensor<3x4xbf16>, tensor<3x4xf32>, "
-                "tensor<f32>, tensor<4xf32>) -> (tensor<3x4xf32>, "
-                "tensor<3x4xbf16>, tensor<3x4xbf16>)")});
+                "f64} : tensor<5xf32>\n" +
+                    above0 +
+                    "%y, %m1, %v1 = xf.adamw %w, %m, %v, %g, %c2, %s "
+                    "{beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : "
+                    "f64, decay = 0.1 : f64} : (tensor<3x4xf32>, "
+                    "tensor<3x4xbf16>, tensor<3x4xbf16>, tensor<3x4xf32>, "
+                    "tensor<f32>, tensor<5xf32>) -> (tensor<3x4xf32>, "
+                    "tensor<3x4xbf16>, tensor<3x4xbf16>)")});
   // With one moment; where moment and gradient are zero (`nothing`) too.
   auto addUpdate = [&](const std::string &op, const std::string &attributes,
                        const char *decay, const char *scale) {
     std::string nothing = std::string(scale) == "0.0" ? "nothing_" : "";
     add({op + "_" + nothing + "decay_" + decay,
-         function("%w: tensor<3x4xf32>, %m: tensor<3x4xf32>, "
-                  "%g: tensor<3x4xf32>, %c: tensor<f32>, %s: tensor<4xf32>",
-                  "tensor<3x4xf32>",
-                  "%m0 = xf.scale %m {factor = " + std::string(scale) +
-                      " : f64} : (tensor<3x4xf32>) -> tensor<3x4xf32>\n"
-                      "%g0 = xf.scale %g {factor = " +
-                      scale +
-                      " : f64} : (tensor<3x4xf32>) -> tensor<3x4xf32>\n"
-                      "%y, %m1 = xf." +
-                      op + " %w, %m0, %g0, %c, %s {" + attributes +
-                      ", decay = " + decay +
-                      " : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, "
-                      "tensor<3x4xf32>, tensor<f32>, tensor<4xf32>) -> "
-                      "(tensor<3x4xf32>, tensor<3x4xf32>)")});
+         function(
+             "%w: tensor<3x4xf32>, %m: tensor<3x4xf32>, "
+             "%g: tensor<3x4xf32>, %c: tensor<f32>, %s: tensor<5xf32>",
+             "tensor<3x4xf32>",
+             "%m0 = xf.scale %m {factor = " + std::string(scale) +
+                 " : f64} : (tensor<3x4xf32>) -> tensor<3x4xf32>\n"
+                 "%g0 = xf.scale %g {factor = " +
+                 scale + " : f64} : (tensor<3x4xf32>) -> tensor<3x4xf32>\n" +
+                 above0 + "%y, %m1 = xf." + op + " %w, %m0, %g0, %c2, %s {" +
+                 attributes + ", decay = " + decay +
+                 " : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, "
+                 "tensor<3x4xf32>, tensor<f32>, tensor<5xf32>) -> "
+                 "(tensor<3x4xf32>, tensor<3x4xf32>)")});
   };
   for (const char *decay : {"0.1", "0.0"})
     add({std::string("muon_decay_") + decay,
          function("%w: tensor<3x4xf32>, %m: tensor<3x4xf32>, "
-                  "%g: tensor<3x4xf32>, %c: tensor<f32>, %s: tensor<4xf32>, "
+                  "%g: tensor<3x4xf32>, %c: tensor<f32>, %s: tensor<5xf32>, "
                   "%d: tensor<3x4xf32>",
                   "tensor<3x4xf32>",
-                  "%y, %m1 = xf.muon %w, %m, %g, %c, %s, %d {momentum = 0.9 : "
-                  "f64, decay = " +
+                  above0 +
+                      "%y, %m1 = xf.muon %w, %m, %g, %c2, %s, %d {momentum = "
+                      "0.9 : f64, decay = " +
                       std::string(decay) +
                       " : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, "
-                      "tensor<3x4xf32>, tensor<f32>, tensor<4xf32>, "
+                      "tensor<3x4xf32>, tensor<f32>, tensor<5xf32>, "
                       "tensor<3x4xf32>) -> (tensor<3x4xf32>, "
                       "tensor<3x4xf32>)")});
+  for (std::string op : {"sgd", "lion"})
+    add({op + "_that_does_not_count",
+         function("%w: tensor<3x4xf32>, %m: tensor<3x4xf32>, "
+                  "%g: tensor<3x4xf32>, %c: tensor<f32>, %s: tensor<5xf32>",
+                  "tensor<3x4xf32>",
+                  at0 + "%w1, %m1 = xf." + op + " %w, %m, %g, %c2, %s {" +
+                      (op == "sgd" ? "momentum = 0.9 : f64"
+                                   : "beta1 = 0.9 : f64, beta2 = 0.99 : f64") +
+                      ", decay = 0.1 : f64} : (tensor<3x4xf32>, "
+                      "tensor<3x4xf32>, tensor<3x4xf32>, tensor<f32>, "
+                      "tensor<5xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>)\n"
+                      "%y = xf.add %w1, %m1 : (tensor<3x4xf32>, "
+                      "tensor<3x4xf32>) -> tensor<3x4xf32>")});
   add({"nesterov",
        function("%m: tensor<3x4xf32>, %g: tensor<3x4xf32>, %c: tensor<f32>",
                 "tensor<3x4xf32>",

@@ -1416,8 +1416,58 @@ func.func @clip_factor_factor(%0: tensor<f32>) {
 
 // -----
 
+func.func @guard_factor(%0: tensor<1xf32>, %1: tensor<f32>, %2: tensor<f32>,
+    %3: tensor<5xf32>) {
+  // expected-error @+1 {{expects a factor of shape [], got [1]}}
+  %r = xf.guard %0, %1, %2, %3 : (tensor<1xf32>, tensor<f32>, tensor<f32>,
+      tensor<5xf32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @guard_loss(%0: tensor<f32>, %1: tensor<1xf32>, %2: tensor<f32>,
+    %3: tensor<5xf32>) {
+  // expected-error @+1 {{expects a loss of shape [], got [1]}}
+  %r = xf.guard %0, %1, %2, %3 : (tensor<f32>, tensor<1xf32>, tensor<f32>,
+      tensor<5xf32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @guard_norm(%0: tensor<f32>, %1: tensor<f32>, %2: tensor<1xf32>,
+    %3: tensor<5xf32>) {
+  // expected-error @+1 {{expects a norm of shape [], got [1]}}
+  %r = xf.guard %0, %1, %2, %3 : (tensor<f32>, tensor<f32>, tensor<1xf32>,
+      tensor<5xf32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @guard_schedule(%0: tensor<f32>, %1: tensor<f32>, %2: tensor<f32>,
+    %3: tensor<4xf32>) {
+  // expected-error @+1 {{expects a schedule of shape [5], got [4]}}
+  %r = xf.guard %0, %1, %2, %3 : (tensor<f32>, tensor<f32>, tensor<f32>,
+      tensor<4xf32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+func.func @guard_result(%0: tensor<f32>, %1: tensor<f32>, %2: tensor<f32>,
+    %3: tensor<5xf32>) {
+  // expected-error @+1 {{expects a result of shape [], got [1]}}
+  %r = xf.guard %0, %1, %2, %3 : (tensor<f32>, tensor<f32>, tensor<f32>,
+      tensor<5xf32>) -> tensor<1xf32>
+  return
+}
+
+// -----
+
 func.func @schedule_result() {
-  // expected-error @+1 {{expects a result of shape [4], got [3]}}
+  // expected-error @+1 {{expects a result of shape [5], got [3]}}
   %r = xf.schedule {kind = 0 : i32, lr = 1.0 : f64, min_lr = 0.1 : f64,
       warmup_steps = 0 : i64, decay_steps = 0 : i64, stable_steps = 0 : i64,
       beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<3xf32>
@@ -1427,12 +1477,12 @@ func.func @schedule_result() {
 // -----
 
 func.func @adamw_m(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<8xf32>, %3:
-    tensor<8xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
+    tensor<8xf32>, %4: tensor<f32>, %5: tensor<5xf32>) {
   // expected-error @+1 {{expects state 1 of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<4xf32>, tensor<8xf32>, tensor<8xf32>,
-      tensor<f32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>,
+      tensor<f32>, tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>,
       tensor<8xf32>)
   return
 }
@@ -1440,12 +1490,12 @@ func.func @adamw_m(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<8xf32>, %3:
 // -----
 
 func.func @adamw_v(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<4xf32>, %3:
-    tensor<8xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
+    tensor<8xf32>, %4: tensor<f32>, %5: tensor<5xf32>) {
   // expected-error @+1 {{expects state 2 of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<4xf32>, tensor<8xf32>,
-      tensor<f32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>,
+      tensor<f32>, tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>,
       tensor<8xf32>)
   return
 }
@@ -1453,12 +1503,12 @@ func.func @adamw_v(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<4xf32>, %3:
 // -----
 
 func.func @adamw_gradient(%0: tensor<8xf32>, %1: tensor<8xf32>, %2:
-    tensor<8xf32>, %3: tensor<4xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
+    tensor<8xf32>, %3: tensor<4xf32>, %4: tensor<f32>, %5: tensor<5xf32>) {
   // expected-error @+1 {{expects a gradient of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<4xf32>,
-      tensor<f32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>,
+      tensor<f32>, tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>,
       tensor<8xf32>)
   return
 }
@@ -1466,12 +1516,12 @@ func.func @adamw_gradient(%0: tensor<8xf32>, %1: tensor<8xf32>, %2:
 // -----
 
 func.func @adamw_clip(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
-    %3: tensor<8xf32>, %4: tensor<8xf32>, %5: tensor<4xf32>) {
+    %3: tensor<8xf32>, %4: tensor<8xf32>, %5: tensor<5xf32>) {
   // expected-error @+1 {{expects clip of shape [], got [8]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
-      tensor<8xf32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>,
+      tensor<8xf32>, tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>,
       tensor<8xf32>)
   return
 }
@@ -1480,7 +1530,7 @@ func.func @adamw_clip(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
 
 func.func @adamw_schedule(%0: tensor<8xf32>, %1: tensor<8xf32>, %2:
     tensor<8xf32>, %3: tensor<8xf32>, %4: tensor<f32>, %5: tensor<8xf32>) {
-  // expected-error @+1 {{expects a schedule of shape [4], got [8]}}
+  // expected-error @+1 {{expects a schedule of shape [5], got [8]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
@@ -1492,12 +1542,12 @@ func.func @adamw_schedule(%0: tensor<8xf32>, %1: tensor<8xf32>, %2:
 // -----
 
 func.func @adamw_new_w(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
-    %3: tensor<8xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
+    %3: tensor<8xf32>, %4: tensor<f32>, %5: tensor<5xf32>) {
   // expected-error @+1 {{expects new value 0 of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
-      tensor<f32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<8xf32>,
+      tensor<f32>, tensor<5xf32>) -> (tensor<4xf32>, tensor<8xf32>,
       tensor<8xf32>)
   return
 }
@@ -1505,12 +1555,12 @@ func.func @adamw_new_w(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
 // -----
 
 func.func @adamw_new_m(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
-    %3: tensor<8xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
+    %3: tensor<8xf32>, %4: tensor<f32>, %5: tensor<5xf32>) {
   // expected-error @+1 {{expects new value 1 of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
-      tensor<f32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<4xf32>,
+      tensor<f32>, tensor<5xf32>) -> (tensor<8xf32>, tensor<4xf32>,
       tensor<8xf32>)
   return
 }
@@ -1518,12 +1568,12 @@ func.func @adamw_new_m(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
 // -----
 
 func.func @adamw_new_v(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
-    %3: tensor<8xf32>, %4: tensor<f32>, %5: tensor<4xf32>) {
+    %3: tensor<8xf32>, %4: tensor<f32>, %5: tensor<5xf32>) {
   // expected-error @+1 {{expects new value 2 of shape [8], got [4]}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %2, %3, %4, %5
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
-      tensor<f32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>,
+      tensor<f32>, tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>,
       tensor<4xf32>)
   return
 }
@@ -1531,12 +1581,12 @@ func.func @adamw_new_v(%0: tensor<8xf32>, %1: tensor<8xf32>, %2: tensor<8xf32>,
 // -----
 
 func.func @adamw_new_v_type(%0: tensor<8xf32>, %1: tensor<8xbf16>,
-    %2: tensor<f32>, %3: tensor<4xf32>) {
+    %2: tensor<f32>, %3: tensor<5xf32>) {
   // expected-error @+1 {{expects new value 2 of the old one's type 'bf16', got 'f32'}}
   %r0, %r1, %r2 = xf.adamw %0, %1, %1, %0, %2, %3
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>, tensor<8xf32>,
-      tensor<f32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<8xbf16>,
+      tensor<f32>, tensor<5xf32>) -> (tensor<8xf32>, tensor<8xbf16>,
       tensor<8xf32>)
   return
 }
@@ -1544,35 +1594,35 @@ func.func @adamw_new_v_type(%0: tensor<8xf32>, %1: tensor<8xbf16>,
 // -----
 
 func.func @sgd_state(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<f32>,
-    %3: tensor<4xf32>) {
+    %3: tensor<5xf32>) {
   // expected-error @+1 {{expects state 1 of shape [8], got [4]}}
   %r0, %r1 = xf.sgd %0, %1, %0, %2, %3 {momentum = 0.9 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<4xf32>, tensor<8xf32>, tensor<f32>,
-         tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+         tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>)
   return
 }
 
 // -----
 
 func.func @lion_gradient(%0: tensor<8xf32>, %1: tensor<4xf32>, %2: tensor<f32>,
-    %3: tensor<4xf32>) {
+    %3: tensor<5xf32>) {
   // expected-error @+1 {{expects a gradient of shape [8], got [4]}}
   %r0, %r1 = xf.lion %0, %0, %1, %2, %3
       {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<4xf32>, tensor<f32>,
-         tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+         tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>)
   return
 }
 
 // -----
 
 func.func @muon_direction(%0: tensor<8x4xf32>, %1: tensor<4x8xf32>,
-    %2: tensor<f32>, %3: tensor<4xf32>) {
+    %2: tensor<f32>, %3: tensor<5xf32>) {
   // expected-error @+1 {{expects operand 5 of shape [8, 4], got [4, 8]}}
   %r0, %r1 = xf.muon %0, %0, %0, %2, %3, %1
       {momentum = 0.95 : f64, decay = 0.1 : f64}
       : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>,
-         tensor<4xf32>, tensor<4x8xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
+         tensor<5xf32>, tensor<4x8xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
   return
 }
 

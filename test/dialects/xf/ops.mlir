@@ -80,7 +80,7 @@ func.func @state(%x: tensor<4x2x8xf32>) {
   // CHECK: xf.schedule {beta1 = {{.*}}, kind = 3 : i32
   %rates = xf.schedule {kind = 3 : i32, lr = 2.0e-3 : f64, min_lr = 2.0e-4 : f64,
       warmup_steps = 5 : i64, decay_steps = 20 : i64, stable_steps = 3 : i64,
-      beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<4xf32>
+      beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<5xf32>
   return
 }
 
@@ -269,18 +269,21 @@ func.func @loss(%x: tensor<2x8x104xf32>, %targets: tensor<2x8xi32>) {
 }
 
 // CHECK-LABEL: func.func @optimizer(
-func.func @optimizer(%w: tensor<8xf32>, %m: tensor<8x4xf32>, %b: tensor<8xbf16>, %rates: tensor<4xf32>) {
+func.func @optimizer(%w: tensor<8xf32>, %m: tensor<8x4xf32>, %b: tensor<8xbf16>, %rates: tensor<5xf32>) {
   // CHECK: xf.square_sum
   %s = xf.square_sum %w : (tensor<8xf32>) -> tensor<f32>
   // CHECK: xf.clip_factor %{{.*}} {max_norm = 1.000000e+00 : f64} : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
-  %norm, %clip = xf.clip_factor %s {max_norm = 1.0 : f64}
+  %norm, %factor = xf.clip_factor %s {max_norm = 1.0 : f64}
       : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
+  // CHECK: xf.guard %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<5xf32>) -> tensor<f32>
+  %clip = xf.guard %factor, %s, %norm, %rates
+      : (tensor<f32>, tensor<f32>, tensor<f32>, tensor<5xf32>) -> tensor<f32>
   // CHECK: xf.adamw
   %w1, %m1, %v1 = xf.adamw %w, %w, %w, %w, %clip, %rates
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64,
        decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
-         tensor<f32>, tensor<4xf32>)
+         tensor<f32>, tensor<5xf32>)
      -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>)
   // Moments in bf16.
   // CHECK: xf.adamw {{.*}} -> (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>)
@@ -288,13 +291,13 @@ func.func @optimizer(%w: tensor<8xf32>, %m: tensor<8x4xf32>, %b: tensor<8xbf16>,
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64,
        decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>, tensor<8xf32>,
-         tensor<f32>, tensor<4xf32>)
+         tensor<f32>, tensor<5xf32>)
      -> (tensor<8xf32>, tensor<8xbf16>, tensor<8xbf16>)
   // CHECK: xf.sgd
   %w2, %m2 = xf.sgd %w, %w, %w, %clip, %rates
       {momentum = 0.9 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
-         tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+         tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>)
   // CHECK: xf.nesterov
   %u = xf.nesterov %m, %m, %clip {momentum = 0.95 : f64}
       : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>) -> tensor<8x4xf32>
@@ -309,12 +312,12 @@ func.func @optimizer(%w: tensor<8xf32>, %m: tensor<8x4xf32>, %b: tensor<8xbf16>,
   %w4, %m4 = xf.muon %m, %m, %m, %clip, %rates, %n
       {momentum = 0.95 : f64, decay = 0.1 : f64}
       : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>,
-         tensor<4xf32>, tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
+         tensor<5xf32>, tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
   // CHECK: xf.lion
   %w3, %m3 = xf.lion %w, %w, %w, %clip, %rates
       {beta1 = 0.9 : f64, beta2 = 0.99 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<f32>,
-         tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+         tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>)
   return
 }
 

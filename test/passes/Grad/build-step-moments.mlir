@@ -30,7 +30,7 @@ func.func @forward(%ids: tensor<1x3xi32>, %targets: tensor<1x3xi32>) -> tensor<f
 
 // CHECK: %[[M1:.*]] = xf.get @"table/moment1" {{.*}} : tensor<8x4xbf16>
 // CHECK: %[[M2:.*]] = xf.get @"table/moment2" {{.*}} : tensor<8x4xbf16>
-// CHECK: %[[W:.*]], %[[N1:.*]], %[[N2:.*]] = xf.adamw %{{.*}}, %[[M1]], %[[M2]], {{.*}} : (tensor<8x4xf32>, tensor<8x4xbf16>, tensor<8x4xbf16>, tensor<8x4xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<8x4xf32>, tensor<8x4xbf16>, tensor<8x4xbf16>)
+// CHECK: %[[W:.*]], %[[N1:.*]], %[[N2:.*]] = xf.adamw %{{.*}}, %[[M1]], %[[M2]], {{.*}} : (tensor<8x4xf32>, tensor<8x4xbf16>, tensor<8x4xbf16>, tensor<8x4xf32>, tensor<f32>, tensor<5xf32>) -> (tensor<8x4xf32>, tensor<8x4xbf16>, tensor<8x4xbf16>)
 // CHECK: xf.set @table, %[[W]] {{.*}} : tensor<8x4xf32>
 // CHECK: xf.set @"table/moment1", %[[N1]] {{.*}} : tensor<8x4xbf16>
 // CHECK: xf.set @"table/moment2", %[[N2]] {{.*}} : tensor<8x4xbf16>

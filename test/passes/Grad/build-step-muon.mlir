@@ -27,9 +27,10 @@ func.func @forward(%ids: tensor<1x3xi32>, %targets: tensor<1x3xi32>) -> tensor<f
   return %loss : tensor<f32>
 }
 
-// CHECK: %{{.*}}, %[[CLIP:.*]] = xf.clip_factor
 // The bias corrections are AdamW's.
 // CHECK: %[[RATES:.*]] = xf.schedule {beta1 = 9.000000e-01 : f64, beta2 = 7.500000e-01
+// CHECK: %{{.*}}, %[[FACTOR:.*]] = xf.clip_factor
+// CHECK: %[[CLIP:.*]] = xf.guard %[[FACTOR]]
 // CHECK: %[[M1:.*]] = xf.get @"table/moment1"
 // CHECK: %[[M2:.*]] = xf.get @"table/moment2"
 // CHECK: xf.adamw %[[TABLE]], %[[M1]], %[[M2]], %[[SUMS]]#1, %[[CLIP]], %[[RATES]]

@@ -38,11 +38,14 @@ func.func @forward(%ids: tensor<1x3xi32>, %targets: tensor<1x3xi32>) -> tensor<f
 // CHECK: %[[DT:.*]] = xf.add %[[HEAD]], %[[LOOKUP]]
 // CHECK: xf.yield %[[LOSS]], %[[DT]]
 
+// CHECK: %[[RATES:.*]] = xf.schedule
 // CHECK: xf.output "local_loss_sum", %[[SUMS]]#0
+// CHECK: %[[MEAN:.*]] = xf.mul %[[SUMS]]#0, %[[SCALE]]
 // CHECK: %[[SQUARES:.*]] = xf.square_sum %[[SUMS]]#1 {xf.provenance = #xf.provenance<optimizer>}
 // CHECK: %[[NORM:.*]], %[[FACTOR:.*]] = xf.clip_factor
-// CHECK: %[[RATES:.*]] = xf.schedule
+// CHECK: %[[COUNTS:.*]] = xf.guard %[[FACTOR]], %[[MEAN]], %[[NORM]], %[[RATES]]
+// CHECK: xf.output "update_factor", %[[COUNTS]]
 // CHECK: %[[MOMENT:.*]] = xf.get @"table/momentum"
-// CHECK: %[[NEW:.*]], %[[NEWM:.*]] = xf.sgd %[[TABLE]], %[[MOMENT]], %[[SUMS]]#1, %[[FACTOR]], %[[RATES]]
+// CHECK: %[[NEW:.*]], %[[NEWM:.*]] = xf.sgd %[[TABLE]], %[[MOMENT]], %[[SUMS]]#1, %[[COUNTS]], %[[RATES]]
 // CHECK: xf.set @table, %[[NEW]]
 // CHECK: xf.set @"table/momentum", %[[NEWM]]

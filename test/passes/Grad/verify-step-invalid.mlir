@@ -48,7 +48,7 @@ func.func @step(%0: tensor<2x8xf32>) {
 xf.state @w parameter : tensor<8xf32> {init = #xf.init<zeros, 0.0 : f64>}
 xf.state @m moment1 : tensor<8xf32> {init = #xf.init<zeros, 0.0 : f64>}
 xf.state @v moment2 : tensor<8xf32> {init = #xf.init<zeros, 0.0 : f64>}
-func.func @step(%g: tensor<8xf32>, %c: tensor<f32>, %s: tensor<4xf32>) {
+func.func @step(%g: tensor<8xf32>, %c: tensor<f32>, %s: tensor<5xf32>) {
   %w = xf.get @w : tensor<8xf32>
   %m = xf.get @m : tensor<8xf32>
   %v = xf.get @v : tensor<8xf32>
@@ -56,7 +56,7 @@ func.func @step(%g: tensor<8xf32>, %c: tensor<f32>, %s: tensor<4xf32>) {
   %w1, %m1, %v1 = xf.adamw %w, %m, %v, %g, %c, %s
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
-         tensor<f32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>,
+         tensor<f32>, tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>,
          tensor<8xf32>)
   xf.set @w, %w1 : tensor<8xf32>
   // expected-error@below {{'xf.set' op expects the new value of @m, got that of @v}}
@@ -70,12 +70,12 @@ func.func @step(%g: tensor<8xf32>, %c: tensor<f32>, %s: tensor<4xf32>) {
 xf.state @w parameter : tensor<8xf32> {init = #xf.init<zeros, 0.0 : f64>}
 xf.state @m moment1 : tensor<8xf32> {init = #xf.init<zeros, 0.0 : f64>}
 xf.state @v moment2 : tensor<8xf32> {init = #xf.init<zeros, 0.0 : f64>}
-func.func @step(%g: tensor<8xf32>, %c: tensor<f32>, %s: tensor<4xf32>) {
+func.func @step(%g: tensor<8xf32>, %c: tensor<f32>, %s: tensor<5xf32>) {
   // expected-note@below {{updated here}}
   %w1, %m1, %v1 = xf.adamw %g, %g, %g, %g, %c, %s
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
       : (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, tensor<8xf32>,
-         tensor<f32>, tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>,
+         tensor<f32>, tensor<5xf32>) -> (tensor<8xf32>, tensor<8xf32>,
          tensor<8xf32>)
   // expected-error@below {{'xf.set' op expects the new value of @w, got that of no state}}
   xf.set @w, %w1 : tensor<8xf32>

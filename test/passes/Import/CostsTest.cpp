@@ -157,7 +157,7 @@ TEST_P(Costs, OptimizerBytes) {
     owner->walk([&](Operation *op) {
       if (isa<xf::SquareSumOp, xf::AdamWOp>(op)) {
         bytes += xf::getTensorBytes(op);
-        scalars += isa<xf::AdamWOp>(op) ? 4 + 16 : 4;
+        scalars += isa<xf::AdamWOp>(op) ? 4 + 20 : 4;
       } else if (auto state = dyn_cast<xf::StateOp>(op);
                  state && (state.getRole() == xf::StateRole::Moment1 ||
                            state.getRole() == xf::StateRole::Moment2)) {

@@ -93,6 +93,46 @@ TEST_P(Kernel, ComputesWhatTheOpMeans) {
       expectSame(&op, interpreter);
 }
 
+/// With limits of f32, as a run has that asks for none, only what is no number
+/// and what is infinite is bad.
+TEST(GuardKernel, KnowsWhatIsNoNumber) {
+  Program program(R"(
+    func.func @f(%f: tensor<f32>, %l: tensor<f32>, %n: tensor<f32>,
+                 %s: tensor<5xf32>) -> tensor<f32> {
+      %y = xf.guard %f, %l, %n, %s : (tensor<f32>, tensor<f32>, tensor<f32>,
+                                      tensor<5xf32>) -> tensor<f32>
+      return %y : tensor<f32>
+    }
+  )");
+  ASSERT_TRUE(program.module);
+  addLowerings(program.context);
+  Block &block = program.getFunction("f").getBody().front();
+  Operation &guard = block.front();
+  constexpr double most = std::numeric_limits<float>::max(),
+                   nan = std::numeric_limits<double>::quiet_NaN(),
+                   infinity = std::numeric_limits<double>::infinity();
+  for (double loss : {0.0, 11.0, 3e38, most, infinity, nan})
+    for (double norm : {0.0, 11.0, 3e38, most, infinity, nan}) {
+      Interpreter run;
+      Array scalar = Array::zeros({});
+      auto set = [&](unsigned i, double value) {
+        scalar.data[0] = value;
+        run.value(block.getArgument(i)) = scalar;
+      };
+      set(0, 0.75);
+      set(1, loss);
+      set(2, norm);
+      Array limits = Array::zeros({5});
+      limits.data = {0.1, 1, 1, most, most};
+      run.value(block.getArgument(3)) = limits;
+      run.run(block);
+      bool isGood = loss < most && norm < most;
+      EXPECT_EQ(run.get(guard.getResult(0)).data[0], isGood ? 0.75 : 0)
+          << loss << " " << norm;
+      expectSame(&guard, run);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Differentiable, Kernel,
                          testing::ValuesIn(getDifferentiable()),
                          [](const auto &info) { return info.param.name; });

@@ -26,11 +26,11 @@ func.func @step(%g: !t, %clip: tensor<f32>) {
   %v = xf.get @v : !t
   %s = xf.schedule {kind = 1 : i32, lr = 2.0e-3 : f64, min_lr = 2.0e-4 : f64,
       warmup_steps = 5 : i64, decay_steps = 20 : i64, stable_steps = 0 : i64,
-      beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<4xf32>
+      beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<5xf32>
   // expected-note@below {{new value written here}}
   %w1, %m1, %v1 = xf.adamw %w, %m, %v, %g, %clip, %s
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
-      : (!t, !t, !t, !t, tensor<f32>, tensor<4xf32>) -> (!t, !t, !t)
+      : (!t, !t, !t, !t, tensor<f32>, tensor<5xf32>) -> (!t, !t, !t)
   // expected-error@below {{'xf.square_sum' op reads @w as it was before its new value, which has taken its place}}
   %n = xf.square_sum %w : (!t) -> tensor<f32>
   xf.set @w, %w1 : !t

@@ -23,11 +23,11 @@ func.func @step(%ids: tensor<8xi32>, %targets: tensor<8xi32>) {
   xf.output "before", %w : !t
   %s = xf.schedule {kind = 1 : i32, lr = 2.0e-3 : f64, min_lr = 2.0e-4 : f64,
       warmup_steps = 5 : i64, decay_steps = 20 : i64, stable_steps = 0 : i64,
-      beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<4xf32>
+      beta1 = 0.9 : f64, beta2 = 0.95 : f64} : tensor<5xf32>
   %clip = xf.count_tokens %ids : (tensor<8xi32>) -> tensor<f32>
   %w1, %m1, %v1 = xf.adamw %w, %w, %w, %w, %clip, %s
       {beta1 = 0.9 : f64, beta2 = 0.95 : f64, eps = 1.0e-8 : f64, decay = 0.1 : f64}
-      : (!t, !t, !t, !t, tensor<f32>, tensor<4xf32>) -> (!t, !t, !t)
+      : (!t, !t, !t, !t, tensor<f32>, tensor<5xf32>) -> (!t, !t, !t)
   xf.set @x, %w1 : !t
   return
 }

@@ -52,18 +52,18 @@ func.func @step(%arg0: tensor<1x1x3xi32>, %arg1: tensor<1x1x3xi32>) {
   %10 = xf.add %7, %8, %9 {xf.provenance = #xf.provenance<optimizer>} : (tensor<f32>, tensor<f32>, tensor<f32>) -> tensor<f32>
   %norm, %factor = xf.clip_factor %10 {max_norm = 0.000000e+00 : f64, xf.provenance = #xf.provenance<optimizer>} : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
   xf.output "grad_norm", %norm {xf.provenance = #xf.provenance<optimizer>} : tensor<f32>
-  %11 = xf.schedule {beta1 = 0.000000e+00 : f64, beta2 = 0.000000e+00 : f64, decay_steps = 0 : i64, kind = 1 : i32, lr = 3.000000e-04 : f64, min_lr = 3.000000e-05 : f64, stable_steps = 0 : i64, warmup_steps = 0 : i64, xf.provenance = #xf.provenance<optimizer>} : tensor<4xf32>
-  xf.output "schedule", %11 {xf.provenance = #xf.provenance<optimizer>} : tensor<4xf32>
+  %11 = xf.schedule {beta1 = 0.000000e+00 : f64, beta2 = 0.000000e+00 : f64, decay_steps = 0 : i64, kind = 1 : i32, lr = 3.000000e-04 : f64, min_lr = 3.000000e-05 : f64, stable_steps = 0 : i64, warmup_steps = 0 : i64, xf.provenance = #xf.provenance<optimizer>} : tensor<5xf32>
+  xf.output "schedule", %11 {xf.provenance = #xf.provenance<optimizer>} : tensor<5xf32>
   %12 = xf.get @"table/momentum" {xf.provenance = #xf.provenance<optimizer>} : tensor<8x4xf32>
-  %new_w, %new_m = xf.sgd %2, %12, %5#1, %factor, %11 {decay = 1.000000e-01 : f64, momentum = 9.000000e-01 : f64, xf.provenance = #xf.provenance<optimizer>} : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
+  %new_w, %new_m = xf.sgd %2, %12, %5#1, %factor, %11 {decay = 1.000000e-01 : f64, momentum = 9.000000e-01 : f64, xf.provenance = #xf.provenance<optimizer>} : (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<f32>, tensor<5xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>)
   xf.set @table, %new_w {xf.provenance = #xf.provenance<optimizer>} : tensor<8x4xf32>
   xf.set @"table/momentum", %new_m {xf.provenance = #xf.provenance<optimizer>} : tensor<8x4xf32>
   %13 = xf.get @"in/momentum" {xf.provenance = #xf.provenance<optimizer>} : tensor<6x4xf32>
-  %new_w_0, %new_m_1 = xf.sgd %3, %13, %5#2, %factor, %11 {decay = 1.000000e-01 : f64, momentum = 9.000000e-01 : f64, xf.provenance = #xf.provenance<optimizer>} : (tensor<6x4xf32>, tensor<6x4xf32>, tensor<6x4xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<6x4xf32>, tensor<6x4xf32>)
+  %new_w_0, %new_m_1 = xf.sgd %3, %13, %5#2, %factor, %11 {decay = 1.000000e-01 : f64, momentum = 9.000000e-01 : f64, xf.provenance = #xf.provenance<optimizer>} : (tensor<6x4xf32>, tensor<6x4xf32>, tensor<6x4xf32>, tensor<f32>, tensor<5xf32>) -> (tensor<6x4xf32>, tensor<6x4xf32>)
   xf.set @in, %new_w_0 {xf.provenance = #xf.provenance<optimizer>} : tensor<6x4xf32>
   xf.set @"in/momentum", %new_m_1 {xf.provenance = #xf.provenance<optimizer>} : tensor<6x4xf32>
   %14 = xf.get @"out/momentum" {xf.provenance = #xf.provenance<optimizer>} : tensor<8x6xf32>
-  %new_w_2, %new_m_3 = xf.sgd %4, %14, %5#3, %factor, %11 {decay = 1.000000e-01 : f64, momentum = 9.000000e-01 : f64, xf.provenance = #xf.provenance<optimizer>} : (tensor<8x6xf32>, tensor<8x6xf32>, tensor<8x6xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<8x6xf32>, tensor<8x6xf32>)
+  %new_w_2, %new_m_3 = xf.sgd %4, %14, %5#3, %factor, %11 {decay = 1.000000e-01 : f64, momentum = 9.000000e-01 : f64, xf.provenance = #xf.provenance<optimizer>} : (tensor<8x6xf32>, tensor<8x6xf32>, tensor<8x6xf32>, tensor<f32>, tensor<5xf32>) -> (tensor<8x6xf32>, tensor<8x6xf32>)
   xf.set @out, %new_w_2 {xf.provenance = #xf.provenance<optimizer>} : tensor<8x6xf32>
   xf.set @"out/momentum", %new_m_3 {xf.provenance = #xf.provenance<optimizer>} : tensor<8x6xf32>
   return

@@ -48,13 +48,13 @@ func.func @step(%ids: tensor<4x8x64xi32> {dist.pin = #dist.on<@mesh, [{}, {dp}, 
   %s1 = xf.square_sum %g1 : (tensor<1024x1024xf32>) -> tensor<f32>
   %one = xf.add %s0, %s1 : (tensor<f32>, tensor<f32>) -> tensor<f32>
   %norm, %factor = xf.clip_factor %one {max_norm = 1.0 : f64} : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
-  %lr = xf.schedule {beta1 = 9.0e-01 : f64, beta2 = 0.95 : f64, decay_steps = 0 : i64, kind = 1 : i32, lr = 3.0e-04 : f64, min_lr = 3.0e-05 : f64, stable_steps = 0 : i64, warmup_steps = 0 : i64} : tensor<4xf32>
+  %lr = xf.schedule {beta1 = 9.0e-01 : f64, beta2 = 0.95 : f64, decay_steps = 0 : i64, kind = 1 : i32, lr = 3.0e-04 : f64, min_lr = 3.0e-05 : f64, stable_steps = 0 : i64, warmup_steps = 0 : i64} : tensor<5xf32>
   %m0 = xf.get @m0 : tensor<1024x1024xf32>
-  %new_w0, %new_m0 = xf.sgd %w0, %m0, %g0, %factor, %lr {momentum = 9.0e-01 : f64, decay = 0.0 : f64} : (tensor<1024x1024xf32>, tensor<1024x1024xf32>, tensor<1024x1024xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<1024x1024xf32>, tensor<1024x1024xf32>)
+  %new_w0, %new_m0 = xf.sgd %w0, %m0, %g0, %factor, %lr {momentum = 9.0e-01 : f64, decay = 0.0 : f64} : (tensor<1024x1024xf32>, tensor<1024x1024xf32>, tensor<1024x1024xf32>, tensor<f32>, tensor<5xf32>) -> (tensor<1024x1024xf32>, tensor<1024x1024xf32>)
   xf.set @w0, %new_w0 : tensor<1024x1024xf32>
   xf.set @m0, %new_m0 : tensor<1024x1024xf32>
   %m1 = xf.get @m1 : tensor<1024x1024xf32>
-  %new_w1, %new_m1 = xf.sgd %w1, %m1, %g1, %factor, %lr {momentum = 9.0e-01 : f64, decay = 0.0 : f64} : (tensor<1024x1024xf32>, tensor<1024x1024xf32>, tensor<1024x1024xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<1024x1024xf32>, tensor<1024x1024xf32>)
+  %new_w1, %new_m1 = xf.sgd %w1, %m1, %g1, %factor, %lr {momentum = 9.0e-01 : f64, decay = 0.0 : f64} : (tensor<1024x1024xf32>, tensor<1024x1024xf32>, tensor<1024x1024xf32>, tensor<f32>, tensor<5xf32>) -> (tensor<1024x1024xf32>, tensor<1024x1024xf32>)
   xf.set @w1, %new_w1 : tensor<1024x1024xf32>
   xf.set @m1, %new_m1 : tensor<1024x1024xf32>
   return

@@ -56,8 +56,8 @@ func.func @step(%ids: tensor<4x8x4096xi32>) {
   %one = xf.square_sum %g : (tensor<8192x1024xf32>) -> tensor<f32>
   %norm, %factor = xf.clip_factor %one {max_norm = 1.0 : f64} : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
   %m = xf.get @m : tensor<8192x1024xf32>
-  %lr = xf.schedule {beta1 = 9.0e-01 : f64, beta2 = 0.95 : f64, decay_steps = 0 : i64, kind = 1 : i32, lr = 3.0e-04 : f64, min_lr = 3.0e-05 : f64, stable_steps = 0 : i64, warmup_steps = 0 : i64} : tensor<4xf32>
-  %new_w, %new_m = xf.sgd %w, %m, %g, %factor, %lr {momentum = 9.0e-01 : f64, decay = 0.0 : f64} : (tensor<8192x1024xf32>, tensor<8192x1024xf32>, tensor<8192x1024xf32>, tensor<f32>, tensor<4xf32>) -> (tensor<8192x1024xf32>, tensor<8192x1024xf32>)
+  %lr = xf.schedule {beta1 = 9.0e-01 : f64, beta2 = 0.95 : f64, decay_steps = 0 : i64, kind = 1 : i32, lr = 3.0e-04 : f64, min_lr = 3.0e-05 : f64, stable_steps = 0 : i64, warmup_steps = 0 : i64} : tensor<5xf32>
+  %new_w, %new_m = xf.sgd %w, %m, %g, %factor, %lr {momentum = 9.0e-01 : f64, decay = 0.0 : f64} : (tensor<8192x1024xf32>, tensor<8192x1024xf32>, tensor<8192x1024xf32>, tensor<f32>, tensor<5xf32>) -> (tensor<8192x1024xf32>, tensor<8192x1024xf32>)
   xf.set @w, %new_w : tensor<8192x1024xf32>
   xf.set @m, %new_m : tensor<8192x1024xf32>
   return

@@ -89,7 +89,7 @@ func.func @f() {
   %s = xf.schedule {kind = 1 : i32, lr = 2.0e-3 : f64, min_lr = 2.0e-4 : f64,
       warmup_steps = 5 : i64, decay_steps = 20 : i64, stable_steps = 0 : i64,
       beta1 = 0.9 : f64, beta2 = 0.95 : f64}
-      : tensor<4xf32, #dist.on<@mesh, [{x}]>>
+      : tensor<5xf32, #dist.on<@mesh, [{x}]>>
   return
 }
 

@@ -82,7 +82,7 @@ protected:
   Resolve() : builder({}) {
     builder.add(
         fb::ScheduleT{{}, fb::LRSchedule::Cosine, 3, 0, 0, 0.5, 0.1, 0.9, 0.95},
-        {builder.allocate(16)});
+        {builder.allocate(20)});
     EXPECT_TRUE(builder.load(program).ok());
   }
   Status resolve(const ScheduleOverrides &overrides) {

@@ -197,23 +197,26 @@ TEST(Executor, MovesKeepTheTensor) {
 
 TEST(Executor, ScheduleIsWrittenEachStep) {
   ProgramBuilder b({});
-  fb::Operand out = b.allocate(16);
+  fb::Operand out = b.allocate(20);
   b.add(fb::ScheduleT{{}, fb::LRSchedule::Linear, 2, 0, 0, 1.0, 0.0, 0.5, 0.75},
         {out});
-  b.output("schedule", {4}, {{}}, out);
+  b.output("schedule", {5}, {{}}, out);
   ExecutorOptions options;
   options.schedule.totalSteps = 6;
   Status status = runProgram(
       b,
       [&](Executor &executor) -> Status {
-        const float expected[3][4] = {{0.5f, 2, 4, 0},
-                                      {1, 4.0f / 3, 16.0f / 7, 0},
-                                      {1, 8.0f / 7, 64.0f / 37, 0}};
+        // The learning rate is of the step, corrections are of updates.
+        const float expected[3][5] = {{0.5f, 2, 4, FLT_MAX, FLT_MAX},
+                                      {1, 4.0f / 3, 16.0f / 7, 3, 0.25f},
+                                      {1, 4.0f / 3, 16.0f / 7, 4, 0.5f}};
+        const StepInputs inputs[3] = {
+            {0, 0}, {1, 1, {3, 0.25f}}, {2, 1, {4, 0.5f}}};
         for (int64_t step = 0; step < 3; ++step) {
-          CLEAVE_RETURN_IF_ERROR(executor.runStep(step));
+          CLEAVE_RETURN_IF_ERROR(executor.runStep(inputs[step]));
           auto values = toFloatSpan(getBytes(
               executor, *executor.getProgram().findOutput("schedule")));
-          for (int i = 0; i < 4; ++i)
+          for (int i = 0; i < 5; ++i)
             EXPECT_FLOAT_EQ(values[i], expected[step][i]) << step << " " << i;
         }
         EXPECT_DOUBLE_EQ(executor.getLearningRate(4), 0.5);

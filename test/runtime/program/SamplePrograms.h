@@ -60,7 +60,7 @@ inline ProgramBuilder makeSample() {
   rope.init_scale = 1;
   rope.init_table = {1, 0.1f, 0.01f, 0.001f};
 
-  fb::Operand schedule = b.allocate(16);
+  fb::Operand schedule = b.allocate(20);
   fb::Operand hidden = b.allocate(rows * width * 4);
   fb::Operand projected = b.allocate(rows * width * 4);
   fb::Operand projection = b.allocate(width * width * 4);

@@ -25,7 +25,7 @@ TEST(Batches, AreReadWhenTheyAreLoadedOrAhead) {
   runBatches(CountedBatches(), [](Executor &executor, Batches &batches) {
     for (int64_t step = 3; step < 9; ++step) {
       ASSERT_OK(batches.load(uint64_t(step)));
-      ASSERT_OK(executor.computeGradients(step, step, [&] {
+      ASSERT_OK(executor.runStep({step, step}, [&] {
         if (step % 3 != 0)
           batches.prefetch(uint64_t(step) + 1);
       }));
@@ -47,9 +47,8 @@ TEST(Batches, AheadNeedNotBeUsed) {
 TEST(Batches, AheadThatCannotBeReadFailWithTheirStep) {
   runBatches(CountedBatches(5), [](Executor &executor, Batches &batches) {
     ASSERT_OK(batches.load(4));
-    ASSERT_OK(executor.computeGradients(4, 4, [&] { batches.prefetch(5); }));
+    ASSERT_OK(executor.runStep({4, 4}, [&] { batches.prefetch(5); }));
     EXPECT_TRUE(hasBatch(executor, 4));
-    ASSERT_OK(executor.applyUpdate());
     EXPECT_ERROR(batches.load(5), "no batch of step 5");
     EXPECT_ERROR(batches.load(5), "no batch of step 5");
     EXPECT_OK(batches.load(6));

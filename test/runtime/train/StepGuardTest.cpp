@@ -5,6 +5,7 @@
 #include <limits>
 
 using cleave::runtime::StepGuard;
+using cleave::runtime::StepLimits;
 
 namespace {
 
@@ -15,20 +16,23 @@ void acceptSteps(StepGuard &guard, size_t count) {
     guard.accept(double(1 + i % 2), double(10 + 10 * (i % 2)));
 }
 
-double getLimit(size_t count, double sigmas) {
+float getLimit(size_t count, double sigmas) {
   double n = double(count);
-  return 1.5 + sigmas * std::sqrt(0.25 * n / (n - 1));
+  return float(1.5 + sigmas * std::sqrt(0.25 * n / (n - 1)));
 }
+
+// Further than what rounding does.
+constexpr float below = 1 - 1e-6f, above = 1 + 1e-6f;
 
 TEST(StepGuard, WhatIsNoNumberIsBad) {
   StepGuard guard(/*budget=*/0, /*sigmas=*/0);
-  const double nan = std::nan("");
-  const double infinite = std::numeric_limits<double>::infinity();
+  const float nan = std::nanf("");
+  const float infinite = std::numeric_limits<float>::infinity();
   EXPECT_EQ(guard.judge(nan, 1), "the loss is not a number");
   EXPECT_EQ(guard.judge(1, nan), "the gradient norm is not a number");
   EXPECT_EQ(guard.judge(infinite, 1), "the loss is infinite");
-  EXPECT_EQ(guard.judge(1, -infinite), "the gradient norm is infinite");
-  EXPECT_EQ(guard.judge(1e300, 1e300), "");
+  EXPECT_EQ(guard.judge(1, infinite), "the gradient norm is infinite");
+  EXPECT_EQ(guard.judge(1e38f, 1e38f), "");
 }
 
 TEST(StepGuard, SpikesAreFarAboveTheLastSteps) {
@@ -36,16 +40,42 @@ TEST(StepGuard, SpikesAreFarAboveTheLastSteps) {
   constexpr double sigmas = 6;
   StepGuard guard(0, sigmas);
   acceptSteps(guard, count);
-  const double limit = getLimit(count, sigmas);
-  EXPECT_EQ(guard.judge(limit * (1 - 1e-9), 10 * limit * (1 - 1e-9)), "");
-  EXPECT_EQ(guard.judge(limit * (1 + 1e-9), 1),
+  const float limit = getLimit(count, sigmas);
+  EXPECT_EQ(guard.judge(limit * below, 10 * limit * below), "");
+  EXPECT_EQ(guard.judge(limit * above, 1),
             "the loss is 4.548, more than 6 standard deviations above the 1.5 "
             "of the last 32 steps");
-  EXPECT_EQ(guard.judge(1, 10 * limit * (1 + 1e-9)),
+  EXPECT_EQ(guard.judge(1, 10 * limit * above),
             "the gradient norm is 45.48, more than 6 standard deviations above "
             "the 15 of the last 32 steps");
   // A step that is far below is good news.
   EXPECT_EQ(guard.judge(-1e9, 0), "");
+}
+
+/// What a device is told before the step is what the host says after it.
+TEST(StepGuard, LimitsAreTheLeastThatIsBad) {
+  for (double sigmas : {0, 2, 6}) {
+    StepGuard guard(0, sigmas);
+    acceptSteps(guard, 50);
+    StepLimits limits = guard.getLimits();
+    if (sigmas > 0) {
+      EXPECT_NEAR(limits.loss, getLimit(50, sigmas), 1e-6);
+      EXPECT_NEAR(limits.gradNorm, 10 * getLimit(50, sigmas), 1e-5);
+    }
+    EXPECT_NE(guard.judge(limits.loss, 1), "");
+    EXPECT_EQ(guard.judge(std::nextafter(limits.loss, 0.0f), 1), "");
+    EXPECT_NE(guard.judge(1, limits.gradNorm), "");
+    EXPECT_EQ(guard.judge(1, std::nextafter(limits.gradNorm, 0.0f)), "");
+  }
+}
+
+/// Where nothing ever changes, no change is no spike.
+TEST(StepGuard, WhatIsAlwaysTheSameIsGood) {
+  StepGuard guard(0, 6);
+  for (size_t i = 0; i != StepGuard::window; ++i)
+    guard.accept(0.1f, 0.3f);
+  EXPECT_EQ(guard.judge(0.1f, 0.3f), "");
+  EXPECT_NE(guard.judge(0.1001f, 0.3f), "");
 }
 
 TEST(StepGuard, FewStepsSayNothing) {
@@ -63,9 +93,9 @@ TEST(StepGuard, TheWindowIsTheLastSteps) {
   acceptSteps(guard, StepGuard::window);
   EXPECT_EQ(guard.getLosses().size(), StepGuard::window);
   EXPECT_EQ(guard.getGradNorms().size(), StepGuard::window);
-  double limit = getLimit(StepGuard::window, 6);
-  EXPECT_EQ(guard.judge(limit * (1 - 1e-9), 1), "");
-  EXPECT_NE(guard.judge(limit * (1 + 1e-9), 1), "");
+  float limit = getLimit(StepGuard::window, 6);
+  EXPECT_EQ(guard.judge(limit * below, 1), "");
+  EXPECT_NE(guard.judge(limit * above, 1), "");
 }
 
 /// A stretch of a run that asks for no spikes leaves the next one its own last

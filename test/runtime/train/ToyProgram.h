@@ -47,14 +47,16 @@ inline void computeLoss(void *const *buffers, const int64_t *params, int64_t,
   }
 }
 
-/// Schedule [4], gradient [rows, width], table [rows, width], square [1].
+/// Schedule [5], factor [1], gradient [rows, width], table [rows, width].
 inline void update(void *const *buffers, const int64_t *, int64_t begin,
                    int64_t end) {
   auto *schedule = static_cast<const float *>(buffers[0]);
-  auto *grad = static_cast<const float *>(buffers[1]);
-  auto *table = static_cast<float *>(buffers[2]);
-  for (int64_t i = begin * int64_t(width); i < end * int64_t(width); ++i)
-    table[i] -= schedule[0] * grad[i];
+  auto *factor = static_cast<const float *>(buffers[1]);
+  auto *grad = static_cast<const float *>(buffers[2]);
+  auto *table = static_cast<float *>(buffers[3]);
+  if (*factor > 0)
+    for (int64_t i = begin * int64_t(width); i < end * int64_t(width); ++i)
+      table[i] -= schedule[0] * grad[i];
 }
 
 /// gradient [rows, width], square [1]; rows as for computeLoss.
@@ -72,11 +74,19 @@ inline void root(void *const *buffers, const int64_t *, int64_t, int64_t) {
   *value = std::sqrt(*value);
 }
 
+/// schedule [5], norm [1], factor [1]: 1, or 0 where the norm is at its limit.
+inline void guard(void *const *buffers, const int64_t *, int64_t, int64_t) {
+  auto *limits = static_cast<const float *>(buffers[0]) + 3;
+  auto *norm = static_cast<const float *>(buffers[1]);
+  *static_cast<float *>(buffers[2]) = *norm < limits[1] ? 1 : 0;
+}
+
 inline constexpr CleaveKernelEntry kernels[] = {{"toy_loss", computeLoss},
                                                 {"toy_update", update},
                                                 {"toy_square", square},
+                                                {"toy_guard", guard},
                                                 {"toy_root", root}};
-inline constexpr runtime::KernelTable kernelTable{kernels, 4};
+inline constexpr runtime::KernelTable kernelTable{kernels, 5};
 
 /// What the batch and the config say.
 inline void fillHeader(fb::ProgramT &p) {
@@ -118,6 +128,11 @@ inline fb::Operand addSize(ProgramBuilder &b, const char *name, uint64_t size) {
   state.init_table = {1};
   return operand;
 }
+/// Writes whether there is an update.
+inline void addGuard(ProgramBuilder &b, fb::Operand schedule, fb::Operand norm,
+                     fb::Operand factor) {
+  b.launch("toy_guard", 1, {schedule, norm, factor}).category = "optimizer";
+}
 } // namespace toy
 
 /// dp divides 8 / microBatches and 16; tp divides 16.
@@ -145,10 +160,11 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   fb::Operand tokenRows = addSize(b, "token_rows", rows);
   fb::Operand gradSize = addSize(b, "grad_size", tableRows * width);
 
-  fb::Operand schedule = b.allocate(16);
+  fb::Operand schedule = b.allocate(20);
   fb::Operand embedded = b.allocate(rows * width * 4, microBatches);
   fb::Operand dembedded = b.allocate(rows * width * 4);
-  fb::Operand loss = b.allocate(4), norm = b.allocate(4);
+  fb::Operand loss = b.allocate(4), norm = b.allocate(4),
+              factor = b.allocate(4);
   fb::Operand grad = b.allocate(tableRows * width * 4);
 
   const int64_t r = int64_t(rows), w = int64_t(width), t = int64_t(tableRows);
@@ -178,8 +194,9 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
   category(b.launch("toy_square", 1, {grad, gradSize, norm}), "optimizer");
   category(b.add(fb::AllReduceT{{}, 1}, {norm, norm}, {1}), "optimizer");
   category(b.launch("toy_root", 1, {norm}), "optimizer");
+  addGuard(b, schedule, norm, factor);
   b.start(ProgramBuilder::Update);
-  category(b.launch("toy_update", tableRows, {schedule, grad, table}),
+  category(b.launch("toy_update", tableRows, {schedule, factor, grad, table}),
            "optimizer");
 
   std::vector<uint8_t> overDp, overTp;
@@ -189,6 +206,7 @@ inline ProgramBuilder makeToyProgram(uint64_t dp, uint64_t tp,
     overTp = {1};
   b.output("loss", {}, {}, loss, overDp);
   b.output("grad_norm", {}, {}, norm);
+  b.output("update_factor", {}, {}, factor);
   fb::OutputT &out =
       b.output("embedded", {batch * seqLen / microBatches, width}, {overDp, {}},
                embedded);

@@ -31,19 +31,20 @@ inline void runSegment(ProgramBuilder &b, const char *name, uint64_t times) {
 }
 
 inline fb::Operand addSchedule(ProgramBuilder &b) {
-  fb::Operand schedule = b.allocate(16);
+  fb::Operand schedule = b.allocate(20);
   b.add(fb::ScheduleT{{}, fb::LRSchedule::Constant, 2, 0, 0, 8.0, 0, 0.9, 0.95},
         {schedule});
   return schedule;
 }
 
 inline void addOutputs(ProgramBuilder &b, fb::Operand loss, fb::Operand norm,
-                       uint64_t dp) {
+                       fb::Operand factor, uint64_t dp) {
   std::vector<uint8_t> partial;
   if (dp > 1)
     partial = {overDp};
   b.output("loss", {}, {}, loss, partial);
   b.output("grad_norm", {}, {}, norm);
+  b.output("update_factor", {}, {}, factor);
 }
 
 inline void addTableStage(ProgramBuilder &b, uint64_t dp, uint64_t tp) {
@@ -60,7 +61,8 @@ inline void addTableStage(ProgramBuilder &b, uint64_t dp, uint64_t tp) {
   fb::Operand gradSize = addSize(b, "grad_size", tableRows * width);
   fb::Operand embedded = b.allocate(rows * width * 4, microBatches);
   fb::Operand dembedded = b.allocate(rows * width * 4);
-  fb::Operand loss = b.allocate(4), norm = b.allocate(4);
+  fb::Operand loss = b.allocate(4), norm = b.allocate(4),
+              factor = b.allocate(4);
   fb::Operand grad = b.allocate(tableRows * width * 4);
 
   fb::Operand schedule = addSchedule(b);
@@ -84,12 +86,13 @@ inline void addTableStage(ProgramBuilder &b, uint64_t dp, uint64_t tp) {
   shareScalar(b, loss);
   shareScalar(b, norm);
   b.launch("toy_root", 1, {norm}).category = "optimizer";
+  addGuard(b, schedule, norm, factor);
   runSegment(b, "after", 1);
   b.stage->update_run = b.stage->runs.size();
-  b.launch("toy_update", tableRows, {schedule, grad, table});
+  b.launch("toy_update", tableRows, {schedule, factor, grad, table});
   runSegment(b, "update", 1);
 
-  addOutputs(b, loss, norm, dp);
+  addOutputs(b, loss, norm, factor, dp);
   auto over = [](Axis axis, uint64_t size) {
     return size > 1 ? std::vector<uint8_t>{axis} : std::vector<uint8_t>{};
   };
@@ -112,9 +115,10 @@ inline void addLossStage(ProgramBuilder &b, uint64_t dp) {
   fb::Operand tokenRows = addSize(b, "token_rows", rows);
   fb::Operand embedded = b.allocate(rows * width * 4);
   fb::Operand dembedded = b.allocate(rows * width * 4);
-  fb::Operand loss = b.allocate(4), norm = b.allocate(4);
+  fb::Operand loss = b.allocate(4), norm = b.allocate(4),
+              factor = b.allocate(4);
 
-  addSchedule(b);
+  fb::Operand schedule = addSchedule(b);
   b.add(fb::FillT(), {norm});
   runSegment(b, "before", 1);
   b.add(fb::RecvT{{}, 0, embeddedChannel}, {embedded});
@@ -125,9 +129,10 @@ inline void addLossStage(ProgramBuilder &b, uint64_t dp) {
   shareScalar(b, loss);
   shareScalar(b, norm);
   b.launch("toy_root", 1, {norm}).category = "optimizer";
+  addGuard(b, schedule, norm, factor);
   runSegment(b, "after", 1);
   b.stage->update_run = b.stage->runs.size();
-  addOutputs(b, loss, norm, dp);
+  addOutputs(b, loss, norm, factor, dp);
 }
 } // namespace toy
 

@@ -268,7 +268,7 @@ TEST(Train, MetricsAndTraceSayWhatRan) {
   }
   ASSERT_EQ(events.size(), 8u);
   for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ((events[{rank, 0}]), 2 * (3 * 2 + 5));
+    EXPECT_EQ((events[{rank, 0}]), 2 * (3 * 2 + 6));
     EXPECT_EQ((events[{rank, 1}]), 2 * (1 * 2 + 2));
   }
   for (const char *name : {"test Embedding", "test AllReduce", "test Schedule",
