@@ -99,7 +99,7 @@ struct StageState {
   /// Seconds that compute loses to what was handed over to other streams, and
   /// has not lost yet.
   double slowdown = 0;
-  bool agreed = false, ended = false;
+  bool isUpdating = false, ended = false;
 };
 
 class Simulator {
@@ -430,27 +430,25 @@ private:
     StreamState &own = stage.streams.front();
     StageTime &time = result.stages[number];
     bool atEnd = stage.run == tasks.runs.size();
-    if (!stage.agreed && (atEnd || int64_t(stage.run) == tasks.updateRun)) {
+    bool beginsUpdate =
+        int64_t(stage.run) == tasks.updateRun && !stage.isUpdating;
+    if (atEnd || beginsUpdate) {
       std::optional<double> join = getJoin(stage);
       if (!join)
         return false;
-      std::optional<double> start = meet(number, agreementMeeting, own, *join);
-      if (!start)
-        return false;
       waitUntil(stage, *join, time.waiting);
-      waitUntil(stage, *start, time.idle);
-      waitUntil(stage, *start + agreement, time.exposed);
       llvm::fill(stage.recorded, Point());
-      stage.agreed = true;
+      stage.isUpdating = true;
     }
     if (!atEnd) {
       stage.op = tasks.runs[stage.run].begin;
       return true;
     }
-    std::optional<double> join = getJoin(stage);
-    if (!join)
+    std::optional<double> start = meet(number, agreementMeeting, own, own.now);
+    if (!start)
       return false;
-    waitUntil(stage, *join, time.waiting);
+    waitUntil(stage, *start, time.idle);
+    waitUntil(stage, *start + agreement, time.exposed);
     stage.ended = true;
     return true;
   }

@@ -109,7 +109,7 @@ std::optional<int64_t> TaskPricer::getLevel(const TaskShape &shape) const {
   return cleave::getLevel(mesh, network, axes);
 }
 
-/// What the runtime's agreement sends: a few numbers of each rank.
+/// What ranks tell each other behind a step: a few numbers of each.
 static constexpr double agreementBytes = 64;
 
 TaskTimes cleave::priceTasks(const TaskProgram &program,
@@ -141,7 +141,7 @@ TaskTimes cleave::priceTasks(const TaskProgram &program,
   agreement.bytes = agreementBytes;
   for (Axis axis = 0; axis < program.mesh.getNumAxes(); ++axis)
     agreement.axes.push_back(axis);
-  times.agreement = pricer.getSeconds(agreement);
+  times.agreement = pricer.hasGpus() ? 0 : pricer.getSeconds(agreement);
   times.mostSlowdown = pricer.getCommunicationShare();
   return times;
 }

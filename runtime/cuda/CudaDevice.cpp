@@ -269,6 +269,7 @@ Status CudaDevice::prepareBringer() {
       *context, sizeof(uint64_t), "the number of a step", bringer.number));
   CLEAVE_RETURN_IF_ERROR(context->createStream(bringer.stream));
   CLEAVE_RETURN_IF_ERROR(context->createEvent(false, bringer.begin));
+  CLEAVE_RETURN_IF_ERROR(context->createEvent(false, bringer.done));
   return context->createEvent(false, bringer.end);
 }
 
@@ -390,8 +391,7 @@ void CudaDevice::fail(const Status &status) {
 void CudaDevice::giveUp() {
   if (streams.empty() || !streams[0].communicator)
     return;
-  int state = driver->api.eventQuery(streams[0].end.get());
-  bool isUsable = state == success || state == errorNotReady;
+  bool isUsable = this->isUsable();
   if (isUsable)
     graph = Handle();
   for (Stream &each : streams)
@@ -401,6 +401,16 @@ void CudaDevice::giveUp() {
       each.communicator->abort();
     else
       each.communicator->abandon();
+}
+
+/// Whether the GPU has not failed, by the latest that it was given.
+bool CudaDevice::isUsable() const {
+  for (const Handle *event : {&streams[0].end, &stepEnd, &bringer.done}) {
+    int state = event->get() ? driver->api.eventQuery(event->get()) : success;
+    if (state != success && state != errorNotReady)
+      return false;
+  }
+  return true;
 }
 
 /// To stream 0 and those that begin behind it. The device has read the values
@@ -425,11 +435,11 @@ Status CudaDevice::launchStep(const std::function<Status()> &enqueueAll) {
                 eventRecord(timeOrigin.get(), streams[0].handle.get()));
     CLEAVE_CUDA(*driver, eventSynchronize(timeOrigin.get()));
     originNs = getMonotonicNs();
-    return enqueueStep(enqueueAll, eventRecordDefault);
+    return enqueueStep(enqueueAll);
   }
   // The first time all is done that cannot be captured, such as loading code.
   if (timesRun++ == 0 || !canBeCaptured())
-    return enqueueStep(enqueueAll, eventRecordDefault);
+    return enqueueStep(enqueueAll);
   if (!graph)
     CLEAVE_RETURN_IF_ERROR(captureStep(enqueueAll));
   CLEAVE_CUDA(*driver, graphLaunch(graph.get(), streams[0].handle.get()));
@@ -442,14 +452,12 @@ bool CudaDevice::canBeCaptured() const {
   });
 }
 
-/// `beginFlags`: those by which the device records the step's begin.
-Status CudaDevice::enqueueStep(const std::function<Status()> &enqueueAll,
-                               unsigned beginFlags) {
+Status CudaDevice::enqueueStep(const std::function<Status()> &enqueueAll) {
   void *origin = streams[0].handle.get();
   isRecorded.assign(isRecorded.size(), false);
   bringer.isDone = false;
   CLEAVE_CUDA(*driver,
-              eventRecordWithFlags(stepBegin.get(), origin, beginFlags));
+              eventRecordWithFlags(stepBegin.get(), origin, recordFlags));
   CLEAVE_CUDA(*driver,
               copyHostToDeviceAsync(bringer.number.getAddress(), bringer.sent,
                                     sizeof(*bringer.sent), origin));
@@ -482,6 +490,8 @@ Status CudaDevice::bring() {
   CLEAVE_CUDA(*driver, copyDeviceToHostAsync(
                            bringer.returned, bringer.number.getAddress(),
                            sizeof(*bringer.returned), stream));
+  CLEAVE_CUDA(*driver,
+              eventRecordWithFlags(bringer.done.get(), stream, recordFlags));
   CLEAVE_CUDA(*driver, eventRecord(bringer.end.get(), stream));
   bringer.isDone = true;
   return Status();
@@ -490,7 +500,9 @@ Status CudaDevice::bring() {
 Status CudaDevice::captureStep(const std::function<Status()> &enqueueAll) {
   void *origin = streams[0].handle.get();
   CLEAVE_CUDA(*driver, streamBeginCapture(origin, captureThreadLocal));
-  Status status = enqueueStep(enqueueAll, eventRecordExternal);
+  recordFlags = eventRecordExternal;
+  Status status = enqueueStep(enqueueAll);
+  recordFlags = eventRecordDefault;
   void *captured = nullptr;
   int ended = driver->api.streamEndCapture(origin, &captured);
   Handle owned(captured, driver->api.graphDestroy);
@@ -551,11 +563,15 @@ static void rest() {
 
 Status CudaDevice::waitForBrought() {
   std::atomic_ref<uint64_t> returned(*bringer.returned);
-  auto isBack = [&] { return returned.load() == *bringer.sent; };
-  for (bool isDone = false; !isBack(); rest()) {
+  for (bool isOver = false;; rest()) {
+    bool isDone = false;
+    if (returned.load() == *bringer.sent)
+      CLEAVE_RETURN_IF_ERROR(poll(bringer.done, isDone));
     if (isDone)
+      break;
+    if (isOver)
       return Status::error("the GPU has done a step, and not said so");
-    CLEAVE_RETURN_IF_ERROR(poll(stepEnd, isDone));
+    CLEAVE_RETURN_IF_ERROR(poll(stepEnd, isOver));
   }
   bringer.isCurrent = true;
   return Status();

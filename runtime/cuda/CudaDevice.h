@@ -125,11 +125,12 @@ private:
   };
   /// How scalars come to the host before the update begins, and how it knows
   /// that they are there: the step's number, which goes to the device with the
-  /// step, comes back behind them. An event would not do: one that a graph
-  /// records may look as if it were done until the graph runs.
+  /// step, comes back behind them, and an event is done. The event alone would
+  /// not do: one that a graph records may look as if it were done until then.
   struct Bringer {
     Handle stream;
     Handle begin, end; ///< events: forked from, joined by stream 0
+    Handle done;       ///< event: which the host asks for
     PinnedMemory host; ///< the scalars, then the numbers sent and come back
     DeviceMemory number;
     uint64_t *sent = nullptr, *returned = nullptr;
@@ -206,8 +207,7 @@ private:
   Status handOver(const StepInputs &inputs,
                   const std::function<Status()> &enqueueAll);
   Status launchStep(const std::function<Status()> &enqueueAll);
-  Status enqueueStep(const std::function<Status()> &enqueueAll,
-                     unsigned beginFlags);
+  Status enqueueStep(const std::function<Status()> &enqueueAll);
   Status captureStep(const std::function<Status()> &enqueueAll);
   Status bring();
   Status waitForBrought();
@@ -215,6 +215,7 @@ private:
   Status fork();
   Status join();
   Status poll(const Handle &event, bool &isDone);
+  bool isUsable() const;
   Status synchronize();
   Status measureHost();
   void fail(const Status &status);
@@ -248,6 +249,8 @@ private:
   Bringer bringer;
   int timesRun = 0; ///< steps that nobody observed
   Handle graph;     ///< cuGraphExec: a step
+  /// Of events that the host asks for.
+  unsigned recordFlags = eventRecordDefault;
   /// Events: of the step, and the end of the one before it.
   Handle stepBegin, stepEnd, lastEnd;
   bool isRunning = false; ///< the host has not waited for the step's end

@@ -86,12 +86,9 @@ Status Executor::runStep(const StepInputs &inputs,
   if (position)
     position->beginStep(inputs.step);
   CLEAVE_RETURN_IF_ERROR(device->run(inputs, enqueueAll, [&] {
-    if (!position)
-      return meanwhile();
-    PositionRecord last = position->read();
-    position->leaveInstructions();
+    if (position)
+      position->leaveInstructions();
     meanwhile();
-    position->setInstruction(last.getRun(), last.getInstruction());
   }));
   // What is done for the first time takes long, which others expect of a first
   // step alone.

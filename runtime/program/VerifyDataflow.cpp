@@ -18,10 +18,10 @@
 //     of them are written.
 //  3. At the end, outputs were written, and state tensors still hold
 //     themselves.
-//  4. Before the update's first run, no byte of a state is written: a step may
-//     end there and leave all as it was. From there on each byte of a parameter
-//     and of a moment is written once, and none of a constant. A program
-//     without instructions says what a checkpoint holds: it has no step.
+//  4. Before the update's first run, no byte of a state is written. From there
+//     on each byte of a parameter and of a moment is written once, and none of
+//     a constant. A program without instructions says what a checkpoint holds:
+//     it has no step.
 //  5. When the update begins, each sum over micro-batches has as much of one as
 //     of any other: no run of a micro-batch is missing, or there twice.
 //

@@ -8,11 +8,11 @@
 //     comes to a meeting. A Send does not wait.
 //  2. A message that is received is the oldest of its channel, and of the
 //     receiver's own micro-batch.
-//  3. Meetings are collectives over the stage axis, and the beginning of the
-//     update, before which all ranks tell each other whether to begin it. Once
-//     all stages have come to one, which must be the same, they go on.
-//  4. Where the update begins and at the end nothing is left that was sent: a
-//     step may end at both.
+//  3. Meetings are collectives over the stage axis. Once all stages have come
+//     to one, which must be the same, they go on.
+//  4. At the end nothing is left that was sent, nor where the update begins,
+//     which is checked as if stages met there: who gets on with meetings does
+//     without them, too.
 //
 // Where no stage can go on before all have ended, ranks would wait for ever.
 //

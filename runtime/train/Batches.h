@@ -23,7 +23,7 @@ public:
   /// Reads the batch of a step ahead, of the next one or the one after it. What
   /// fails is the error of that step's load().
   void prefetch(uint64_t step);
-  /// Hands the batch of a step to the device, ahead of the step's first range.
+  /// Hands the batch of a step to the device, ahead of the step.
   Status load(uint64_t step);
 
 private:

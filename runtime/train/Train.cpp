@@ -71,7 +71,8 @@ private:
   Status runStep(int64_t step);
   Status report(StepReport &report);
   Status endBehindStep(const Status &mine);
-  Status vote(bool isSkipped = false);
+  struct Judged;
+  Status vote(Judged *judged = nullptr);
   Status endSave();
   Status beginSave();
   Status waitForSave();
@@ -381,12 +382,18 @@ Status Run::endBehindStep(const Status &mine) {
   return failure.ok() ? communicator.share(mine, failure) : Status();
 }
 
+struct Run::Judged {
+  bool isSkipped = false; ///< the step changed nothing
+  double loss = 0, gradNorm = 0;
+};
+
 /// The one collective of a step that is not the program's: ranks tell each
-/// other what may have come up on any of them. `isSkipped`: this rank's step
-/// changed nothing.
-Status Run::vote(bool isSkipped) {
-  std::vector<double> mine{double(isSkipped), double(getStopSignal() != 0),
-                           double(!found.ok())};
+/// other what may have come up on any of them. `judged`: what this rank's step
+/// says; then the first rank's, from which all have their next limits.
+Status Run::vote(Judged *judged) {
+  std::vector<double> mine{double(getStopSignal() != 0), double(!found.ok())};
+  Judged own = judged ? *judged : Judged();
+  mine.insert(mine.end(), {double(own.isSkipped), own.loss, own.gradNorm});
   std::vector<double> all;
   if (saver)
     saver->getVote().put(mine);
@@ -395,12 +402,14 @@ Status Run::vote(bool isSkipped) {
   bool anyFound = false, differ = false;
   for (size_t begin = 0; begin < all.size(); begin += mine.size()) {
     std::span<const double> rank(all.data() + begin, mine.size());
-    differ |= rank[0] != all[0];
-    stopRequested |= rank[1] != 0;
-    anyFound |= rank[2] != 0;
+    stopRequested |= rank[0] != 0;
+    anyFound |= rank[1] != 0;
+    differ |= rank[2] != all[2];
     if (saver)
-      saves.push_back(SaveVote::take(rank.subspan(3), int(saves.size())));
+      saves.push_back(SaveVote::take(rank.subspan(5), int(saves.size())));
   }
+  if (judged)
+    *judged = {all[2] != 0, all[3], all[4]};
   if (differ)
     return communicator.agree(Status::error(
         "step " + std::to_string(progress.step) +
@@ -487,9 +496,10 @@ Status Run::runStep(int64_t step) {
     result.skipped = guard.judge(float(result.loss), float(result.gradNorm));
   if (skips && result.skipped.empty())
     result.skipped = "clipping leaves nothing of the gradient";
-  CLEAVE_RETURN_IF_ERROR(vote(skips));
+  Judged judged{skips, result.loss, result.gradNorm};
+  CLEAVE_RETURN_IF_ERROR(vote(&judged));
   if (!skips)
-    guard.accept(result.loss, result.gradNorm);
+    guard.accept(judged.loss, judged.gradNorm);
   result.seconds = getSeconds(lastStepEnd);
   lastStepEnd = Clock::now();
   result.hostSeconds = executor->takeHostSeconds();

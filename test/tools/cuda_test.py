@@ -160,9 +160,9 @@ class CudaTest(ToolTest):
         self.assertEqual(losses, expected[0][2:])
         self.assertTrue(weights == expected[1])
 
-    def list_operations(self):
+    def list_operations(self, machine=()):
         """Names of what the machine executes in a run, in order."""
-        done = self.simulate(machine=["--log", "operations"])
+        done = self.simulate(machine=[*machine, "--log", "operations"])
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = [line.split("\t")
                  for line in self.read("operations").decode().splitlines()]
@@ -171,10 +171,10 @@ class CudaTest(ToolTest):
                          list(range(1, len(lines) + 1)))
         return [name for _, _, name in lines]
 
-    def find_operations(self, pattern):
+    def find_operations(self, pattern, machine=()):
         """The numbers that the machine counts such operations by."""
         return [number for number, name
-                in enumerate(self.list_operations(), start=1)
+                in enumerate(self.list_operations(machine), start=1)
                 if re.match(pattern, name)]
 
     def test_neighbours_are_one_launch(self):
@@ -276,6 +276,21 @@ class CudaTest(ToolTest):
                 self.assertIn(len(said),
                               [step - 1] if step == 1 else [step - 1, step])
                 self.assertNotIn("3 steps in", output)
+
+    def test_the_host_does_not_wait_for_an_update(self):
+        """With a GPU that fails in the end of the second one, in some orders: the
+        step has said its loss by then."""
+        self.compile_for(1)
+        said = set()
+        for seed in map(str, range(1, 7)):
+            order = ["--seed", seed]
+            updates = self.find_operations("launch of adamw", order)
+            late = updates[len(updates) // 3 * 2 - 1]
+            done = self.simulate(machine=[*order, "--fault", f"ecc@{late}"])
+            self.assertEqual(done.returncode, 1, done.stderr)
+            said.add("step 2/3" in done.stdout)
+            self.assertNotIn("step 3/3", done.stdout)
+        self.assertIn(True, said)
 
     def test_gpu_of_several_ranks_fails(self):
         """All of them end, and one says why."""

@@ -91,7 +91,7 @@ class NcclTest(ToolTest):
 
     def test_failure_of_one_gpu(self):
         """While rank 0 chooses algorithms, as libraries are warmed up, as a
-        range runs, and in a graph. Its rank waits for nobody, and the other one
+        step runs, and in a graph. Its rank waits for nobody, and the other one
         does not wait for it."""
         self.compile_for(2, "--dp", "2")
         for rank, operation in (0, 20), (1, 5), (1, 400), (1, 900):
@@ -107,7 +107,7 @@ class NcclTest(ToolTest):
                 self.assertNotIn(said, done.stderr)
 
     def test_failure_of_one_host(self):
-        """Between two ranges: of a rank whose file is not the one that rank 0
+        """Between two steps: of a rank whose file is not the one that rank 0
         has looked through. The other rank is in a collective, and ends it."""
         self.compile_for(2, "--dp", "2")
         size, block, blocks = 8 << 20, 1 << 16, 18  # bytes

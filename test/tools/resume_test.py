@@ -302,8 +302,19 @@ class ResumeTest(ToolTest):
 
     def test_a_bad_step_changes_nothing(self):
         """A step whose gradient is not a number is skipped on all ranks, within
-        the budget, and leaves the state as it was."""
-        self.build("train", "--dp", "2", "--zero", "1")
+        the budget, and leaves the state as it was, whatever the optimizer keeps
+        and where."""
+        for flags in [["--dp", "2", "--zero", "1"],
+                      ["--dp", "2", "--zero", "3", "--dtype", "bf16"],
+                      ["--pp", "2", "--micro-batch", "1", "--optimizer", "lion"],
+                      ["--tp", "2", "--optimizer", "muon", "--moments", "bf16"]]:
+            with self.subTest(flags=flags):
+                self.build("train", *flags)
+                self.check_bad_step()
+                shutil.rmtree(self.path("s"))
+                os.remove(self.path("m.jsonl"))
+
+    def check_bad_step(self):
         # What one huge step leads to: the loss after it is no number.
         run = ["./train", "--data", "set", *SILENT, "--lr", "1e30",
                "--warmup-steps", "0", "--save", "s", "--save-every", "1"]

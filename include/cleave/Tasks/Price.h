@@ -40,7 +40,8 @@ public:
   /// rank's own stream.
   double getSeconds(const Task &task) const;
   /// By how much later than its rank the last one comes to a collective, since
-  /// they do not keep step; 0 of the update, before which all meet.
+  /// they do not keep step; 0 of the update, before which all have the norm
+  /// of the gradient.
   double getSkew(const Task &task) const;
   /// Of a task of another stream that takes so many seconds, what its rank's
   /// own loses that computes meanwhile: all that another kernel takes, and of
@@ -52,6 +53,8 @@ public:
   /// Along which the ranks differ that the task is between; none of what does
   /// not communicate.
   AxisList getCrossedAxes(const TaskShape &shape) const;
+  /// Whether ranks have GPUs, as far as is said.
+  bool hasGpus() const { return device && device->computeCapability > 0; }
   /// Whether other stages count on its place: what they meet in.
   bool tiesStages(const TaskShape &shape) const;
   /// Whether ranks of more than one node are in it.
@@ -91,7 +94,8 @@ struct TaskTimes {
   /// with the same number that run at the same time have equal shares. -1:
   /// nothing.
   PerTask<int64_t> links;
-  /// Seconds in which all ranks agree that the update may begin.
+  /// Seconds in which ranks tell each other, behind a step, whether to go on; 0
+  /// of GPUs, which update meanwhile.
   double agreement = 0;
 };
 

@@ -91,8 +91,7 @@ struct TaskRun {
 struct StageTasks {
   std::vector<Task> tasks;
   std::vector<TaskRun> runs;
-  /// Before this run all streams are waited for, and all ranks of all stages
-  /// agree that the update may begin.
+  /// Before this run, the update's first, all streams are waited for.
   int64_t updateRun = 0;
   double memory = 0; ///< bytes of a rank
 

@@ -171,7 +171,7 @@ TEST(SimulateTasks, aStageWaitsForMessages) {
   example.addStage({{communicate(Kind::Recv, 0, 0), 0}, {compute(), 4}});
   TaskSimulation result = simulate(example.program, example.times);
   EXPECT_DOUBLE_EQ(result.stages[1].idle, 5);
-  // All ranks agree before the update, here at the end.
+  // All ranks meet behind a step.
   EXPECT_DOUBLE_EQ(result.stages[0].idle, 4);
   EXPECT_DOUBLE_EQ(result.step, 9);
   // What a receive spans is what it waits for, as in a trace of a run.
@@ -192,13 +192,23 @@ TEST(SimulateTasks, stagesMeetInACollectiveOfAll) {
   EXPECT_DOUBLE_EQ(result.step, 5);
 }
 
-TEST(SimulateTasks, theAgreementComesBeforeTheUpdate) {
+/// The update waits for all streams of its own stage, and ranks agree behind
+/// it.
+TEST(SimulateTasks, theAgreementComesBehindTheUpdate) {
   Example example;
-  example.addStage({{communicate(Kind::Collective, 1), 2}, {compute(), 1}});
-  example.program.stages[0].runs = {{0, 1, 0}, {1, 2, 0}};
-  example.program.stages[0].updateRun = 1;
+  for (double seconds : {1, 5}) {
+    example.addStage(
+        {{communicate(Kind::Collective, 1), 2}, {compute(), seconds}});
+    example.program.stages.back().runs = {{0, 1, 0}, {1, 2, 0}};
+    example.program.stages.back().updateRun = 1;
+  }
   example.times.agreement = 10;
-  EXPECT_DOUBLE_EQ(simulate(example.program, example.times).step, 13);
+  TaskSimulation result = simulate(example.program, example.times);
+  EXPECT_DOUBLE_EQ(result.step, 17);
+  EXPECT_DOUBLE_EQ(result.stages[0].waiting, 2);
+  EXPECT_DOUBLE_EQ(result.stages[0].idle, 4);
+  EXPECT_DOUBLE_EQ(result.stages[1].idle, 0);
+  EXPECT_DOUBLE_EQ(result.stages[1].exposed, 10);
 }
 
 TEST(SimulateTasks, aTraceHasATrackForEachStream) {

@@ -219,10 +219,10 @@ TEST(Stages, ComeToAnEnd) {
                 "AllReduce\") waits for all stages; stage 1, instruction 0");
   expectRefused({"+", ""}, "is not what");
   expectRefused({"++", "+"}, "is not what");
-  // Before the update begins all ranks wait for each other.
+  // Stages are checked as if they met where the update begins.
   expectRefused({"|>1", "<0|"},
                 "stage 0, the beginning of the update waits for all stages");
-  // An update may be left out.
+  // Nor is a message under way there.
   expectRefused({">1|", "|<0"},
                 "stage 0, instruction 0 (Send \"test Send\") sends for "
                 "micro-batch 0 what stage 1, instruction 0 (Recv \"test "
