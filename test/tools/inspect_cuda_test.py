@@ -220,13 +220,28 @@ class InspectCudaTest(ToolTest):
                 (each["registers"], each["static_shared_bytes"],
                  each["local_bytes"]), most, symbol)
         self.assertTrue(any(each["multi"] for each in cuda["kernels"]))
-        # What is generated has no register in memory.
+        # None has a register in memory.
         for each in cuda["kernels"]:
-            if each["module"] == "generated":
-                self.assertEqual(each["local_bytes"], 0, each["symbol"])
+            self.assertEqual(each["local_bytes"], 0, each["symbol"])
         # Some of each are not zero.
         self.assertTrue(any(each["static_shared_bytes"]
                             for each in cuda["kernels"]))
+
+    def test_kernels_have_no_register_in_memory(self):
+        """Those of the runtime, whichever of them a program has."""
+        ptxas = find_ptxas()
+        if not ptxas:
+            self.skipTest("no ptxas")
+        self.compile("train", "--cluster", "h200:1")
+        texts = re.findall(rb"\n(\.version [^\0]*)\0", self.read("train"))
+        self.write("module.ptx", max(texts, key=len))
+        done = subprocess.run(
+            [ptxas, "-v", "-arch=sm_90", "-o", "/dev/null", "module.ptx"],
+            cwd=self.folder, capture_output=True, text=True, check=True)
+        frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
+                            r"(\d+) bytes spill loads", done.stderr)
+        self.assertGreater(len(frames), 50)
+        self.assertEqual(set(frames), {("0", "0", "0")}, done.stderr)
 
     def test_text(self):
         shown = self.inspect("--dp", "2", "--tp", "2", "--dtype", "bf16",

@@ -79,11 +79,12 @@ CLEAVE_DEVICE void attend(const AttentionParams &p) {
   const AttentionSizes &s = p.sizes;
   const int head = getBlockX(), batch = getBlockZ();
   const int keyHead = head / int(s.heads / s.kvHeads);
-  const int dim = int(s.headDim), lane = getThread() % warpSize;
+  const int dim = int(s.headDim);
   const int first = (getBlocksY() - 1 - getBlockY()) * t.getRows();
   const int warpRow = getThread() / warpSize * 16 * t.rowTiles;
   const Sight sight(s);
-  const int64_t stride = s.heads * s.headDim, keyStride = s.kvHeads * s.headDim;
+  const int stride = int(s.heads * s.headDim);
+  const int keyStride = int(s.kvHeads * s.headDim);
   auto *q = static_cast<const uint16_t *>(p.q) +
             getHeadOffset(s, s.heads, batch, head);
   const int64_t keyOffset = getHeadOffset(s, s.kvHeads, batch, keyHead);
@@ -138,6 +139,7 @@ CLEAVE_DEVICE void attend(const AttentionParams &p) {
                                    [&](float dot) { return dot * s.scale; });
     if (!sight.seesAll(first + warpRow, 16 * t.rowTiles, block * columns,
                        columns)) {
+      const int lane = getLaneAgain();
       CLEAVE_UNROLL
       for (int r = 0; r < t.rowTiles; ++r)
         CLEAVE_UNROLL
@@ -157,6 +159,8 @@ CLEAVE_DEVICE void attend(const AttentionParams &p) {
                                                   keys + tileBytes, 0);
   }
 
+  const int lane = getLaneAgain();
+  const HeadIndex own = getHeadAgain();
   float inverse[t.rowTiles][2];
   CLEAVE_UNROLL
   for (int r = 0; r < t.rowTiles; ++r)
@@ -166,11 +170,11 @@ CLEAVE_DEVICE void attend(const AttentionParams &p) {
     inverse[r][i] = 1.0f / total;
     int query = first + warpRow + 16 * r + 8 * i + lane / 4;
     if (lane % 4 == 0 && query < sight.seq)
-      p.lse[(batch * s.heads + head) * s.seq + query] =
+      p.lse[(own.batch * s.heads + own.head) * s.seq + query] =
           rows.most[r][i] * rows.unit * ln2 + log2Fast(total) * ln2;
   }
-  auto *out =
-      static_cast<uint16_t *>(p.out) + getHeadOffset(s, s.heads, batch, head);
+  auto *out = static_cast<uint16_t *>(p.out) +
+              getHeadOffset(s, s.heads, own.batch, own.head);
   storeRows<t.rowTiles, t.dim>(out, stride, rows.sum, inverse, first + warpRow,
                                sight.seq, 0, dim);
 }

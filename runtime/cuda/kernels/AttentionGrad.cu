@@ -133,7 +133,8 @@ CLEAVE_DEVICE void differentiateKeys(const AttentionGradParams &p) {
   const int first = getBlockY() * t.getRows();
   const int warpRow = warp / t.split * 16 * t.rowTiles;
   const Sight sight(s);
-  const int64_t stride = s.heads * s.headDim, keyStride = s.kvHeads * s.headDim;
+  const int stride = int(s.heads * s.headDim);
+  const int keyStride = int(s.kvHeads * s.headDim);
   const int64_t keyOffset = getHeadOffset(s, s.kvHeads, batch, keyHead);
   const int64_t offset = getHeadOffset(s, s.heads, batch, keyHead * group);
   const int64_t rowOffset = (batch * s.heads + keyHead * group) * s.seq;
@@ -169,6 +170,7 @@ CLEAVE_DEVICE void differentiateKeys(const AttentionGradParams &p) {
   for (int stage = 0; member < group; stage ^= 1) {
     waitCopies();
     syncThreads();
+    const int firstKey = int(hide(uint32_t(getBlockY()))) * t.getRows();
     const int query = (begin + block) * columns;
     if (++block == blocks) {
       block = 0;
@@ -183,12 +185,12 @@ CLEAVE_DEVICE void differentiateKeys(const AttentionGradParams &p) {
                                               queries);
     multiplyTiles<t.dim, t.rowTiles, columns>(dprobs, values, warpRow / 16,
                                               queries + tileBytes);
-    const int lane = int(hide(uint32_t(getThread()))) % warpSize;
+    const int lane = getLaneAgain();
     auto *stored = reinterpret_cast<const float *>(numbersHere) +
                    2 * columns * stage + lane % 4 * 2;
     const bool all =
         query + columns <= sight.seq &&
-        sight.seesAll(query, columns, first + warpRow, 16 * t.rowTiles);
+        sight.seesAll(query, columns, firstKey + warpRow, 16 * t.rowTiles);
     differentiateTile<t.rowTiles, columns>(
         scores, dprobs, s, all,
         [&](int, int n) {
@@ -197,7 +199,7 @@ CLEAVE_DEVICE void differentiateKeys(const AttentionGradParams &p) {
         },
         [&](int r, int n) {
           int column = query + n / 2 * 8 + lane % 4 * 2 + n % 2;
-          int key = first + warpRow + 8 * r + lane / 4;
+          int key = firstKey + warpRow + 8 * r + lane / 4;
           return column < sight.seq && sight.sees(column, key);
         });
     Packed<t.rowTiles, columns> left;
@@ -236,12 +238,15 @@ CLEAVE_DEVICE void differentiateQueries(const AttentionGradParams &p) {
   const int first = (getBlocksY() - 1 - getBlockY()) * t.getRows();
   const int warpRow = getThread() / warpSize * 16 * t.rowTiles;
   const Sight sight(s);
-  const int64_t stride = s.heads * s.headDim, keyStride = s.kvHeads * s.headDim;
+  const int stride = int(s.heads * s.headDim);
+  const int keyStride = int(s.kvHeads * s.headDim);
   const int64_t offset = getHeadOffset(s, s.heads, batch, head);
   const int64_t keyOffset = getHeadOffset(s, s.kvHeads, batch, keyHead);
 
   const uint32_t queries = getSharedAddress(), douts = queries + ownBytes;
-  const uint32_t tiles = douts + ownBytes; // 2 x (k, v)
+  const uint32_t tiles = douts + ownBytes;        // 2 x (k, v)
+  const uint32_t numbers = tiles + 4 * tileBytes; // lse, delta of the rows
+  const char *numbersHere = getShared() + 2 * ownBytes + 4 * tileBytes;
   auto load = [&](int block, int stage) {
     loadTiles<t.dim, columns, threads>(tiles + uint32_t(2 * tileBytes * stage),
                                        p.k, p.v, hide(keyOffset), keyStride,
@@ -252,16 +257,14 @@ CLEAVE_DEVICE void differentiateQueries(const AttentionGradParams &p) {
   loadTiles<t.dim, t.getRows(), threads>(queries, p.q, p.dout, offset, stride,
                                          first, sight.seq, dim);
   load(block, 0);
-
-  Query rows[2 * t.rowTiles];
-  CLEAVE_UNROLL
-  for (int r = 0; r < 2 * t.rowTiles; ++r) {
-    int query = first + warpRow + 8 * r + getThread() % warpSize / 4;
-    int64_t at = (batch * s.heads + head) * s.seq + query;
-    if (query < sight.seq)
-      rows[r] = {p.lse[at] * log2e, static_cast<const float *>(p.scratch)[at]};
-    else
-      rows[r] = {};
+  const int64_t rowOffset = (batch * s.heads + head) * s.seq + first;
+  for (int i = getThread(); i < 2 * t.getRows(); i += threads) {
+    int row = i % t.getRows();
+    bool real = first + row < sight.seq;
+    const float *from =
+        i < t.getRows() ? p.lse : static_cast<const float *>(p.scratch);
+    copyAsync4(numbers + uint32_t(4 * i), from + (real ? rowOffset + row : 0),
+               real);
   }
 
   float dq[t.rowTiles][t.dim / 8][4] = {};
@@ -271,20 +274,27 @@ CLEAVE_DEVICE void differentiateQueries(const AttentionGradParams &p) {
     syncThreads();
     if (block + 1 < end)
       load(block + 1, stage ^ 1);
+    const int ownRow = getWarpAgain() * 16 * t.rowTiles;
     uint32_t keys = tiles + uint32_t(2 * tileBytes * stage);
     float scores[t.rowTiles][columns / 8][4],
         dprobs[t.rowTiles][columns / 8][4];
-    multiplyTiles<t.dim, t.rowTiles, columns>(scores, queries, warpRow / 16,
+    multiplyTiles<t.dim, t.rowTiles, columns>(scores, queries, ownRow / 16,
                                               keys);
-    multiplyTiles<t.dim, t.rowTiles, columns>(dprobs, douts, warpRow / 16,
+    multiplyTiles<t.dim, t.rowTiles, columns>(dprobs, douts, ownRow / 16,
                                               keys + tileBytes);
-    const int lane = int(hide(uint32_t(getThread()))) % warpSize;
-    const bool all = sight.seesAll(first + warpRow, 16 * t.rowTiles,
+    const int lane = getLaneAgain();
+    auto *stored =
+        reinterpret_cast<const float *>(numbersHere) + ownRow + lane / 4;
+    Query rows[2 * t.rowTiles];
+    CLEAVE_UNROLL
+    for (int r = 0; r < 2 * t.rowTiles; ++r)
+      rows[r] = {stored[8 * r] * log2e, stored[t.getRows() + 8 * r]};
+    const bool all = sight.seesAll(first + ownRow, 16 * t.rowTiles,
                                    block * columns, columns);
     differentiateTile<t.rowTiles, columns>(
         scores, dprobs, s, all, [&](int r, int) { return rows[r]; },
         [&](int r, int n) {
-          int query = first + warpRow + 8 * r + lane / 4;
+          int query = first + ownRow + 8 * r + lane / 4;
           int key = block * columns + n / 2 * 8 + lane % 4 * 2 + n % 2;
           return sight.sees(query, key);
         });

@@ -20,6 +20,21 @@ CLEAVE_DEVICE uint32_t getSwizzle(int row) {
   return Dim % 64 == 0 ? uint32_t(row & 7) : uint32_t(row >> 1 & 3);
 }
 
+/// What a thread can find out again is not kept in a register meanwhile.
+CLEAVE_DEVICE int getLaneAgain() {
+  return int(hide(uint32_t(getThread()))) % warpSize;
+}
+CLEAVE_DEVICE int getWarpAgain() {
+  return int(hide(uint32_t(getThread()))) / warpSize;
+}
+struct HeadIndex {
+  int head, batch;
+};
+/// Of a grid of heads, blocks of rows, batch.
+CLEAVE_DEVICE HeadIndex getHeadAgain() {
+  return {int(hide(uint32_t(getBlockX()))), int(hide(uint32_t(getBlockZ())))};
+}
+
 /// Starts to load rows [first, first + Rows) of one head; zeros stand for rows
 /// from `seq` and columns from `dim` on. Row 0 lies at `from`.
 template <int Dim, int Rows, int Threads>
@@ -47,7 +62,7 @@ CLEAVE_DEVICE void loadTile(uint32_t tile, const uint16_t *from, int64_t stride,
 /// the second tile lies behind the first.
 template <int Dim, int Rows, int Threads>
 CLEAVE_DEVICE void loadTiles(uint32_t tiles, const void *a, const void *b,
-                             int64_t offset, int64_t stride, int first, int seq,
+                             int64_t offset, int stride, int first, int seq,
                              int dim) {
   loadTile<Dim, Rows, Threads>(tiles, static_cast<const uint16_t *>(a) + offset,
                                stride, first, seq, dim);
@@ -56,7 +71,8 @@ CLEAVE_DEVICE void loadTiles(uint32_t tiles, const void *a, const void *b,
                                stride, first, seq, dim);
 }
 
-/// Where this lane reads 16x16 pieces of a tile for loadMatrices().
+/// Where this lane reads 16x16 pieces of a tile for loadMatrices(), those from
+/// column 16 `first` on.
 template <int Dim>
 struct Pieces {
   static constexpr int pairs = Dim % 64 == 0 ? 4 : 2;
@@ -65,15 +81,15 @@ struct Pieces {
   uint32_t at[pairs];
 
   /// Row `row` of the tile, and the first chunk or the second.
-  CLEAVE_DEVICE Pieces(uint32_t tile, int row, int chunk) {
+  CLEAVE_DEVICE Pieces(uint32_t tile, int row, int chunk, int first = 0) {
     uint32_t flip = uint32_t(chunk) ^ getSwizzle<Dim>(row);
     CLEAVE_UNROLL
     for (int i = 0; i < pairs; ++i)
-      at[i] =
-          hide(tile + uint32_t(2 * Dim * row) + 16 * (uint32_t(2 * i) ^ flip));
+      at[i] = hide(tile + uint32_t(2 * Dim * row) +
+                   16 * (uint32_t(2 * (first + i)) ^ flip));
   }
 
-  /// Of the piece at rows 16 r and columns 16 c.
+  /// Of the piece at rows 16 r and columns 16 (first + c).
   CLEAVE_DEVICE uint32_t get(int r, int c) const {
     return at[c % pairs] + uint32_t(2 * Dim * 16 * r + 32 * (c - c % pairs));
   }
@@ -82,9 +98,9 @@ struct Pieces {
 /// For the left factor, and transposed for a right factor that lies by rows:
 /// matrices 0 and 1 are rows 0 to 15 of the first chunk.
 template <int Dim>
-CLEAVE_DEVICE Pieces<Dim> getLeftPieces(uint32_t tile) {
+CLEAVE_DEVICE Pieces<Dim> getLeftPieces(uint32_t tile, int first = 0) {
   int lane = getThread() % warpSize;
-  return Pieces<Dim>(tile, lane & 15, lane >> 4);
+  return Pieces<Dim>(tile, lane & 15, lane >> 4, first);
 }
 /// For a right factor that lies by columns: matrices 0 and 1 are both chunks of
 /// rows 0 to 7, which are columns of the factor.
@@ -151,13 +167,13 @@ template <int Dim, int RowTiles, int Columns, int Width>
 CLEAVE_DEVICE void addProduct(float (&sum)[RowTiles][Width / 8][4],
                               const Packed<RowTiles, Columns> &a, uint32_t b,
                               int first) {
-  Pieces<Dim> pieces = getLeftPieces<Dim>(b);
+  Pieces<Dim> pieces = getLeftPieces<Dim>(b, first);
   CLEAVE_UNROLL
   for (int k = 0; k < Columns / 16; ++k)
     CLEAVE_UNROLL
   for (int n = 0; n < Width / 16; ++n) {
     uint32_t columns[4];
-    loadMatricesTransposed(columns, pieces.get(k, first + n));
+    loadMatricesTransposed(columns, pieces.get(k, n));
     CLEAVE_UNROLL
     for (int r = 0; r < RowTiles; ++r) {
       multiply(sum[r][2 * n], a.at[r][k], columns[0], columns[1]);

@@ -43,12 +43,19 @@ constexpr TensorTile queryTiles[tensorClasses] = {{64, 4, 2, 64, 1, 2},
 
 /// Shared memory in bytes. Forward: q, and k and v twice, so that the next is
 /// loaded while one is used. Backward: two tiles of rows, two of columns twice,
-/// and for dk and dv the log-sum-exp and delta of the columns.
+/// and log-sum-exp and delta of the queries, which are dq's rows, and the
+/// columns of dk and dv.
 constexpr int getForwardBytes(TensorTile t) {
   return 2 * t.dim * (t.getRows() + 4 * t.columns);
 }
-constexpr int getGradBytes(TensorTile t) {
-  return 2 * t.dim * (2 * t.getRows() + 4 * t.columns) + 16 * t.columns;
+constexpr int getGradTileBytes(TensorTile t) {
+  return 2 * t.dim * (2 * t.getRows() + 4 * t.columns);
+}
+constexpr int getKeyGradBytes(TensorTile t) {
+  return getGradTileBytes(t) + 16 * t.columns;
+}
+constexpr int getQueryGradBytes(TensorTile t) {
+  return getGradTileBytes(t) + 8 * t.getRows();
 }
 
 /// f32, and bf16 whose head dim is no multiple of 8, by ordinary arithmetic:

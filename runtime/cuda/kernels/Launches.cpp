@@ -168,10 +168,10 @@ cleave::cuda::getAttentionGradLaunches(const AttentionSizes &sizes,
   }
   TensorTile k = keyTiles[getClass(keyTiles, sizes.headDim)];
   TensorTile q = queryTiles[getClass(queryTiles, sizes.headDim)];
-  launches.push_back(
-      over(keys, sizes.kvHeads, k.getRows(), k.getThreads(), getGradBytes(k)));
-  launches.push_back(
-      over(queries, sizes.heads, q.getRows(), q.getThreads(), getGradBytes(q)));
+  launches.push_back(over(keys, sizes.kvHeads, k.getRows(), k.getThreads(),
+                          getKeyGradBytes(k)));
+  launches.push_back(over(queries, sizes.heads, q.getRows(), q.getThreads(),
+                          getQueryGradBytes(q)));
   return launches;
 }
 
