@@ -68,10 +68,11 @@ LogicalResult MeaningCheck::check(ModuleOp module) {
   ++result.passes;
   if (!inputs) {
     FailureOr<StepInputs> made =
-        StepRunner(hasStep(earlier) ? earlier : module).makeInputs(/*steps=*/2);
+        StepRunner(hasStep(earlier) ? earlier : module).makeInputs(/*steps=*/3);
     if (failed(made))
       return failure();
     inputs = std::move(*made);
+    inputs->badStep = 1;
   }
   if (!hasStep(earlier))
     return checkGradients(earlier, module, *inputs);

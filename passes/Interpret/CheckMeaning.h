@@ -14,9 +14,10 @@ namespace cleave {
 /// gradient that is added twice or a collective over the wrong ranks.
 ///
 /// A pass that makes the step from `@forward` is checked by difference
-/// quotients of the loss; any other by two steps from random states and tokens,
-/// all states and outputs of which must stay the same. Small models take
-/// milliseconds a pass; real ones are refused, and must be shrunken first.
+/// quotients of the loss; any other by three steps from random states and
+/// tokens, of which the second is bad and changes nothing: all states and
+/// outputs must stay the same. Small models take milliseconds a pass; real ones
+/// are refused, and must be shrunken first.
 class MeaningCheck : public mlir::PassInstrumentation {
 public:
   struct Result {

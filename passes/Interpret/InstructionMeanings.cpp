@@ -331,8 +331,7 @@ struct ScheduleMeaning : Meaning<ScheduleMeaning, ScheduleOp> {
   static LogicalResult run(ScheduleOp op, RankView view) {
     Rates rates = Rates::of(op);
     Operands operands(op, view);
-    operands.store(op.getOutputs()[0], f32,
-                   rates.get(view.ranks.step, view.ranks.totalSteps));
+    operands.store(op.getOutputs()[0], f32, rates.get(view.ranks));
     return operands.result;
   }
 };

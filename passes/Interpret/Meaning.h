@@ -54,9 +54,9 @@ struct Rates {
             op.getBeta1().convertToDouble(), op.getBeta2().convertToDouble()};
   }
 
-  /// [lr, 1 / (1 - beta1^(t+1)), 1 / (1 - beta2^(t+1)), 0], as
-  /// runtime/program/README.md has it.
-  std::vector<double> get(int64_t t, int64_t steps) const;
+  /// [lr, 1 / (1 - beta1^(t+1)), 1 / (1 - beta2^(t+1)), limit, limit], as
+  /// runtime/program/README.md has it; in the step at hand.
+  std::vector<double> get(const SimulatedRanks &ranks) const;
 };
 
 // The meanings, by theme.

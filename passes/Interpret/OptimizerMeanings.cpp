@@ -2,15 +2,14 @@
 #include "dialects/xf/Xf.h"
 #include "passes/Interpret/Meaning.h"
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 using namespace mlir;
 using namespace cleave;
 using namespace cleave::xf;
 
-std::vector<double> Rates::get(int64_t t, int64_t steps) const {
-  constexpr double most = std::numeric_limits<float>::max();
+std::vector<double> Rates::get(const SimulatedRanks &ranks) const {
+  int64_t t = ranks.step, steps = ranks.totalSteps;
   double rate = lr;
   int64_t end = decaySteps == 0 ? steps : decaySteps;
   int64_t begin = warmupSteps + (kind == 3 ? stableSteps : 0);
@@ -25,7 +24,7 @@ std::vector<double> Rates::get(int64_t t, int64_t steps) const {
                      : lr + (minLr - lr) * done;
   }
   return {rate, 1 / (1 - std::pow(beta1, double(t + 1))),
-          1 / (1 - std::pow(beta2, double(t + 1))), most, most};
+          1 / (1 - std::pow(beta2, double(t + 1))), ranks.limit, ranks.limit};
 }
 
 namespace {
@@ -33,8 +32,7 @@ struct ScheduleMeaning : JointMeaning<ScheduleMeaning, ScheduleOp> {
   static LogicalResult run(ScheduleOp op, SimulatedRanks &ranks) {
     Rates rates = Rates::of(op);
     for (int64_t rank = 0; rank < ranks.size(); ++rank)
-      ranks.make(op.getResult(), rank).data =
-          rates.get(ranks.step, ranks.totalSteps);
+      ranks.make(op.getResult(), rank).data = rates.get(ranks);
     return success();
   }
 };

@@ -495,8 +495,11 @@ FailureOr<StepResults> StepRunner::run(const StepInputs &inputs,
   for (SimulatedRanks &ranks : stages)
     ranks.totalSteps = int64_t(inputs.data.size());
   for (auto [number, values] : llvm::enumerate(inputs.data)) {
-    for (SimulatedRanks &ranks : stages)
+    bool isBad = inputs.badStep == number;
+    for (SimulatedRanks &ranks : stages) {
       ranks.step = int64_t(number);
+      ranks.limit = isBad ? 0 : std::numeric_limits<float>::max();
+    }
     if (failed(exchange->run(
             [&](int64_t stage) { return runStage(stage, values); })))
       return failure();

@@ -5,6 +5,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "passes/Interpret/SimulatedRanks.h"
 #include <memory>
+#include <optional>
 
 namespace cleave {
 
@@ -13,6 +14,8 @@ struct StepInputs {
   std::map<std::string, Array> states;
   /// Ids and targets of each step.
   std::vector<std::array<Array, 2>> data;
+  /// A step with limits that no loss is below, which is to change nothing.
+  std::optional<size_t> badStep;
 };
 
 /// What steps leave behind, as all ranks together hold it.

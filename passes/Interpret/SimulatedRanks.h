@@ -9,6 +9,7 @@
 #include "passes/Interpret/Memory.h"
 #include "passes/Interpret/StageExchange.h"
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -122,6 +123,8 @@ public:
 
   /// The step's number, and how many a run has.
   int64_t step = 0, totalSteps = 2;
+  /// What loss and gradient norm must be below for an update.
+  double limit = std::numeric_limits<float>::max();
   /// Called before and after each op.
   std::function<void(mlir::Operation &)> observeBefore, observeAfter;
 

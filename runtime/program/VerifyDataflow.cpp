@@ -23,7 +23,8 @@
 //     a constant. A program without instructions says what a checkpoint holds:
 //     it has no step.
 //  5. When the update begins, each sum over micro-batches has as much of one as
-//     of any other: no run of a micro-batch is missing, or there twice.
+//     of any other: no run of a micro-batch is missing, or there twice. What
+//     runs once reads such a sum when nothing more is added to it.
 //
 // Runs that repeat (Dataflow.h) are gone through twice: bytes that a period
 // writes have the same last writers after each, bytes that it does not write
@@ -141,7 +142,8 @@ private:
   Status read(size_t index, size_t operand, ByteRange part);
   Status write(size_t index, size_t operand, bool isDense, fb::Accumulate mode);
   Status update(size_t index, ByteRange place, uint32_t buffer);
-  Status verifySums() const;
+  Status verifySums();
+  Status verifySumReads(size_t segment);
   Status verifyEnd() const;
   bool isDense(const OperandRoles &roles, const fb::Instruction &instruction,
                size_t output) const;
@@ -197,10 +199,21 @@ private:
                : value;
   }
 
+  /// An instruction in a run.
+  using Point = std::pair<size_t, uint64_t>;
+  /// What is added up over the micro-batches.
+  struct Sum {
+    ByteRange range;
+    /// How often a run of each segment adds to it.
+    std::map<size_t, uint64_t> times = {};
+    Point last = {}; ///< that adds to it
+  };
+
   const Stage &stage;
   const fb::Program &program;
   std::span<const fb::Run> runs;
-  size_t run = 0; ///< that is gone through
+  size_t run = 0;                    ///< that is gone through
+  std::multimap<uint32_t, Sum> sums; ///< by buffer
   Values values;
   /// Bytes of states that this step has updated, by buffer.
   Values updated;
@@ -384,9 +397,19 @@ Status DataflowVerifier::verify() {
 }
 
 /// See 5.
-Status DataflowVerifier::verifySums() const {
-  // By its place, how often a run of each segment adds to a sum.
-  std::map<std::pair<uint64_t, uint64_t>, std::map<size_t, uint64_t>> sums;
+Status DataflowVerifier::verifySums() {
+  std::vector<size_t> lastRuns(stage.getSegmentCount());
+  for (size_t i = 0; i < runs.size(); ++i)
+    lastRuns[runs[i].segment()] = i;
+  auto getSum = [&](const fb::Operand &operand) -> Sum & {
+    ByteRange range{operand.offset(), operand.offset() + operand.bytes()};
+    auto [first, end] = sums.equal_range(operand.buffer());
+    for (; first != end; ++first)
+      if (first->second.range.begin == range.begin &&
+          first->second.range.end == range.end)
+        return first->second;
+    return sums.insert({operand.buffer(), {range}})->second;
+  };
   for (size_t s = 0; s < stage.getSegmentCount(); ++s) {
     const fb::Segment &segment = stage.getSegment(s);
     for (uint64_t i = segment.begin(); i < segment.end(); ++i) {
@@ -395,8 +418,9 @@ Status DataflowVerifier::verifySums() const {
       if (roles.accumulate != fb::Accumulate::AfterFirst)
         continue;
       for (size_t k = roles.inputs; k < roles.inputs + roles.outputs; ++k) {
-        const fb::Operand &operand = toSpan(instruction.operands())[k];
-        ++sums[{operand.offset(), operand.bytes()}][s];
+        Sum &sum = getSum(toSpan(instruction.operands())[k]);
+        ++sum.times[s];
+        sum.last = std::max(sum.last, {lastRuns[s], i});
       }
     }
   }
@@ -406,22 +430,49 @@ Status DataflowVerifier::verifySums() const {
   for (size_t i = 0; i < std::min<size_t>(runs.size(), stage->update_run());
        ++i)
     ++counts[runs[i].segment()][runs[i].micro_batch()];
-  for (const auto &[place, segments] : sums) {
+  for (const auto &[buffer, sum] : sums) {
     auto count = [&](size_t microBatch) {
-      uint64_t sum = 0;
-      for (const auto &[segment, times] : segments)
-        sum += times * counts[segment][microBatch];
-      return sum;
+      uint64_t parts = 0;
+      for (const auto &[segment, times] : sum.times)
+        parts += times * counts[segment][microBatch];
+      return parts;
     };
     uint64_t expected = count(0);
     for (size_t i = 0; i < program.micro_batches(); ++i)
       if (count(i) == 0 || count(i) != expected)
         return Status::error("the sum over micro-batches at byte " +
-                             std::to_string(place.first) +
+                             std::to_string(sum.range.begin) +
                              " of the arena has " + std::to_string(count(i)) +
                              " parts of micro-batch " + std::to_string(i) +
                              " when the update begins, and " +
                              std::to_string(expected) + " of micro-batch 0");
+  }
+  for (run = 0; run < runs.size(); ++run)
+    if (!repeated[runs[run].segment()])
+      CLEAVE_RETURN_IF_ERROR(verifySumReads(runs[run].segment()));
+  return {};
+}
+
+/// Of a segment that runs once, in the run at hand.
+Status DataflowVerifier::verifySumReads(size_t number) {
+  const fb::Segment &segment = stage.getSegment(number);
+  for (uint64_t i = segment.begin(); i < segment.end(); ++i) {
+    const fb::Instruction &instruction = getInstruction(i);
+    std::span<const fb::Operand> operands = toSpan(instruction.operands());
+    for (size_t k = 0; k < getRoles(program, instruction).inputs; ++k) {
+      ByteRange range{operands[k].offset(),
+                      operands[k].offset() + operands[k].bytes()};
+      auto [sum, end] = sums.equal_range(operands[k].buffer());
+      for (; sum != end; ++sum)
+        if (sum->second.range.begin < range.end &&
+            range.begin < sum->second.range.end &&
+            sum->second.last > Point(run, i))
+          return bad(i, "reads operand " + std::to_string(k) + " (buffer " +
+                            std::to_string(sum->first) +
+                            "), a sum over micro-batches, before run " +
+                            std::to_string(sum->second.last.first) +
+                            " adds to it");
+    }
   }
   return {};
 }

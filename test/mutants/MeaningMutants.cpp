@@ -102,7 +102,8 @@ int Campaign::judge(ModuleOp program, ModuleOp mutant,
   stage.addVerifiers(pm);
   if (failed(pm.run(mutant)))
     return 0;
-  FailureOr<StepInputs> inputs = StepRunner(program).makeInputs(/*steps=*/2);
+  FailureOr<StepInputs> inputs = StepRunner(program).makeInputs(/*steps=*/3);
+  inputs->badStep = 1;
   return failed(compareSteps(program, mutant, *inputs)) ? 1 : 2;
 }
 

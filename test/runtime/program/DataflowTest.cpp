@@ -193,6 +193,36 @@ TEST(Dataflow, SumsHaveAllMicroBatchesOnce) {
                  "begins with run 2");
 }
 
+/// Such as the norm of a gradient, which nothing else holds against the rest.
+TEST(Dataflow, WhatRunsOnceReadsWholeSums) {
+  auto make = [](size_t early) {
+    ProgramBuilder b({}, 3);
+    fb::Operand w = b.allocate(64), sum = b.allocate(64), norm = b.allocate(64);
+    b.state("w", {4, 4}, {{}, {}}, w).role = "parameter";
+    b.output("norm", {4, 4}, {{}, {}}, norm);
+    b.gemm(4, 4, 4, w, w, sum, fb::Accumulate::AfterFirst);
+    b.add(fb::CopyT(), {sum, norm});
+    b.add(fb::CopyT(), {sum, w});
+    for (uint64_t begin : {0, 1, 2}) {
+      b.stage->segments.push_back(std::make_unique<fb::SegmentT>());
+      b.stage->segments.back()->begin = begin;
+      b.stage->segments.back()->end = begin + 1;
+    }
+    for (uint32_t m = 0; m < 3; ++m)
+      b.stage->runs.emplace_back(0, m, m == 0);
+    b.stage->runs.insert(b.stage->runs.begin() + long(3 - early),
+                         fb::Run(1, 0, true));
+    b.stage->runs.emplace_back(2, 0, true);
+    b.stage->update_run = 4;
+    return b;
+  };
+  EXPECT_ACCEPTED(make(0));
+  for (size_t early : {1, 2})
+    EXPECT_REFUSED(make(early),
+                   "instruction 1 (Copy \"test Copy\") reads operand 0 (buffer "
+                   "2), a sum over micro-batches, before run 3 adds to it");
+}
+
 /// Tokens are their micro-batch's.
 TEST(Dataflow, TokensOfAnotherMicroBatchAreNotRead) {
   auto make = [](uint32_t places, uint64_t from) {
