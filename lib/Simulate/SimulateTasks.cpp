@@ -99,7 +99,7 @@ struct StageState {
   /// Seconds that compute loses to what was handed over to other streams, and
   /// has not lost yet.
   double slowdown = 0;
-  bool isUpdating = false, ended = false;
+  bool ended = false;
 };
 
 class Simulator {
@@ -430,15 +430,12 @@ private:
     StreamState &own = stage.streams.front();
     StageTime &time = result.stages[number];
     bool atEnd = stage.run == tasks.runs.size();
-    bool beginsUpdate =
-        int64_t(stage.run) == tasks.updateRun && !stage.isUpdating;
-    if (atEnd || beginsUpdate) {
+    if (atEnd || int64_t(stage.run) == tasks.updateRun) {
       std::optional<double> join = getJoin(stage);
       if (!join)
         return false;
       waitUntil(stage, *join, time.waiting);
       llvm::fill(stage.recorded, Point());
-      stage.isUpdating = true;
     }
     if (!atEnd) {
       stage.op = tasks.runs[stage.run].begin;

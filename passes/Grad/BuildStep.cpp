@@ -190,6 +190,8 @@ void BuildStep::buildUpdate() {
   auto getBeta = [&](StringRef name) {
     return f64(rule->getStandard(name) ? getHyperparameter(name) : 0);
   };
+  // Ahead of the norm: what computes that, clips and judges is one kernel, if
+  // nothing stands in between.
   Value rates = xf::ScheduleOp::create(
       b, at("schedule"),
       RankedTensorType::get({xf::ScheduleOp::size}, b.getF32Type()),

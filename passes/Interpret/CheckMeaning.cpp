@@ -68,11 +68,10 @@ LogicalResult MeaningCheck::check(ModuleOp module) {
   ++result.passes;
   if (!inputs) {
     FailureOr<StepInputs> made =
-        StepRunner(hasStep(earlier) ? earlier : module).makeInputs(/*steps=*/3);
+        StepRunner(hasStep(earlier) ? earlier : module).makeCheckInputs();
     if (failed(made))
       return failure();
     inputs = std::move(*made);
-    inputs->badStep = 1;
   }
   if (!hasStep(earlier))
     return checkGradients(earlier, module, *inputs);

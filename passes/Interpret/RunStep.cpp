@@ -214,6 +214,13 @@ LogicalResult StepRunner::prepare() {
   return failed(findData()) ? failure() : checkSizes();
 }
 
+FailureOr<StepInputs> StepRunner::makeCheckInputs() {
+  FailureOr<StepInputs> inputs = makeInputs(/*steps=*/3);
+  if (succeeded(inputs))
+    inputs->badStep = 1;
+  return inputs;
+}
+
 FailureOr<StepInputs> StepRunner::makeInputs(int64_t steps) {
   if (failed(prepare()))
     return failure();

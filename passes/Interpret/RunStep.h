@@ -37,6 +37,10 @@ public:
   /// Random inputs for `steps` steps, the same after every stage: every state
   /// of any role, and tokens of which one target in four is ignored.
   llvm::FailureOr<StepInputs> makeInputs(int64_t steps);
+  /// Those by which stages are compared: three steps, of which the second is
+  /// bad. A change that undoes itself when it is made twice is seen by the odd
+  /// number.
+  llvm::FailureOr<StepInputs> makeCheckInputs();
 
   /// Fails, with an error, on a module without a step, and where an op does.
   ///

@@ -4,6 +4,7 @@
 #include "passes/Kernels/Lowerings.h"
 #include "passes/Kernels/Tensors.h"
 #include "runtime/abi/Workspace.h"
+#include "runtime/program/Work.h"
 
 using namespace mlir;
 using namespace cleave;
@@ -153,6 +154,8 @@ exec::LRSchedule convert(ScheduleKind kind) {
   }
   llvm_unreachable("unknown learning rate");
 }
+
+static_assert(ScheduleOp::size == runtime::scheduleValues);
 
 struct ScheduleRoutine : Routine<ScheduleRoutine, ScheduleOp> {
   static Operation *build(ScheduleOp op, OpBuilder &b,

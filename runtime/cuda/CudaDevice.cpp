@@ -15,6 +15,7 @@
 #include <cstring>
 #include <set>
 #include <thread>
+#include <utility>
 
 using namespace cleave::runtime;
 using namespace cleave::runtime::cuda;
@@ -232,7 +233,7 @@ Status CudaDevice::prepare(std::span<const BoundInstruction> bound,
 /// Scalars that the update writes are not there before it. Nor may it read what
 /// the host says of a step: the host is at the next one by then.
 Status CudaDevice::prepareBringer() {
-  std::vector<const fb::Operand *> late;
+  std::set<uint32_t> late; // buffers
   std::span<const fb::Run> runs = stage.getRuns();
   for (size_t run = stage->update_run(); run < runs.size(); ++run) {
     const fb::Segment &segment = stage.getSegment(runs[run].segment());
@@ -244,17 +245,13 @@ Status CudaDevice::prepareBringer() {
       OperandRoles roles =
           getRoles(program.get(), *instructions[i].instruction);
       for (size_t k = 0; k < roles.outputs; ++k)
-        late.push_back(&instructions[i].operands[roles.inputs + k]);
+        late.insert(instructions[i].operands[roles.inputs + k].buffer());
     }
   }
-  auto isLate = [&](const fb::Operand &scalar) {
-    return std::ranges::any_of(late, [&](const fb::Operand *written) {
-      return written->buffer() == scalar.buffer();
-    });
-  };
   constexpr uint64_t most = sizeof(double); // bytes
   for (const fb::Output *output : toList(stage->outputs()))
-    if (output->operand()->bytes() <= most && !isLate(*output->operand()))
+    if (output->operand()->bytes() <= most &&
+        !late.contains(output->operand()->buffer()))
       bringer.scalars.push_back(
           {output->operand()->offset(), output->operand()->bytes(), nullptr});
   size_t count = bringer.scalars.size();
@@ -438,7 +435,7 @@ Status CudaDevice::launchStep(const std::function<Status()> &enqueueAll) {
     return enqueueStep(enqueueAll);
   }
   // The first time all is done that cannot be captured, such as loading code.
-  if (timesRun++ == 0 || !canBeCaptured())
+  if (!std::exchange(hasRun, true) || !canBeCaptured())
     return enqueueStep(enqueueAll);
   if (!graph)
     CLEAVE_RETURN_IF_ERROR(captureStep(enqueueAll));

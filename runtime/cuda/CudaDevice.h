@@ -247,8 +247,8 @@ private:
   std::vector<CudaInstruction *> scheduled; ///< those with values there
   std::vector<PinnedMemory> staging;
   Bringer bringer;
-  int timesRun = 0; ///< steps that nobody observed
-  Handle graph;     ///< cuGraphExec: a step
+  bool hasRun = false; ///< a step that nobody observed
+  Handle graph;        ///< cuGraphExec: a step
   /// Of events that the host asks for.
   unsigned recordFlags = eventRecordDefault;
   /// Events: of the step, and the end of the one before it.

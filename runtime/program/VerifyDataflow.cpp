@@ -121,6 +121,11 @@ bool isSame(const fb::Operand &a, const fb::Operand &b) {
          a.stride() == b.stride() && a.places() == b.places();
 }
 
+/// Of an operand without places.
+ByteRange getRange(const fb::Operand &operand) {
+  return {operand.offset(), operand.offset() + operand.bytes()};
+}
+
 bool isConstant(const fb::State &state) {
   return toView(state.role()) == "constant";
 }
@@ -357,8 +362,7 @@ Status DataflowVerifier::verify() {
     repeated.push_back(stage.countRuns(i) > 1);
   auto start = [&](const fb::Operand *operand) {
     if (operand)
-      values.write({operand->offset(), operand->offset() + operand->bytes()},
-                   {operand->buffer()});
+      values.write(getRange(*operand), {operand->buffer()});
   };
   auto startBatch = [&](const fb::Operand *operand) {
     if (!operand)
@@ -402,7 +406,7 @@ Status DataflowVerifier::verifySums() {
   for (size_t i = 0; i < runs.size(); ++i)
     lastRuns[runs[i].segment()] = i;
   auto getSum = [&](const fb::Operand &operand) -> Sum & {
-    ByteRange range{operand.offset(), operand.offset() + operand.bytes()};
+    ByteRange range = getRange(operand);
     auto [first, end] = sums.equal_range(operand.buffer());
     for (; first != end; ++first)
       if (first->second.range.begin == range.begin &&
@@ -460,8 +464,7 @@ Status DataflowVerifier::verifySumReads(size_t number) {
     const fb::Instruction &instruction = getInstruction(i);
     std::span<const fb::Operand> operands = toSpan(instruction.operands());
     for (size_t k = 0; k < getRoles(program, instruction).inputs; ++k) {
-      ByteRange range{operands[k].offset(),
-                      operands[k].offset() + operands[k].bytes()};
+      ByteRange range = getRange(operands[k]);
       auto [sum, end] = sums.equal_range(operands[k].buffer());
       for (; sum != end; ++sum)
         if (sum->second.range.begin < range.end &&
@@ -498,7 +501,7 @@ Status DataflowVerifier::verifyEnd() const {
     CLEAVE_RETURN_IF_ERROR(
         expectOwn("state " + quote(toView(state->name())), *state->operand()));
     const fb::Operand &operand = *state->operand();
-    ByteRange range{operand.offset(), operand.offset() + operand.bytes()};
+    ByteRange range = getRange(operand);
     uint64_t at = updated.findOther(range, {operand.buffer()});
     if (!runs.empty() && !isConstant(*state) && at != range.end)
       return Status::error("no instruction updates byte " + std::to_string(at) +

@@ -102,8 +102,7 @@ int Campaign::judge(ModuleOp program, ModuleOp mutant,
   stage.addVerifiers(pm);
   if (failed(pm.run(mutant)))
     return 0;
-  FailureOr<StepInputs> inputs = StepRunner(program).makeInputs(/*steps=*/3);
-  inputs->badStep = 1;
+  FailureOr<StepInputs> inputs = StepRunner(program).makeCheckInputs();
   return failed(compareSteps(program, mutant, *inputs)) ? 1 : 2;
 }
 

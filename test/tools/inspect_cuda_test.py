@@ -180,15 +180,28 @@ class InspectCudaTest(ToolTest):
             self.assertTrue(any(each["dynamic_shared_bytes"] > 0
                                 for each in own.values()))
 
-    def test_resources_are_what_ptxas_says(self):
+    def get_texts(self):
+        """The modules of the executable `train`, as PTX."""
+        return re.findall(rb"\n(\.version [^\0]*)\0", self.read("train"))
+
+    def run_ptxas(self, text):
+        """What ptxas says of a module's kernels."""
         ptxas = find_ptxas()
         if not ptxas:
+            self.skipTest("no ptxas")
+        self.write("module.ptx", text)
+        return subprocess.run(
+            [ptxas, "-v", "-arch=sm_90", "-o", "/dev/null", "module.ptx"],
+            cwd=self.folder, capture_output=True, text=True, check=True).stderr
+
+    def test_resources_are_what_ptxas_says(self):
+        if not find_ptxas():
             self.skipTest("no ptxas")
         cuda = self.inspect("--dtype", "bf16", cluster="h200:1")["cuda"]
         says = {}
         used = {each["symbol"] + suffix for each in cuda["kernels"]
                 for suffix in ("", "_multi")}
-        texts = re.findall(rb"\n(\.version [^\0]*)\0", self.read("train"))
+        texts = self.get_texts()
         self.assertEqual(len(texts), 2)
         for text, module in zip(sorted(texts, key=len),
                                 sorted(cuda["modules"],
@@ -198,13 +211,10 @@ class InspectCudaTest(ToolTest):
             self.assertIn(b".target sm_90\n", text)
             # Of the runtime's module, the kernels that this program has.
             head, *entries = re.split(rb"(?=\n\.visible \.entry )", text)
-            self.write("module.ptx", head + b"".join(
+            said = self.run_ptxas(head + b"".join(
                 entry for entry in entries
                 if re.search(rb"\.entry (\w+)", entry)[1].decode() in used))
-            done = subprocess.run(
-                [ptxas, "-v", "-arch=sm_90", "-o", "/dev/null", "module.ptx"],
-                cwd=self.folder, capture_output=True, text=True, check=True)
-            for block in done.stderr.split("Compiling entry function ")[1:]:
+            for block in said.split("Compiling entry function ")[1:]:
                 numbers = [re.search(pattern, block) for pattern in
                            (r"Used (\d+) registers", r"(\d+) bytes smem",
                             r"(\d+) bytes cumulative stack size")]
@@ -229,19 +239,12 @@ class InspectCudaTest(ToolTest):
 
     def test_kernels_have_no_register_in_memory(self):
         """Those of the runtime, whichever of them a program has."""
-        ptxas = find_ptxas()
-        if not ptxas:
-            self.skipTest("no ptxas")
         self.compile("train", "--cluster", "h200:1")
-        texts = re.findall(rb"\n(\.version [^\0]*)\0", self.read("train"))
-        self.write("module.ptx", max(texts, key=len))
-        done = subprocess.run(
-            [ptxas, "-v", "-arch=sm_90", "-o", "/dev/null", "module.ptx"],
-            cwd=self.folder, capture_output=True, text=True, check=True)
+        said = self.run_ptxas(max(self.get_texts(), key=len))
         frames = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, "
-                            r"(\d+) bytes spill loads", done.stderr)
+                            r"(\d+) bytes spill loads", said)
         self.assertGreater(len(frames), 50)
-        self.assertEqual(set(frames), {("0", "0", "0")}, done.stderr)
+        self.assertEqual(set(frames), {("0", "0", "0")}, said)
 
     def test_text(self):
         shown = self.inspect("--dp", "2", "--tp", "2", "--dtype", "bf16",

@@ -24,7 +24,7 @@ struct CudaReport {
     bool isOptional;
     std::string purpose;
   };
-  /// A part of a stage's step which a device is given at once.
+  /// A stage's step, which a device is given at once.
   struct Graph {
     size_t stage;
     uint64_t instructions, updateInstructions; ///< the latter of the former

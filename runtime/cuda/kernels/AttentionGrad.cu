@@ -115,6 +115,25 @@ CLEAVE_DEVICE void differentiateTile(float (&scores)[RowTiles][Columns / 8][4],
     }
 }
 
+/// Starts to load log-sum-exp and delta of `Count` queries from `first` on, of
+/// a head whose first query's are at `offset`; zeros stand for those from `seq`
+/// on.
+template <int Count, int Threads>
+CLEAVE_DEVICE void loadNumbers(uint32_t numbers, const AttentionGradParams &p,
+                               int64_t offset, int first, int seq) {
+  CLEAVE_UNROLL
+  for (int begin = 0; begin < 2 * Count; begin += Threads) {
+    int i = begin + getThread(), row = first + i % Count;
+    if (i >= 2 * Count)
+      continue;
+    bool real = row < seq;
+    const float *from =
+        i < Count ? p.lse : static_cast<const float *>(p.scratch);
+    copyAsync4(numbers + uint32_t(4 * i), from + (real ? offset + row : 0),
+               real);
+  }
+}
+
 /// dk and dv. Grid: key heads, blocks of keys, batch; the first keys, which the
 /// most queries see, come first. Scores are computed transposed, a row a key,
 /// so that they are the left factor of both sums as they are.
@@ -150,15 +169,9 @@ CLEAVE_DEVICE void differentiateKeys(const AttentionGradParams &p) {
     loadTiles<t.dim, columns, threads>(
         tiles + uint32_t(2 * tileBytes * stage), p.q, p.dout,
         hide(offset) + member * s.headDim, stride, query, sight.seq, dim);
-    if (int i = getThread(); i < 2 * columns) {
-      int row = query + i % columns;
-      bool real = row < sight.seq;
-      const float *from =
-          i < columns ? p.lse : static_cast<const float *>(p.scratch);
-      copyAsync4(numbers + uint32_t(4 * (2 * columns * stage + i)),
-                 from + (real ? hide(rowOffset) + member * s.seq + row : 0),
-                 real);
-    }
+    loadNumbers<columns, threads>(numbers + uint32_t(8 * columns * stage), p,
+                                  hide(rowOffset) + member * s.seq, query,
+                                  sight.seq);
   };
   loadTiles<t.dim, t.getRows(), threads>(keys, p.k, p.v, keyOffset, keyStride,
                                          first, sight.seq, dim);
@@ -257,15 +270,8 @@ CLEAVE_DEVICE void differentiateQueries(const AttentionGradParams &p) {
   loadTiles<t.dim, t.getRows(), threads>(queries, p.q, p.dout, offset, stride,
                                          first, sight.seq, dim);
   load(block, 0);
-  const int64_t rowOffset = (batch * s.heads + head) * s.seq + first;
-  for (int i = getThread(); i < 2 * t.getRows(); i += threads) {
-    int row = i % t.getRows();
-    bool real = first + row < sight.seq;
-    const float *from =
-        i < t.getRows() ? p.lse : static_cast<const float *>(p.scratch);
-    copyAsync4(numbers + uint32_t(4 * i), from + (real ? rowOffset + row : 0),
-               real);
-  }
+  loadNumbers<t.getRows(), threads>(
+      numbers, p, (batch * s.heads + head) * s.seq, first, sight.seq);
 
   float dq[t.rowTiles][t.dim / 8][4] = {};
   CLEAVE_ROLL

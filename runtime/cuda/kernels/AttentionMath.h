@@ -21,12 +21,9 @@ CLEAVE_DEVICE uint32_t getSwizzle(int row) {
 }
 
 /// What a thread can find out again is not kept in a register meanwhile.
-CLEAVE_DEVICE int getLaneAgain() {
-  return int(hide(uint32_t(getThread()))) % warpSize;
-}
-CLEAVE_DEVICE int getWarpAgain() {
-  return int(hide(uint32_t(getThread()))) / warpSize;
-}
+CLEAVE_DEVICE int getThreadAgain() { return int(hide(uint32_t(getThread()))); }
+CLEAVE_DEVICE int getLaneAgain() { return getThreadAgain() % warpSize; }
+CLEAVE_DEVICE int getWarpAgain() { return getThreadAgain() / warpSize; }
 struct HeadIndex {
   int head, batch;
 };
@@ -42,7 +39,7 @@ CLEAVE_DEVICE void loadTile(uint32_t tile, const uint16_t *from, int64_t stride,
                             int first, int seq, int dim) {
   constexpr int chunks = Dim / 8;
   static_assert(Rows * chunks % Threads == 0);
-  const int thread = int(hide(uint32_t(getThread())));
+  const int thread = getThreadAgain();
   CLEAVE_UNROLL
   for (int i = 0; i < Rows * chunks / Threads; ++i) {
     // Where whole rows are loaded at once, only the row changes.

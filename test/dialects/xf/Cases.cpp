@@ -272,22 +272,24 @@ std::vector<Case> cleave::xf::getOthers() {
                     "tensor<3x4xbf16>, tensor<3x4xbf16>)")});
   // With one moment; where moment and gradient are zero (`nothing`) too.
   auto addUpdate = [&](const std::string &op, const std::string &attributes,
-                       const char *decay, const char *scale) {
+                       const char *decay, const char *scale,
+                       const std::string &clip) {
     std::string nothing = std::string(scale) == "0.0" ? "nothing_" : "";
-    add({op + "_" + nothing + "decay_" + decay,
-         function(
-             "%w: tensor<3x4xf32>, %m: tensor<3x4xf32>, "
-             "%g: tensor<3x4xf32>, %c: tensor<f32>, %s: tensor<5xf32>",
-             "tensor<3x4xf32>",
-             "%m0 = xf.scale %m {factor = " + std::string(scale) +
-                 " : f64} : (tensor<3x4xf32>) -> tensor<3x4xf32>\n"
-                 "%g0 = xf.scale %g {factor = " +
-                 scale + " : f64} : (tensor<3x4xf32>) -> tensor<3x4xf32>\n" +
-                 above0 + "%y, %m1 = xf." + op + " %w, %m0, %g0, %c2, %s {" +
-                 attributes + ", decay = " + decay +
-                 " : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, "
-                 "tensor<3x4xf32>, tensor<f32>, tensor<5xf32>) -> "
-                 "(tensor<3x4xf32>, tensor<3x4xf32>)")});
+    std::string bad = clip == at0 ? "bad_step_" : "";
+    add({op + "_" + nothing + bad + "decay_" + decay,
+         function("%w: tensor<3x4xf32>, %m: tensor<3x4xf32>, "
+                  "%g: tensor<3x4xf32>, %c: tensor<f32>, %s: tensor<5xf32>",
+                  "tensor<3x4xf32>",
+                  "%m0 = xf.scale %m {factor = " + std::string(scale) +
+                      " : f64} : (tensor<3x4xf32>) -> tensor<3x4xf32>\n"
+                      "%g0 = xf.scale %g {factor = " +
+                      scale +
+                      " : f64} : (tensor<3x4xf32>) -> tensor<3x4xf32>\n" +
+                      clip + "%y, %m1 = xf." + op + " %w, %m0, %g0, %c2, %s {" +
+                      attributes + ", decay = " + decay +
+                      " : f64} : (tensor<3x4xf32>, tensor<3x4xf32>, "
+                      "tensor<3x4xf32>, tensor<f32>, tensor<5xf32>) -> "
+                      "(tensor<3x4xf32>, tensor<3x4xf32>)")});
   };
   for (const char *decay : {"0.1", "0.0"})
     add({std::string("muon_decay_") + decay,
@@ -303,19 +305,6 @@ std::vector<Case> cleave::xf::getOthers() {
                       "tensor<3x4xf32>, tensor<f32>, tensor<5xf32>, "
                       "tensor<3x4xf32>) -> (tensor<3x4xf32>, "
                       "tensor<3x4xf32>)")});
-  for (std::string op : {"sgd", "lion"})
-    add({op + "_that_does_not_count",
-         function("%w: tensor<3x4xf32>, %m: tensor<3x4xf32>, "
-                  "%g: tensor<3x4xf32>, %c: tensor<f32>, %s: tensor<5xf32>",
-                  "tensor<3x4xf32>",
-                  at0 + "%w1, %m1 = xf." + op + " %w, %m, %g, %c2, %s {" +
-                      (op == "sgd" ? "momentum = 0.9 : f64"
-                                   : "beta1 = 0.9 : f64, beta2 = 0.99 : f64") +
-                      ", decay = 0.1 : f64} : (tensor<3x4xf32>, "
-                      "tensor<3x4xf32>, tensor<3x4xf32>, tensor<f32>, "
-                      "tensor<5xf32>) -> (tensor<3x4xf32>, tensor<3x4xf32>)\n"
-                      "%y = xf.add %w1, %m1 : (tensor<3x4xf32>, "
-                      "tensor<3x4xf32>) -> tensor<3x4xf32>")});
   add({"nesterov",
        function("%m: tensor<3x4xf32>, %g: tensor<3x4xf32>, %c: tensor<f32>",
                 "tensor<3x4xf32>",
@@ -332,9 +321,11 @@ std::vector<Case> cleave::xf::getOthers() {
                       " : f64} : (tensor<3x4xf32>, tensor<f32>) -> "
                       "tensor<3x4xf32>")});
   for (const char *decay : {"0.1", "0.0"})
-    for (const char *scale : {"1.0", "0.0"}) {
-      addUpdate("sgd", "momentum = 0.9 : f64", decay, scale);
-      addUpdate("lion", "beta1 = 0.9 : f64, beta2 = 0.99 : f64", decay, scale);
-    }
+    for (const char *scale : {"1.0", "0.0"})
+      for (const std::string &clip : {above0, at0}) {
+        addUpdate("sgd", "momentum = 0.9 : f64", decay, scale, clip);
+        addUpdate("lion", "beta1 = 0.9 : f64, beta2 = 0.99 : f64", decay, scale,
+                  clip);
+      }
   return cases;
 }
