@@ -19,11 +19,13 @@ static const char *getAdvice(int result) {
            "-q -d ECC` and the kernel's Xid messages say more, and the run "
            "must go on elsewhere from its last checkpoint";
   case errorLaunchTimeout:
-    return "; a kernel ran longer than this machine lets one run";
+    return "; a kernel ran longer than this machine lets one run, as is usual "
+           "where the GPU draws a screen, too: take another GPU";
   case errorIllegalAddress:
   case errorLaunchFailed:
     return "; a kernel failed on the GPU, which cannot be used any more by "
-           "this process";
+           "this process: go on from the last checkpoint (--resume), and where "
+           "it fails again, `compute-sanitizer` names the kernel";
   case errorOutOfMemory:
     return "; `nvidia-smi` shows who else uses the GPU's memory, and a smaller "
            "micro-batch takes less";
@@ -32,7 +34,8 @@ static const char *getAdvice(int result) {
            "a newer driver may take it";
   case errorNoBinaryForGpu:
   case errorInvalidPtx:
-    return "; the executable's code does not run on this GPU with this driver";
+    return "; the executable's code does not run on this GPU with this driver: "
+           "a later GPU may run it";
   default:
     return "; `nvidia-smi` shows the state of the GPU, and the kernel's Xid "
            "messages its errors";
@@ -65,6 +68,7 @@ std::string Driver::getVersionText(int version) {
 }
 
 Status Driver::load() {
+  const char *update = ": install a newer NVIDIA driver";
   // Never closed: contexts live as long as the process.
   void *library = dlopen(fileName, RTLD_NOW | RTLD_LOCAL);
   if (!library)
@@ -77,7 +81,7 @@ Status Driver::load() {
     return Status::error(
         "the CUDA driver is too old: " + std::string(fileName) + " has no " +
         find.getMissing() + "; expects one of CUDA " + getVersionText(oldest) +
-        " or later");
+        " or later" + update);
   // Streams are mapped to so many queues of the GPU; two in one queue wait for
   // each other, and where one of them waits for another rank, both do. By
   // default there are 8, and ranks have more streams than that: of the program,
@@ -91,7 +95,7 @@ Status Driver::load() {
   if (version < oldest)
     return Status::error("the CUDA driver is too old: it is of CUDA " +
                          getVersionText(version) + ", expects " +
-                         getVersionText(oldest) + " or later");
+                         getVersionText(oldest) + " or later" + update);
   CLEAVE_CUDA(*this, deviceGetCount(&deviceCount));
   return Status();
 }
@@ -104,9 +108,11 @@ Status Driver::open(const Driver *&driver, std::string &absence) {
   CLEAVE_RETURN_IF_ERROR(status);
   driver = opened.deviceCount > 0 ? &opened : nullptr;
   if (!driver)
-    absence = opened.api.init ? "this machine has no CUDA device"
-                              : "this machine has no CUDA driver (" +
-                                    std::string(fileName) + ")";
+    absence =
+        opened.api.init
+            ? "this machine has no CUDA device that its driver "
+              "knows (`nvidia-smi` lists them)"
+            : "this machine has no CUDA driver (" + std::string(fileName) + ")";
   return Status();
 }
 

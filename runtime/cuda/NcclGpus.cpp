@@ -77,12 +77,14 @@ Status Nccl::load() {
 #undef CLEAVE_FIND
   if (find.getMissing())
     return Status::error(std::string(fileName) + " is too old: it has no " +
-                         find.getMissing());
+                         find.getMissing() + "; install NCCL " +
+                         getVersionText(oldest) + " or later");
   CLEAVE_NCCL(*this, getVersion(&version));
   if (version < oldest)
     return Status::error("NCCL " + getVersionText(version) +
                          " is too old, expects " + getVersionText(oldest) +
-                         " or later");
+                         " or later: install a newer one, or set "
+                         "LD_LIBRARY_PATH to where one is");
   return Status();
 }
 

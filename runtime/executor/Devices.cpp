@@ -17,7 +17,8 @@ Status cleave::runtime::chooseDevice(DeviceKind kind, KernelTable kernels,
   else
     CLEAVE_RETURN_IF_ERROR(cuda::findDevices(isGpu, absence));
   if (!isGpu && kind == DeviceKind::Cuda)
-    return Status::error("--device cuda: " + absence);
+    return Status::error("--device cuda: " + absence +
+                         "; --device cpu runs the program without a GPU");
   return {};
 }
 

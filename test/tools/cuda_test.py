@@ -212,14 +212,17 @@ class CudaTest(ToolTest):
         self.compile_for(1)
         for fault, parts in [
                 ("no-device", ["--device cuda: this machine has no CUDA "
-                               "device"]),
+                               "device", "`nvidia-smi`", "; --device cpu runs "
+                               "the program without a GPU"]),
                 ("old-driver", ["the CUDA driver is too old: it is of CUDA "
-                                "11.0, expects 12.0 or later"]),
+                                "11.0, expects 12.0 or later: install a newer "
+                                "NVIDIA driver"]),
                 ("arch=80", ["the program's code, compiled for sm_90, cannot "
-                             "be loaded on ", "(sm_80)"]),
+                             "be loaded on ", "(sm_80)",
+                             "a later GPU may run it"]),
                 ("memory=1000000", ["the arena takes ", " bytes, and of the "
                                     "1000000 bytes of ", " too few: a smaller "
-                                    "micro-batch"]),
+                                    "micro-batch", "cleave plan"]),
                 ("memory=20000000", ["the workspace of ", " bytes, and of the "
                                      "20000000 bytes of ", " too few: "])]:
             self.expect_end(fault, parts)
@@ -237,9 +240,9 @@ class CudaTest(ToolTest):
         ("ecc", ["CUDA_ERROR_ECC_UNCORRECTABLE (214)", "memory errors that it "
                  "cannot correct", "from its last checkpoint"]),
         ("illegal", ["CUDA_ERROR_ILLEGAL_ADDRESS (700)", "a kernel failed on "
-                     "the GPU"]),
+                     "the GPU", "--resume"]),
         ("timeout", ["CUDA_ERROR_LAUNCH_TIMEOUT (702)", "ran longer than this "
-                     "machine lets one run"])]
+                     "machine lets one run", "take another GPU"])]
 
     def get_second_step(self, ranks):
         """The number of an operation in the midst of the second step."""
