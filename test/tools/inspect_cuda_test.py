@@ -10,11 +10,10 @@ import shutil
 import subprocess
 import unittest
 
-from support import GOLDEN, ToolTest
+from support import GOLDEN, ROOT, ToolTest
 
 GPT2 = os.path.join(GOLDEN, "gpt2")  # with biases
-DOCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
-                    "docs", "gpus.md")
+DOCS = os.path.join(ROOT, "docs", "gpus.md")
 
 
 def find_ptxas():
@@ -104,6 +103,28 @@ class InspectCudaTest(ToolTest):
                 ("h200:4", ["--pp", "2", "--dp", "2", "--micro-batch", "1"])]:
             with self.subTest(flags=flags):
                 self.check_counts(self.inspect(*flags, cluster=cluster))
+
+    def test_the_example_of_the_docs(self):
+        """docs/gpus.md shows what the command prints that it names; without a
+        ptxas the lines on machine code are others, and are left out."""
+        with open(DOCS) as file:
+            text = file.read()
+        end = text.index("```\nCUDA\n")
+        command = text[text.rindex("`cleave compile", 0, end):end]
+        words = command[1:command.index("`", 1)].split()
+        shown = text[end:].split("```")[1].strip().splitlines()
+        os.symlink(os.path.join(ROOT, "examples"), self.path("examples"))
+        self.run_tool(*words, "-o", "train")
+        printed = self.run_tool("cleave", "inspect", "train")
+        printed = printed[printed.index("CUDA\n"):].split("\n\n")[0]
+        printed = printed.strip().splitlines()
+        if not find_ptxas():
+            of_machine_code = r"code |registers |shared memory |local memory "
+            shown, printed = ([line for line in lines
+                               if not re.match(of_machine_code, line)]
+                              for lines in (shown, printed))
+        self.assertGreater(len(shown), 8)
+        self.assertEqual(printed, shown)
 
     def test_libraries(self):
         """Which ones, and the versions of docs/gpus.md."""
