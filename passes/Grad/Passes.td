@@ -9,8 +9,10 @@ def BuildStepPass : Pass<"cleave-build-step", "::mlir::ModuleOp"> {
     Before: a function `@forward(ids, targets) -> loss` on one micro-batch, the
     loss being a sum over tokens. After: a function `@step(ids, targets)` on all
     micro-batches, which runs forward and backward in `xf.accumulate`, clips the
-    gradients to a global norm, and updates each parameter by the optimizer. Its
-    moments are state, in f32 or bf16. Every op carries a `phase`: forward, backward or optimizer.
+    gradients to a global norm, makes the factor by which it clips 0 where the
+    step is bad (`xf.guard`), and updates each parameter by the optimizer, which
+    leaves all as it is where the factor is 0. Moments are state, in f32 or
+    bf16. Every op carries a `phase`: forward, backward or optimizer.
 
     The loss is the mean over all targets of the step that are not ignored, so
     it does not depend on how the batch is cut.
@@ -26,7 +28,7 @@ def BuildStepPass : Pass<"cleave-build-step", "::mlir::ModuleOp"> {
       %loss, %dw = xf.accumulate 4 (%ids, %targets) ... {
         // forward, then backward with d loss = %s
       }
-      // norm, clip, update
+      // norm, clip, guard, update
     }
     ```
   }];

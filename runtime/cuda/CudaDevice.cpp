@@ -440,6 +440,9 @@ Status CudaDevice::launchStep(const std::function<Status()> &enqueueAll) {
   if (!graph)
     CLEAVE_RETURN_IF_ERROR(captureStep(enqueueAll));
   CLEAVE_CUDA(*driver, graphLaunch(graph.get(), streams[0].handle.get()));
+  bool isDone = false;
+  CLEAVE_RETURN_IF_ERROR(poll(bringer.done, isDone));
+  bringer.isEventLate |= isDone && !hasReturned();
   return Status();
 }
 
@@ -558,12 +561,17 @@ static void rest() {
   std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
+/// Whether this step's number has come back.
+bool CudaDevice::hasReturned() const {
+  return std::atomic_ref(*bringer.returned).load() == *bringer.sent;
+}
+
 Status CudaDevice::waitForBrought() {
-  std::atomic_ref<uint64_t> returned(*bringer.returned);
+  const Handle &end = bringer.isEventLate ? stepEnd : bringer.done;
   for (bool isOver = false;; rest()) {
     bool isDone = false;
-    if (returned.load() == *bringer.sent)
-      CLEAVE_RETURN_IF_ERROR(poll(bringer.done, isDone));
+    if (hasReturned())
+      CLEAVE_RETURN_IF_ERROR(poll(end, isDone));
     if (isDone)
       break;
     if (isOver)
@@ -591,15 +599,18 @@ Status CudaDevice::synchronize() {
 }
 
 /// By the device's clock, so that it has what the host takes to see that a
-/// step is over, and the device to begin a graph.
+/// step is over, and the device to begin a graph. A step is left out whose
+/// begin the driver does not tell before its graph is done.
 Status CudaDevice::measureHost() {
   if (*bringer.sent == 1)
     return Status();
   float milliseconds = 0;
-  CLEAVE_CUDA(*driver,
-              eventElapsedTime(&milliseconds, lastEnd.get(), stepBegin.get()));
+  int result = driver->api.eventElapsedTime(&milliseconds, lastEnd.get(),
+                                            stepBegin.get());
+  if (result == errorNotReady)
+    return Status();
   hostSeconds += double(milliseconds) * 1e-3;
-  return Status();
+  return driver->check(result, "eventElapsedTime", __FILE__, __LINE__);
 }
 
 Status CudaDevice::reportTimes() {

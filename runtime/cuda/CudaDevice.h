@@ -9,8 +9,9 @@
 // in pinned memory that a copy reads when it comes to its turn. So the second
 // step is captured as a CUDA graph, and from then on each is one launch. The
 // GPU judges for itself whether there is an update (the op xf.guard); what it
-// judges by comes to the host before the update begins, in a stream of its own,
-// so that the host has the next step ready when the GPU is done with this one.
+// judges by is copied to the host beside the update, in a stream of its own, so
+// that the host can have the next step ready when the GPU is done with this
+// one.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_CUDA_CUDADEVICE_H
@@ -123,10 +124,13 @@ private:
     uint64_t offset, bytes; ///< in the arena
     std::byte *place;       ///< pinned
   };
-  /// How scalars come to the host before the update begins, and how it knows
-  /// that they are there: the step's number, which goes to the device with the
-  /// step, comes back behind them, and an event is done. The event alone would
-  /// not do: one that a graph records may look as if it were done until then.
+  /// How scalars come to the host beside the update, and how it knows that they
+  /// are there: the step's number, which goes to the device with the step,
+  /// comes back behind them, and an event is done. The event alone would not
+  /// do: an event that a graph records may be that of the step before until the
+  /// graph comes to it. Nor would the number, as CUDA promises of events alone
+  /// that the host sees what is before them: where the event is late, the end
+  /// of the step is waited for instead.
   struct Bringer {
     Handle stream;
     Handle begin, end; ///< events: forked from, joined by stream 0
@@ -135,8 +139,9 @@ private:
     DeviceMemory number;
     uint64_t *sent = nullptr, *returned = nullptr;
     std::vector<Brought> scalars;
-    bool isDone = false;    ///< all of this step is enqueued
-    bool isCurrent = false; ///< they are as in the arena now
+    bool isEventLate = false; ///< it was that of the step before, once
+    bool isDone = false;      ///< all of this step is enqueued
+    bool isCurrent = false;   ///< they are as in the arena now
   };
 
   CudaDevice(const Program &program, Communicator &communicator);
@@ -210,6 +215,7 @@ private:
   Status enqueueStep(const std::function<Status()> &enqueueAll);
   Status captureStep(const std::function<Status()> &enqueueAll);
   Status bring();
+  bool hasReturned() const;
   Status waitForBrought();
   bool canBeCaptured() const;
   Status fork();

@@ -193,9 +193,12 @@ Status CudaDevice::warmUp() {
     if (!work || !warm.insert(work).second)
       continue;
     Stream &stream = streams[isSerial ? 0 : each.instruction->stream()];
-    if (Status status = enqueueAlone(each, RunContext(), stream); !status.ok())
-      return Status::error(describeInstruction(stage, each.index) + ": " +
-                           status.message());
+    // What overwrites and what adds to a sum may be different code.
+    for (bool isFirst : {true, false})
+      if (Status status = enqueueAlone(each, {.isFirst = isFirst}, stream);
+          !status.ok())
+        return Status::error(describeInstruction(stage, each.index) + ": " +
+                             status.message());
   }
   return join();
 }

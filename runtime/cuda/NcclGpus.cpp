@@ -202,6 +202,9 @@ NcclGpus::create(const Program &program, size_t count, Communicator &host,
                                    instruction.operands()->Get(0)->bytes())};
       }
     }
+    // Code that is loaded while a collective runs may have to wait for it.
+    if (std::vector<Kernel> packs; bytes[0] + bytes[1] > 0)
+      CLEAVE_RETURN_IF_ERROR(kernels.find(getCopyPartsLaunches({}), packs));
     for (size_t which : {0, 1})
       CLEAVE_RETURN_IF_ERROR(DeviceMemory::allocate(context, bytes[which],
                                                     "what a collective packs",

@@ -115,7 +115,7 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
       ->needs(exported);
   app.add_option("--skip-budget", result.skipBudget,
                  "steps that may be skipped because their loss or gradient "
-                 "norm is not a number, or a spike; default 0")
+                 "norm is infinite or not a number, or a spike; default 0")
       ->check(atLeastZero)
       ->type_name("N");
   app.add_option("--spike-sigmas", result.spikeSigmas,

@@ -20,7 +20,7 @@ class BenchGpuTest(ToolTest):
     def prepare(self, *arguments):
         self.run_tool(sys.executable, "-B", os.path.join(BENCH, "prepare"),
                       "--cleave", os.path.join(TOOLS, "cleave"), "--small",
-                      "--out", "bench", "--limit", "500", *arguments)
+                      "--out", "bench", *arguments)
 
     def run_bench(self, *arguments):
         """What it found, and its exit code."""

@@ -133,7 +133,8 @@ void tool::LayoutFlags::add(CLI::App &app) {
   app.add_option("--cluster", cluster,
                  "local (as many ranks as the layout needs), local:N, a preset "
                  "such as h100-sxm:8, or a cluster.json; its links say which "
-                 "collectives are cheapest")
+                 "collectives are cheapest, and for NVIDIA GPUs from sm_90 on "
+                 "the executable has code for these, too")
       ->capture_default_str();
   CLI::Option *how =
       app.add_option(

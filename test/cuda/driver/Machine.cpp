@@ -214,11 +214,13 @@ int Machine::waitForDevice(std::unique_lock<std::mutex> &lock, int device) {
   return wait(lock, scheduler.getLastOf(device));
 }
 
-std::unique_ptr<Work> Machine::makeRecord(Event &event) {
-  auto record = std::make_shared<Record>();
-  event.record = record;
-  return std::make_unique<Marker>(
-      "cuEventRecord", [this, record] { record->finished = reached; });
+std::unique_ptr<Work> Machine::makeRecord(std::shared_ptr<Record> record,
+                                          void *event) {
+  return std::make_unique<Marker>("cuEventRecord", [this, record, event] {
+    record->finished = reached;
+    if (event)
+      show(event, record);
+  });
 }
 
 int Machine::checkRecord(const Event &event, const Stream &stream) {
@@ -241,7 +243,8 @@ int Machine::record(Event &event, Stream &stream) {
     event.nodes = stream.frontier;
     return success;
   }
-  std::unique_ptr<Work> work = makeRecord(event);
+  event.record = std::make_shared<Record>();
+  std::unique_ptr<Work> work = makeRecord(event.record);
   return enqueue(stream, std::move(work), {}, &event.record->operation);
 }
 

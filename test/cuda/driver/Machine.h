@@ -160,8 +160,12 @@ private:
   bool run(Id id, const Lane &lane, const Work &work, Progress &progress);
   int end(Scheduler::Waited waited);
   int capture(Stream &stream, std::shared_ptr<const Work> work);
-  /// Of the event's next record, which says what the operation's number is.
-  std::unique_ptr<Work> makeRecord(Event &event);
+  /// Of a record, which says what the operation's number is, and of the event
+  /// that is to be shown then, if any.
+  std::unique_ptr<Work> makeRecord(std::shared_ptr<Record> record,
+                                   void *event = nullptr);
+  /// The event is as it was recorded so, unless that was done again.
+  void show(void *event, const std::shared_ptr<Record> &record);
   int checkRecord(const Event &event, const Stream &stream);
   void joinCapture(Stream &stream, Capture &capture);
   /// What a stream waits for because of the legacy stream.
