@@ -223,6 +223,31 @@ TEST(Machine, CopiesToTheHost) {
   EXPECT_EQ(*pinned, 5);
 }
 
+/// A later copy may be seen before an earlier one, until the host knows that an
+/// event behind both is done.
+TEST(Machine, CopiesToTheHostAreSeenInAnyOrderUntilAnEvent) {
+  int early = 0;
+  for (int seed = 0; seed < seeds; ++seed) {
+    Simulation machine(seed);
+    Address address = machine.upload(std::vector<int>{5});
+    int *pinned = machine.allocatePinned<int>(2);
+    pinned[0] = pinned[1] = 0;
+    void *stream = machine.makeStream(), *event = machine.makeEvent();
+    const DriverApi &cuda = machine.cuda;
+    for (int i : {0, 1})
+      ASSERT_EQ(cuda.copyDeviceToHostAsync(pinned + i, address, 4, stream),
+                success);
+    ASSERT_EQ(cuda.eventRecord(event, stream), success);
+    int code = errorNotReady;
+    while ((code = cuda.eventQuery(event)) == errorNotReady)
+      early += pinned[0] != 5 && pinned[1] == 5;
+    ASSERT_EQ(code, success);
+    EXPECT_EQ(pinned[0], 5);
+    EXPECT_EQ(pinned[1], 5);
+  }
+  EXPECT_GT(early, 0);
+}
+
 TEST(Machine, QueriesEndAndTimeIsPositive) {
   for (int seed = 0; seed < 20; ++seed) {
     Simulation machine(seed);

@@ -27,6 +27,7 @@ Machine::Machine(std::string &error)
       error = "CLEAVE_SIMULATED_LOG: " + options.log + " cannot be written";
   }
   scheduler.setOptions(options.seed, options.patience);
+  pinned.setSeed(options.seed);
   for (int i = 0; i < options.devices && options.hasDevice; ++i) {
     devices.push_back(std::make_unique<Device>(options.memoryBytes));
     Stream &legacy = devices.back()->legacy;
@@ -174,14 +175,22 @@ int Machine::enqueue(Stream &stream, std::unique_ptr<Work> work,
 
 int Machine::wait(std::unique_lock<std::mutex> &lock,
                   const std::vector<Id> &targets) {
-  return end(scheduler.runUntil(lock, targets));
+  int code = end(scheduler.runUntil(lock, targets));
+  if (code == success && !targets.empty())
+    pinned.showUntil(*std::ranges::max_element(targets));
+  return code;
 }
 
 int Machine::query(Id target) {
   if (!scheduler.isDone(target))
     if (int code = end(scheduler.runSome(target)))
       return code;
-  return scheduler.isDone(target) ? success : errorNotReady;
+  if (!scheduler.isDone(target)) {
+    pinned.showSome();
+    return errorNotReady;
+  }
+  pinned.showUntil(target);
+  return success;
 }
 
 int Machine::end(Scheduler::Waited waited) {

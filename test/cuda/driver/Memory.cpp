@@ -1,5 +1,7 @@
 //===- Memory.cpp ---------------------------------------------------------===//
 #include "test/cuda/driver/Memory.h"
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -147,9 +149,52 @@ bool PinnedMemory::free(void *pointer) {
   auto found = live.find(uintptr_t(pointer));
   if (found == live.end())
     return false;
+  showAll();
   munmap(pointer, found->second);
   live.erase(found);
   return true;
+}
+
+void PinnedMemory::write(std::byte *to, const std::byte *from, uint64_t size,
+                         uint64_t operation) {
+  unseen.push_back({to, {from, from + size}, operation});
+}
+
+void PinnedMemory::show(const std::function<bool(const Written &)> &isShown) {
+  std::vector<Written> left;
+  for (Written &each : unseen) {
+    if (!isShown(each)) {
+      left.push_back(std::move(each));
+      continue;
+    }
+    uint64_t word = 0;
+    if (each.bytes.size() == sizeof word &&
+        uintptr_t(each.place) % sizeof word == 0) {
+      // Another thread may read it meanwhile.
+      std::memcpy(&word, each.bytes.data(), sizeof word);
+      std::atomic_ref(*reinterpret_cast<uint64_t *>(each.place)).store(word);
+    } else {
+      std::memcpy(each.place, each.bytes.data(), each.bytes.size());
+    }
+  }
+  unseen = std::move(left);
+}
+
+/// What is left stays in front of what is written to the same place behind it.
+void PinnedMemory::showSome() {
+  uintptr_t begin = ~uintptr_t(0), end = 0; // of what is left
+  show([&](const Written &each) {
+    uintptr_t from = uintptr_t(each.place), to = from + each.bytes.size();
+    if (random() % 2 == 0 && (to <= begin || end <= from))
+      return true;
+    begin = std::min(begin, from);
+    end = std::max(end, to);
+    return false;
+  });
+}
+
+void PinnedMemory::showUntil(uint64_t operation) {
+  show([&](const Written &each) { return each.operation <= operation; });
 }
 
 PinnedMemory::~PinnedMemory() {

@@ -3,8 +3,11 @@
 #define CLEAVE_TEST_CUDA_DRIVER_MEMORY_H
 
 #include "test/cuda/driver/Work.h"
+#include <functional>
 #include <map>
+#include <random>
 #include <string>
+#include <vector>
 
 namespace cleave::simulated {
 
@@ -51,7 +54,9 @@ private:
   std::map<Address, uint64_t> dead; ///< freed, and not allocated again since
 };
 
-/// What cuMemHostAlloc gave.
+/// What cuMemHostAlloc gave. What a copy writes there the host sees at the
+/// latest when it knows of something behind it that is done, and until then in
+/// any order, or not at all: CUDA promises no more.
 class PinnedMemory {
 public:
   PinnedMemory() = default;
@@ -64,8 +69,29 @@ public:
   enum class Place : uint8_t { Outside, Inside, Across };
   Place find(const void *pointer, uint64_t bytes) const;
 
+  void setSeed(uint64_t seed) { random.seed(seed); }
+  /// To memory inside, by the operation of that number; the host does not see
+  /// it yet.
+  void write(std::byte *to, const std::byte *from, uint64_t bytes,
+             uint64_t operation);
+  /// The host sees some of what was written, drawn.
+  void showSome();
+  /// It sees what the operations up to this one wrote, among which is all that
+  /// came before it.
+  void showUntil(uint64_t operation);
+  void showAll() { showUntil(~uint64_t(0)); }
+
 private:
+  struct Written {
+    std::byte *place;
+    std::vector<std::byte> bytes;
+    uint64_t operation;
+  };
+  void show(const std::function<bool(const Written &)> &isShown);
+
   std::map<uintptr_t, uint64_t> live;
+  std::vector<Written> unseen;
+  std::minstd_rand random;
 };
 
 } // namespace cleave::simulated

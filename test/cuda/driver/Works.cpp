@@ -34,6 +34,8 @@ Progress Copy::execute(Execution &execution) const {
   std::byte *out = find(to, "the destination", execution);
   if (execution.hasFailed())
     return Progress::Done;
+  if (from.kind == Side::Kind::Pinned)
+    pinned.showAll(); // to the device
   // The order in which a GPU copies is its own.
   bool isOnDevice =
       to.kind == Side::Kind::Device && from.kind == Side::Kind::Device;
@@ -41,6 +43,8 @@ Progress Copy::execute(Execution &execution) const {
     execution.fail(errorIllegalAddress,
                    "source and destination overlap, which no copy says the "
                    "meaning of");
+  else if (to.kind == Side::Kind::Pinned)
+    pinned.write(out, in, bytes, execution.getOperation());
   else
     std::memcpy(out, in, bytes);
   return Progress::Done;

@@ -42,7 +42,7 @@ struct Side {
 class Copy : public Work {
 public:
   Copy(const char *call, Side to, Side from, uint64_t bytes,
-       const PinnedMemory &pinned)
+       PinnedMemory &pinned)
       : call(call), to(std::move(to)), from(std::move(from)), bytes(bytes),
         pinned(pinned) {}
   std::string getName() const override;
@@ -55,7 +55,7 @@ private:
   const char *call;
   Side to, from;
   uint64_t bytes;
-  const PinnedMemory &pinned;
+  PinnedMemory &pinned;
 };
 
 class Fill : public Work {
