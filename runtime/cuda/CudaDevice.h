@@ -10,8 +10,7 @@
 // step is captured as a CUDA graph, and from then on each is one launch. The
 // GPU judges for itself whether there is an update (the op xf.guard); what it
 // judges by is copied to the host beside the update, in a stream of its own, so
-// that the host can have the next step ready when the GPU is done with this
-// one.
+// that the host can hand over the next step before the GPU is done with this.
 //
 //===----------------------------------------------------------------------===//
 #ifndef CLEAVE_RUNTIME_CUDA_CUDADEVICE_H

@@ -1,12 +1,15 @@
 //===- ToyTrain.cpp - The toy as an executable, for tests of the command line //
 //
 // As the compiler's executables, but for TOY_DP, TOY_TP and TOY_MICRO_BATCHES
-// in the environment, which stand for what was compiled, and TOY_DAMAGE, which
-// changes a byte of the program.
+// in the environment, which stand for what was compiled, TOY_DAMAGE, which
+// changes a byte of the program, and TOY_DISAGREE, with which every other rank
+// finds its step bad.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/train/Train.h"
 #include "test/runtime/train/ToyStages.h"
+#include <array>
+#include <atomic>
 #include <cstdlib>
 
 using namespace cleave;
@@ -14,6 +17,14 @@ using namespace cleave;
 static uint64_t getNumber(const char *name) {
   const char *text = std::getenv(name);
   return text ? std::strtoull(text, nullptr, 10) : 1;
+}
+
+static void disagree(void *const *buffers, const int64_t *params, int64_t begin,
+                     int64_t end) {
+  test::toy::guard(buffers, params, begin, end);
+  static std::atomic<int> calls = 0;
+  if (calls++ % 2 == 1)
+    *static_cast<float *>(buffers[2]) = 0;
 }
 
 int main(int argc, char **argv) {
@@ -24,6 +35,10 @@ int main(int argc, char **argv) {
                                    .seal();
   if (std::getenv("TOY_DAMAGE"))
     bytes[getNumber("TOY_DAMAGE") % bytes.size()] ^= 1;
+  auto kernels = std::to_array(test::toy::kernels);
+  for (CleaveKernelEntry &each : kernels)
+    if (std::getenv("TOY_DISAGREE") && each.fn == test::toy::guard)
+      each.fn = disagree;
   return runtime::runMain(argc, argv, bytes.data(), bytes.size(),
-                          test::toy::kernelTable);
+                          {kernels.data(), kernels.size()});
 }

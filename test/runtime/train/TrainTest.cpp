@@ -276,6 +276,27 @@ TEST(Train, MetricsAndTraceSayWhatRan) {
     EXPECT_TRUE(names.contains(name)) << name;
 }
 
+/// Ranks of which one did an update and one did not have nothing that they
+/// could go on from.
+TEST(Train, RanksThatDisagreeOnAStepEnd) {
+  Case c;
+  ToyResult result = runToy(
+      c.folder,
+      "--tokens " + (c.folder / "tokens") + " --init " + (c.folder / "init") +
+          " --skip-budget 9 --save " + (c.folder / "saved"),
+      getLayout(2, 1) + " TOY_DISAGREE=1");
+  EXPECT_EQ(result.exitCode, 1);
+  EXPECT_EQ(result.err.find("error: step 0: some ranks changed their state and "
+                            "some did not, though all have the same loss and "
+                            "gradient norm\n"),
+            0u)
+      << result.err;
+  EXPECT_EQ(result.out.find("step 1/"), std::string::npos) << result.out;
+  for (const auto &each :
+       std::filesystem::directory_iterator(c.folder / "saved"))
+    EXPECT_TRUE(each.path().filename() == "lock") << each.path();
+}
+
 /// Ranks of two stages have different instructions; what is said of a step is
 /// of all.
 TEST(Train, MetricsAndTraceSayWhatStagesRan) {
