@@ -233,6 +233,25 @@ static ChangedDims getChangedDims(Operation *op) {
       .Default([](Operation *) { return ChangedDims(); });
 }
 
+/// A shard that is one of several blocks has as much of each.
+template <typename Op>
+static LogicalResult verifyBlocks(Op op, Type shard) {
+  auto type = cast<RankedTensorType>(shard);
+  int64_t blocks = op.getBlocks(), dim = op.getDim();
+  int64_t size = type.getDimSize(dim);
+  MeshOp meshOp = findMesh(op);
+  if (OnAttr placement = getPlacementAttr(type); placement && meshOp) {
+    Mesh mesh = meshOp.getMesh();
+    size = getPlacement(placement, mesh)
+               .getLocalShape(mesh, type.getShape())[size_t(dim)];
+  }
+  if (blocks < 1 || size % blocks != 0)
+    return op.emitOpError("expects blocks of at least 1 that divide ")
+           << size << ", the size of a shard along dim " << dim << ", got "
+           << blocks;
+  return success();
+}
+
 /// The shapes of a collective of the local program, as far as they do not
 /// depend on the number of ranks.
 static LogicalResult verifyLocalShapes(CollectiveOpInterface op) {
@@ -415,7 +434,16 @@ llvm::Expected<Placement> SliceOp::applyTo(const Mesh &mesh,
 }
 
 LogicalResult AllReduceOp::verify() { return verifyCollective(*this); }
-LogicalResult ReduceScatterOp::verify() { return verifyCollective(*this); }
-LogicalResult AllGatherOp::verify() { return verifyCollective(*this); }
+LogicalResult ReduceScatterOp::verify() {
+  return success(succeeded(verifyCollective(*this)) &&
+                 succeeded(verifyBlocks(*this, getType())));
+}
+LogicalResult AllGatherOp::verify() {
+  return success(succeeded(verifyCollective(*this)) &&
+                 succeeded(verifyBlocks(*this, getInput().getType())));
+}
 LogicalResult AllToAllOp::verify() { return verifyCollective(*this); }
-LogicalResult SliceOp::verify() { return verifyCollective(*this); }
+LogicalResult SliceOp::verify() {
+  return success(succeeded(verifyCollective(*this)) &&
+                 succeeded(verifyBlocks(*this, getType())));
+}

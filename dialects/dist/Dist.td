@@ -192,17 +192,22 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
        to tensor<8xf32, #dist.on<@mesh, [{tp} ]>>
     ```
 
+    With `blocks`, the shards are those of `dist.all_gather` with as many.
+
     Constraints:
     1. The axes are distinct ones of the module's mesh.
     2. With placements: the result's is the operand's after this collective.
     3. Without placements, in the local program: the element types agree, and
        only dims that the collective names change, by the number of ranks.
+    4. Blocks are at least 1, and divide the shard's dim.
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
                        DefaultValuedAttr<Dist_Reduction,
-                         "::cleave::dist::ReductionKind::Sum">:$reduction);
+                         "::cleave::dist::ReductionKind::Sum">:$reduction,
+                       DefaultValuedOptionalAttr<I64Attr, "1">:$blocks);
   let assemblyFormat = [{
-    $input `axes` $axes `dim` $dim (`reduction` $reduction^)? attr-dict
+    $input `axes` $axes `dim` $dim (`reduction` $reduction^)?
+    (`blocks` $blocks^)? attr-dict
     `:` type($input) `to` type($result)
   }];
 }
@@ -218,15 +223,23 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
        to tensor<8xf32, #dist.on<@mesh, [{} ]>>
     ```
 
+    With `blocks` k, the dim is k blocks of equal size, and a shard has a piece
+    of each of them: of 2 ranks with 2 blocks, the first one has the first and
+    the third quarter. A type does not say so, since nothing but collectives
+    sees it.
+
     Constraints:
     1. The axes are distinct ones of the module's mesh.
     2. With placements: the result's is the operand's after this collective.
     3. Without placements, in the local program: the element types agree, and
        only dims that the collective names change, by the number of ranks.
+    4. Blocks are at least 1, and divide the shard's dim.
   }];
-  let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim);
+  let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
+                       DefaultValuedOptionalAttr<I64Attr, "1">:$blocks);
   let assemblyFormat = [{
-    $input `axes` $axes `dim` $dim attr-dict `:` type($input) `to` type($result)
+    $input `axes` $axes `dim` $dim (`blocks` $blocks^)? attr-dict
+    `:` type($input) `to` type($result)
   }];
 }
 
@@ -266,15 +279,20 @@ def Dist_SliceOp : Dist_CollectiveOp<"slice"> {
        to tensor<8xf32, #dist.on<@mesh, [{tp} ]>>
     ```
 
+    With `blocks`, the shards are those of `dist.all_gather` with as many.
+
     Constraints:
     1. The axes are distinct ones of the module's mesh.
     2. With placements: the result's is the operand's after this collective.
     3. Without placements, in the local program: the element types agree, and
        only dims that the collective names change, by the number of ranks.
+    4. Blocks are at least 1, and divide the shard's dim.
   }];
-  let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim);
+  let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
+                       DefaultValuedOptionalAttr<I64Attr, "1">:$blocks);
   let assemblyFormat = [{
-    $input `axes` $axes `dim` $dim attr-dict `:` type($input) `to` type($result)
+    $input `axes` $axes `dim` $dim (`blocks` $blocks^)? attr-dict
+    `:` type($input) `to` type($result)
   }];
 }
 

@@ -15,10 +15,12 @@ using namespace cleave;
 // On arrays
 //===----------------------------------------------------------------------===//
 
-/// dims [0, dim), dim, dims after it.
-static std::array<int64_t, 3> fold(const Array &array, int64_t dim) {
+/// dims [0, dim), dim, dims after it; blocks of the dim are like a dim before
+/// it.
+static std::array<int64_t, 3> fold(const Array &array, int64_t dim,
+                                   int64_t blocks) {
   size_t d = size_t(dim);
-  return {array.count(0, d), array.shape[d],
+  return {array.count(0, d) * blocks, array.shape[d] / blocks,
           array.count(d + 1, array.shape.size())};
 }
 
@@ -32,11 +34,12 @@ Array collectives::reduce(ArrayRef<const Array *> parts, bool isMax) {
   return result;
 }
 
-Array collectives::concatenate(ArrayRef<const Array *> parts, int64_t dim) {
+Array collectives::concatenate(ArrayRef<const Array *> parts, int64_t dim,
+                               int64_t blocks) {
   std::vector<int64_t> shape = parts.front()->shape;
   shape[size_t(dim)] *= int64_t(parts.size());
   Array result = Array::zeros(shape);
-  auto [outer, size, inner] = fold(*parts.front(), dim);
+  auto [outer, size, inner] = fold(*parts.front(), dim, blocks);
   for (auto [p, part] : llvm::enumerate(parts))
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t i = 0; i < size * inner; ++i)
@@ -47,11 +50,11 @@ Array collectives::concatenate(ArrayRef<const Array *> parts, int64_t dim) {
 }
 
 Array collectives::cut(const Array &whole, int64_t dim, int64_t parts,
-                       int64_t index) {
+                       int64_t index, int64_t blocks) {
   std::vector<int64_t> shape = whole.shape;
   shape[size_t(dim)] /= parts;
   Array result = Array::zeros(shape);
-  auto [outer, size, inner] = fold(result, dim);
+  auto [outer, size, inner] = fold(result, dim, blocks);
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < size * inner; ++i)
       result.data[o * size * inner + i] =
@@ -99,14 +102,15 @@ struct ReduceScatterMeaning
   static Array move(dist::ReduceScatterOp op, const GroupParts &group) {
     Array sum = collectives::reduce(group.parts, op.getReduction() ==
                                                      dist::ReductionKind::Max);
-    return collectives::cut(sum, op.getDim(), group.size(), group.index);
+    return collectives::cut(sum, op.getDim(), group.size(), group.index,
+                            op.getBlocks());
   }
 };
 
 struct AllGatherMeaning
     : CollectiveMeaning<AllGatherMeaning, dist::AllGatherOp> {
   static Array move(dist::AllGatherOp op, const GroupParts &group) {
-    return collectives::concatenate(group.parts, op.getDim());
+    return collectives::concatenate(group.parts, op.getDim(), op.getBlocks());
   }
 };
 
@@ -120,7 +124,7 @@ struct AllToAllMeaning : CollectiveMeaning<AllToAllMeaning, dist::AllToAllOp> {
 struct SliceMeaning : CollectiveMeaning<SliceMeaning, dist::SliceOp> {
   static Array move(dist::SliceOp op, const GroupParts &group) {
     return collectives::cut(*group.parts[size_t(group.index)], op.getDim(),
-                            group.size(), group.index);
+                            group.size(), group.index, op.getBlocks());
   }
 };
 

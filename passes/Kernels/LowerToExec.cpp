@@ -438,6 +438,14 @@ static exec::Reduction convert(dist::ReductionKind kind) {
                                           : exec::Reduction::Max;
 }
 
+/// How often, and what, lies one after the other where the shards of a dim are
+/// pieces of `blocks` blocks.
+static std::pair<int64_t, int64_t> getPieces(ArrayRef<int64_t> shard,
+                                             int64_t dim, int64_t blocks) {
+  return {product(shard.take_front(dim)) * blocks,
+          product(shard.drop_front(dim)) / blocks};
+}
+
 LogicalResult Lowering::lowerCollective(Operation &op) {
   Value from = op.getOperand(0), to = op.getResult(0);
   Value in = getBuffer(from);
@@ -454,20 +462,19 @@ LogicalResult Lowering::lowerCollective(Operation &op) {
         b, loc, in, out, ValueRange(), product(source), type,
         convert(reduce.getReduction()), reduce.getAxes());
   } else if (auto gather = dyn_cast<dist::AllGatherOp>(op)) {
-    built = exec::AllGatherOp::create(
-        b, loc, in, out, ValueRange(),
-        product(source.take_front(gather.getDim())),
-        product(source.drop_front(gather.getDim())), type, gather.getAxes());
+    auto [outer, inner] =
+        getPieces(source, gather.getDim(), gather.getBlocks());
+    built = exec::AllGatherOp::create(b, loc, in, out, ValueRange(), outer,
+                                      inner, type, gather.getAxes());
   } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op)) {
+    auto [outer, inner] =
+        getPieces(target, scatter.getDim(), scatter.getBlocks());
     built = exec::ReduceScatterOp::create(
-        b, loc, in, out, ValueRange(),
-        product(target.take_front(scatter.getDim())),
-        product(target.drop_front(scatter.getDim())), type,
+        b, loc, in, out, ValueRange(), outer, inner, type,
         convert(scatter.getReduction()), scatter.getAxes());
   } else if (auto slice = dyn_cast<dist::SliceOp>(op)) {
-    built = exec::SliceOp::create(b, loc, in, out, ValueRange(),
-                                  product(target.take_front(slice.getDim())),
-                                  product(target.drop_front(slice.getDim())),
+    auto [outer, inner] = getPieces(target, slice.getDim(), slice.getBlocks());
+    built = exec::SliceOp::create(b, loc, in, out, ValueRange(), outer, inner,
                                   type, slice.getAxes());
   } else if (auto move = dyn_cast<dist::AllToAllOp>(op)) {
     int64_t joined = move.getDim(), cut = move.getSplitDim();

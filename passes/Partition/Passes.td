@@ -34,6 +34,35 @@ def InsertCollectivesPass
   ];
 }
 
+def BlockShardsPass : Pass<"cleave-block-shards", "::mlir::ModuleOp"> {
+  let summary = "Let shards be pieces of blocks, so that collectives have parts";
+  let description = [{
+    Before: a placed step without reshards. After: collectives whose shards
+    nothing else has to do with than ops with sharding rules, and that could be
+    done in few parts only, have `blocks`. `cleave-cut-products` then finds parts
+    of them where there are fewer samples than that.
+
+    ```mlir
+    %y = dist.all_gather %x axes ["tp"] dim 1
+        : tensor<1x8192x4096xbf16, #dist.on<@mesh, [{}, {tp}, {} ]>>
+       to tensor<1x8192x4096xbf16, #dist.on<@mesh, [{}, {}, {} ]>>
+    // becomes
+    %y = dist.all_gather %x axes ["tp"] dim 1 blocks 8 : ... to ...
+    ```
+  }];
+  let dependentDialects = ["::cleave::dist::DistDialect"];
+  let options = [
+    Option<"mode", "mode", "std::string", "\"auto\"",
+           "what cleave-cut-products takes: after never, nothing is done in "
+           "parts, and no shard has blocks">,
+    Option<"parts", "parts", "int64_t", "8",
+           "into how many a collective is to be cut at most">,
+  ];
+  let statistics = [
+    Statistic<"numCollectives", "collectives", "collectives with blocks">,
+  ];
+}
+
 def KeepCopiesPass : Pass<"cleave-keep-copies", "::mlir::ModuleOp"> {
   let summary = "Keep the casts of parameters from one step to the next";
   let description = [{

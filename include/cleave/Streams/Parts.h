@@ -19,6 +19,7 @@
 #include "cleave/Streams/Overlap.h"
 #include "cleave/Streams/Share.h"
 #include "llvm/ADT/BitVector.h"
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -126,6 +127,7 @@ private:
 
 /// Into how many parts ops are cut.
 constexpr int64_t partCounts[] = {2, 4, 8};
+constexpr int64_t largestPartCount = partCounts[std::size(partCounts) - 1];
 /// Ops that are looked at before a collective, and behind it.
 constexpr size_t partsReach = 32;
 /// Of a collective's time: cutting has to save as much, since parts make the

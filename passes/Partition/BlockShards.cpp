@@ -1,0 +1,233 @@
+//===- BlockShards.cpp - Shards that are pieces of blocks -----------------===//
+//
+// A collective of a dim can be done in parts as far as parts of it lie one
+// behind the other in the whole: samples, of a sequence that is split. Where
+// there are few of them, the sequence itself is taken as blocks, and a shard is
+// a piece of each:
+//
+//   whole      |     block 0     |     block 1     |
+//   of rank    |  0  |  1  |  2  |  0  |  1  |  2  |
+//
+// So a part of each shard is a block of the whole. What computes on shards does
+// not see it, since loops of an op (the factors of its sharding rule) know
+// nothing of the order of their iterations. So shards may stand so wherever
+// nothing but ops with such rules and collectives has to do with them: not in
+// state, outputs and what a step is given.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/dist/Placements.h"
+#include "dialects/xf/Xf.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/Partition/Passes.h"
+#include "llvm/ADT/IntEqClasses.h"
+#include <numeric>
+
+namespace cleave {
+#define GEN_PASS_DEF_BLOCKSHARDSPASS
+#include "passes/Partition/Passes.h.inc"
+} // namespace cleave
+
+using namespace mlir;
+using namespace cleave;
+
+namespace {
+/// A dim of a value.
+using ValueDim = std::pair<Value, int64_t>;
+
+class BlockShards : public cleave::impl::BlockShardsPassBase<BlockShards> {
+public:
+  using BlockShardsPassBase::BlockShardsPassBase;
+
+private:
+  void runOnOperation() override;
+  void visit(Operation *op);
+  void visitRule(xf::ShardingRuleOpInterface op);
+  void visitCollective(dist::CollectiveOpInterface op);
+  void visitAccumulate(xf::AccumulateOp op);
+
+  Placement getPlacement(Value value) const {
+    return dist::getPlacement(dist::getPlacementAttr(value.getType()), mesh);
+  }
+  bool isSplit(ValueDim dim) const {
+    return !getPlacement(dim.first).dims[size_t(dim.second)].empty();
+  }
+  unsigned getNumber(ValueDim dim);
+  /// The shards of both are in the same order.
+  void join(ValueDim one, ValueDim other);
+  /// Shards of these are whole pieces, as everybody else thinks.
+  void fix(ValueDim dim);
+  void fix(ValueRange values);
+
+  Mesh mesh;
+  llvm::DenseMap<ValueDim, unsigned> numbers;
+  llvm::IntEqClasses classes;
+  std::vector<unsigned> fixed;
+  /// Collectives whose shards are of a dim, by its number.
+  std::vector<std::pair<Operation *, ValueDim>> moves;
+};
+} // namespace
+
+unsigned BlockShards::getNumber(ValueDim dim) {
+  auto [it, isNew] = numbers.insert({dim, unsigned(numbers.size())});
+  if (isNew)
+    classes.grow(unsigned(numbers.size()));
+  return it->second;
+}
+
+void BlockShards::join(ValueDim one, ValueDim other) {
+  if (isSplit(one) && isSplit(other))
+    classes.join(getNumber(one), getNumber(other));
+}
+
+void BlockShards::fix(ValueDim dim) {
+  if (isSplit(dim))
+    fixed.push_back(getNumber(dim));
+}
+
+void BlockShards::fix(ValueRange values) {
+  for (Value value : values)
+    if (auto type = dyn_cast<RankedTensorType>(value.getType()))
+      for (int64_t dim = 0; dim < type.getRank(); ++dim)
+        fix({value, dim});
+}
+
+//===----------------------------------------------------------------------===//
+// Which shards are in one order
+//===----------------------------------------------------------------------===//
+
+/// Dims of a factor are in one order. In a compound dim there is none for each
+/// of its factors.
+void BlockShards::visitRule(xf::ShardingRuleOpInterface op) {
+  ShardingRule rule = op.getShardingRule();
+  std::map<Factor, ValueDim> first;
+  auto visitTensor = [&](Value value, const TensorFactors &tensor) {
+    for (auto [dim, factors] : llvm::enumerate(tensor)) {
+      ValueDim each(value, int64_t(dim));
+      DimFactors several;
+      for (Factor factor : factors)
+        if (rule.factors[factor].size > 1)
+          several.push_back(factor);
+      if (several.size() != 1) {
+        fix(each);
+        continue;
+      }
+      auto [it, isNew] = first.insert({several.front(), each});
+      if (!isNew)
+        join(it->second, each);
+    }
+  };
+  for (auto [value, tensor] : llvm::zip(op->getOperands(), rule.operands))
+    visitTensor(value, tensor);
+  for (auto [value, tensor] : llvm::zip(op->getResults(), rule.results))
+    visitTensor(value, tensor);
+}
+
+/// The shards of a collective are its operand's or its result's, along the dim
+/// that it names; the order of all other dims stays.
+void BlockShards::visitCollective(dist::CollectiveOpInterface op) {
+  Value from = op->getOperand(0), to = op->getResult(0);
+  std::optional<ValueDim> shard;
+  int64_t dim = -1, other = -1;
+  if (auto gather = dyn_cast<dist::AllGatherOp>(*op)) {
+    dim = gather.getDim();
+    shard = ValueDim(from, dim);
+  } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(*op)) {
+    dim = scatter.getDim();
+    shard = ValueDim(to, dim);
+  } else if (auto slice = dyn_cast<dist::SliceOp>(*op)) {
+    dim = slice.getDim();
+    shard = ValueDim(to, dim);
+  } else if (auto move = dyn_cast<dist::AllToAllOp>(*op)) {
+    dim = move.getDim();
+    other = move.getSplitDim();
+  }
+  int64_t rank = cast<RankedTensorType>(from.getType()).getRank();
+  for (int64_t each = 0; each < rank; ++each)
+    if (each != dim && each != other)
+      join({from, each}, {to, each});
+  // Of several axes of a dim, each piece of the first is cut by the next.
+  bool isAlone = shard && getPlacement(shard->first).dims[size_t(dim)].size() ==
+                              op.getAxes().size();
+  if (isAlone) {
+    getNumber(*shard);
+    moves.push_back({op, *shard});
+    return;
+  }
+  for (int64_t each : {dim, other})
+    if (each >= 0) {
+      fix(ValueDim(from, each));
+      fix(ValueDim(to, each));
+    }
+}
+
+/// An argument is a slice of an input along its first dim.
+void BlockShards::visitAccumulate(xf::AccumulateOp op) {
+  Block &body = op.getBody().front();
+  auto getRank = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getRank();
+  };
+  for (auto [input, argument] : llvm::zip(op.getInputs(), body.getArguments()))
+    for (int64_t dim = 0; dim < getRank(argument); ++dim)
+      join({input, dim + 1}, {argument, dim});
+  for (auto [value, result] :
+       llvm::zip(body.getTerminator()->getOperands(), op.getResults()))
+    for (int64_t dim = 0; dim < getRank(result); ++dim)
+      join({value, dim}, {result, dim});
+}
+
+void BlockShards::visit(Operation *op) {
+  if (auto function = dyn_cast<func::FuncOp>(op))
+    return fix(ValueRange(function.getArguments()));
+  if (auto collective = dyn_cast<dist::CollectiveOpInterface>(op))
+    return visitCollective(collective);
+  if (auto accumulate = dyn_cast<xf::AccumulateOp>(op))
+    return visitAccumulate(accumulate);
+  if (auto ruled = dyn_cast<xf::ShardingRuleOpInterface>(op))
+    return visitRule(ruled);
+  if (isa<xf::YieldOp>(op))
+    return;
+  fix(op->getOperands());
+  fix(ValueRange(op->getResults()));
+}
+
+//===----------------------------------------------------------------------===//
+// The pass
+//===----------------------------------------------------------------------===//
+
+void BlockShards::runOnOperation() {
+  dist::MeshOp meshOp = dist::lookupMesh(getOperation());
+  if (!meshOp || mode == "never")
+    return;
+  mesh = meshOp.getMesh();
+  getOperation().walk([&](Operation *op) {
+    if (op != getOperation())
+      visit(op);
+  });
+  classes.compress();
+  std::vector<bool> isFixed(classes.getNumClasses());
+  for (unsigned number : fixed)
+    isFixed[classes[number]] = true;
+
+  // As many blocks as make for parts of every collective.
+  std::map<unsigned, int64_t> blocks;
+  for (auto [op, shard] : moves) {
+    auto [value, dim] = shard;
+    llvm::SmallVector<int64_t, 4> shape = getPlacement(value).getLocalShape(
+        mesh, cast<RankedTensorType>(value.getType()).getShape());
+    int64_t before = 1;
+    for (int64_t size : ArrayRef<int64_t>(shape).take_front(size_t(dim)))
+      before *= size;
+    int64_t wanted =
+        isa<dist::SliceOp>(op) ? 1 : parts / std::gcd(int64_t(parts), before);
+    int64_t &mine = blocks.insert({classes[numbers[shard]], 1}).first->second;
+    mine = std::gcd(std::lcm(mine, wanted), shape[size_t(dim)]);
+  }
+  for (auto [op, shard] : moves) {
+    unsigned number = classes[numbers[shard]];
+    if (isFixed[number] || blocks[number] == 1)
+      continue;
+    op->setAttr("blocks", IntegerAttr::get(IntegerType::get(&getContext(), 64),
+                                           blocks[number]));
+    ++numCollectives;
+  }
+}
