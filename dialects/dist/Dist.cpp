@@ -242,8 +242,11 @@ static LogicalResult verifyBlocks(Op op, Type shard) {
   MeshOp meshOp = findMesh(op);
   if (OnAttr placement = getPlacementAttr(type); placement && meshOp) {
     Mesh mesh = meshOp.getMesh();
-    size = getPlacement(placement, mesh)
-               .getLocalShape(mesh, type.getShape())[size_t(dim)];
+    auto axes = cast<ArrayAttr>(placement.getDims()[size_t(dim)]);
+    // What is wrong with them is said elsewhere.
+    for (auto name : axes.getAsValueRange<StringAttr>())
+      if (std::optional<Axis> axis = mesh.getAxisIndex(name))
+        size /= mesh.getSize(*axis);
   }
   if (blocks < 1 || size % blocks != 0)
     return op.emitOpError("expects blocks of at least 1 that divide ")

@@ -50,7 +50,8 @@ static int64_t countRows(const ShardingProblem &problem, size_t tensor,
   return rows;
 }
 
-/// Of a move, which parts can be moved one by one; 1: none.
+/// Of a move, which parts can be moved one by one; 1: none. Of a dim between
+/// others, such as a sequence, shards are pieces of blocks.
 static int64_t countRows(const ShardingProblem &problem, const Move &move,
                          const Step &step) {
   switch (step.kind) {
@@ -58,8 +59,16 @@ static int64_t countRows(const ShardingProblem &problem, const Move &move,
     return countRows(problem, move.tensor, step.after,
                      std::max<size_t>(step.after.dims.size(), 1) - 1);
   case Step::Kind::AllGather:
-  case Step::Kind::ReduceScatter:
-    return countRows(problem, move.tensor, step.after, step.dim);
+  case Step::Kind::ReduceScatter: {
+    int64_t rows = countRows(problem, move.tensor, step.after, step.dim);
+    if (step.dim == 0 || step.dim + 1 == int64_t(step.after.dims.size()))
+      return rows;
+    int64_t size = step.after.getLocalShape(
+        problem.mesh, problem.tensors[move.tensor].shape)[size_t(step.dim)];
+    if (step.kind == Step::Kind::AllGather)
+      size /= problem.mesh.getSize(step.axes);
+    return rows * countBlocks(rows, size);
+  }
   default:
     return 1;
   }

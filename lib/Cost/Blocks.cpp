@@ -413,7 +413,7 @@ private:
 
   /// The collectives between two groups of products, in the number of parts
   /// that takes the least time. Parts of what is split along the sequence are
-  /// of samples.
+  /// of samples, and of blocks of the sequence where there are few.
   template <typename GetParts>
   Exchange cutExchange(llvm::ArrayRef<CollectiveKind> kinds,
                        GetParts &&getParts) const {
@@ -421,8 +421,12 @@ private:
     double least = 0, whole = 0;
     double skew = double(kinds.size()) * costs.profile.rankSkew;
     constexpr int64_t inOne[] = {1};
+    double rows = tokens;
+    if (cut.sequenceParallel)
+      rows =
+          double(cut.microBatch *
+                 countBlocks(cut.microBatch, int64_t(outer) / cut.microBatch));
     for (int64_t count : llvm::concat<const int64_t>(inOne, partCounts)) {
-      double rows = cut.sequenceParallel ? double(cut.microBatch) : tokens;
       if (std::fmod(rows, double(count)) != 0)
         continue;
       ProductParts parts = getParts(count);

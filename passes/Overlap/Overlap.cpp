@@ -22,6 +22,10 @@ using namespace cleave;
 namespace {
 /// How often it is tried to need less memory before all of overlap is given up.
 constexpr int triesToFit = 4;
+/// How much more bytes than the order that is listed another one may need where
+/// that one does not fit either: each that has something in other streams needs
+/// some more, and there is nothing to be saved.
+constexpr double moreThanListed = 1.005;
 
 class Overlap : public cleave::impl::OverlapPassBase<Overlap> {
 public:
@@ -38,7 +42,8 @@ private:
       return;
     for (auto program : getOperation().getOps<exec::ProgramOp>()) {
       std::vector<OverlapMemory> needed = getMemory(program);
-      double allowed = std::max(model->getRoom(), getMost(needed));
+      double allowed =
+          std::max(model->getRoom(), getMost(needed) * moreThanListed);
       join(program, needed, allowed);
       std::vector<Part> parts;
       for (auto [segment, memory] : llvm::zip(

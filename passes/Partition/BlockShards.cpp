@@ -15,11 +15,13 @@
 // state, outputs and what a step is given.
 //
 //===----------------------------------------------------------------------===//
+#include "cleave/Streams/Parts.h"
 #include "dialects/dist/Placements.h"
 #include "dialects/xf/Xf.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "passes/Partition/Passes.h"
 #include "llvm/ADT/IntEqClasses.h"
+#include <map>
 #include <numeric>
 
 namespace cleave {
@@ -217,10 +219,10 @@ void BlockShards::runOnOperation() {
     int64_t before = 1;
     for (int64_t size : ArrayRef<int64_t>(shape).take_front(size_t(dim)))
       before *= size;
-    int64_t wanted =
-        isa<dist::SliceOp>(op) ? 1 : parts / std::gcd(int64_t(parts), before);
+    // All shards of a class have the same size.
     int64_t &mine = blocks.insert({classes[numbers[shard]], 1}).first->second;
-    mine = std::gcd(std::lcm(mine, wanted), shape[size_t(dim)]);
+    if (!isa<dist::SliceOp>(op))
+      mine = std::lcm(mine, countBlocks(before, shape[size_t(dim)]));
   }
   for (auto [op, shard] : moves) {
     unsigned number = classes[numbers[shard]];

@@ -55,8 +55,6 @@ def BlockShardsPass : Pass<"cleave-block-shards", "::mlir::ModuleOp"> {
     Option<"mode", "mode", "std::string", "\"auto\"",
            "what cleave-cut-products takes: after never, nothing is done in "
            "parts, and no shard has blocks">,
-    Option<"parts", "parts", "int64_t", "8",
-           "into how many a collective is to be cut at most">,
   ];
   let statistics = [
     Statistic<"numCollectives", "collectives", "collectives with blocks">,

@@ -1,6 +1,5 @@
 //===- Pipelines.cpp - The stages of a compilation, in order --------------===//
 #include "passes/Pipelines/Pipelines.h"
-#include "cleave/Streams/Parts.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "passes/Interpret/Meanings.h"
@@ -38,7 +37,7 @@ static void addPlace(OpPassManager &pm, const StageOptions &options) {
 static void addPartition(OpPassManager &pm, const StageOptions &options) {
   pm.addPass(createInsertCollectivesPass(options.partition));
   pm.addPass(createKeepCopiesPass());
-  pm.addPass(createBlockShardsPass({options.overlap.mode, largestPartCount}));
+  pm.addPass(createBlockShardsPass({options.overlap.mode}));
   // While types are still global: this is the proof of the program.
   pm.addPass(createVerifyPlacementsPass());
   pm.addPass(createVerifyStepPass());

@@ -21,6 +21,7 @@
 #include "llvm/ADT/BitVector.h"
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <optional>
 
 namespace cleave {
@@ -128,6 +129,12 @@ private:
 /// Into how many parts ops are cut.
 constexpr int64_t partCounts[] = {2, 4, 8};
 constexpr int64_t largestPartCount = partCounts[std::size(partCounts) - 1];
+/// Of how many blocks a dim is taken to be (dist.all_gather), so that its
+/// collectives can be done in as many parts: of a shard that has `size` along
+/// the dim, `rows` pieces lie one behind the other in the whole as it is.
+inline int64_t countBlocks(int64_t rows, int64_t size) {
+  return std::gcd(largestPartCount / std::gcd(largestPartCount, rows), size);
+}
 /// Ops that are looked at before a collective, and behind it.
 constexpr size_t partsReach = 32;
 /// Of a collective's time: cutting has to save as much, since parts make the

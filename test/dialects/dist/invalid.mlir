@@ -515,3 +515,35 @@ func.func @recv_channel() {
   %x = dist.recv from 1 channel -1 : tensor<8xf32>
   return
 }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tp" = 2>]
+func.func @blocks_of_a_placed_shard(
+    %x: tensor<4x16xf32, #dist.on<@mesh, [{}, {tp} ]>>) {
+  // expected-error @+1 {{'dist.all_gather' op expects blocks of at least 1 that divide 8, the size of a shard along dim 1, got 3}}
+  %y = dist.all_gather %x axes ["tp"] dim 1 blocks 3
+      : tensor<4x16xf32, #dist.on<@mesh, [{}, {tp} ]>>
+     to tensor<4x16xf32, #dist.on<@mesh, [{}, {} ]>>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tp" = 2>]
+func.func @blocks_of_a_local_shard(%x: tensor<4x16xf32>) {
+  // expected-error @+1 {{'dist.slice' op expects blocks of at least 1 that divide 8, the size of a shard along dim 1, got 16}}
+  %y = dist.slice %x axes ["tp"] dim 1 blocks 16
+      : tensor<4x16xf32> to tensor<4x8xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tp" = 2>]
+func.func @no_blocks(%x: tensor<4x16xf32>) {
+  // expected-error @+1 {{'dist.reduce_scatter' op expects blocks of at least 1 that divide 8, the size of a shard along dim 1, got 0}}
+  %y = dist.reduce_scatter %x axes ["tp"] dim 1 blocks 0
+      : tensor<4x16xf32> to tensor<4x8xf32>
+  return
+}

@@ -71,6 +71,8 @@ func.func @collectives(%sum: !sum, %max: !max, %rows: !rows, %whole: !whole,
       : !max to !rows
   // CHECK: dist.all_gather %{{.*}} axes ["tp"] dim 0 : tensor
   %4 = dist.all_gather %rows axes ["tp"] dim 0 : !rows to !whole
+  // CHECK: dist.all_gather %{{.*}} axes ["tp"] dim 0 blocks 2 : tensor
+  %8 = dist.all_gather %rows axes ["tp"] dim 0 blocks 2 : !rows to !whole
   // CHECK: dist.all_gather %{{.*}} axes ["dp", "tp"] dim 0 : tensor
   %5 = dist.all_gather %both axes ["dp", "tp"] dim 0 : !both to !whole
   // CHECK: dist.all_to_all %{{.*}} axes ["tp"] from 0 to 1 : tensor
