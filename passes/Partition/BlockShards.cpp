@@ -210,18 +210,20 @@ void BlockShards::runOnOperation() {
   for (unsigned number : fixed)
     isFixed[classes[number]] = true;
 
-  // As many blocks as make for parts of every collective.
+  // As many blocks as make for parts of every collective of a dim that stands
+  // between others, as that of a sequence does. All shards of a class have the
+  // same size.
   std::map<unsigned, int64_t> blocks;
   for (auto [op, shard] : moves) {
     auto [value, dim] = shard;
-    llvm::SmallVector<int64_t, 4> shape = getPlacement(value).getLocalShape(
-        mesh, cast<RankedTensorType>(value.getType()).getShape());
+    auto type = cast<RankedTensorType>(value.getType());
+    llvm::SmallVector<int64_t, 4> shape =
+        getPlacement(value).getLocalShape(mesh, type.getShape());
     int64_t before = 1;
     for (int64_t size : ArrayRef<int64_t>(shape).take_front(size_t(dim)))
       before *= size;
-    // All shards of a class have the same size.
     int64_t &mine = blocks.insert({classes[numbers[shard]], 1}).first->second;
-    if (!isa<dist::SliceOp>(op))
+    if (!isa<dist::SliceOp>(op) && dim > 0 && dim + 1 < type.getRank())
       mine = std::lcm(mine, countBlocks(before, shape[size_t(dim)]));
   }
   for (auto [op, shard] : moves) {

@@ -120,6 +120,18 @@ func.func private @is_state() -> tensor<1x16x8xf32, #whole> {
   return %x : tensor<1x16x8xf32, #whole>
 }
 
+// The rows of a matrix are no sequence: nothing is computed in parts of them.
+func.func private @rows(%x: tensor<16x8xf32, #dist.on<@mesh, [{}, {} ], partial = {tp}>>)
+    -> tensor<16x8xf32, #dist.on<@mesh, [{}, {} ]>> {
+  %a = dist.reduce_scatter %x axes ["tp"] dim 0
+      : tensor<16x8xf32, #dist.on<@mesh, [{}, {} ], partial = {tp}>>
+     to tensor<16x8xf32, #dist.on<@mesh, [{tp}, {} ]>>
+  %b = dist.all_gather %a axes ["tp"] dim 0
+      : tensor<16x8xf32, #dist.on<@mesh, [{tp}, {} ]>>
+     to tensor<16x8xf32, #dist.on<@mesh, [{}, {} ]>>
+  return %b : tensor<16x8xf32, #dist.on<@mesh, [{}, {} ]>>
+}
+
 // An all_to_all has no blocks.
 func.func private @moves(%x: tensor<1x16x8xf32, #partial>)
     -> tensor<1x16x8xf32, #dist.on<@mesh, [{}, {}, {tp} ]>> {
