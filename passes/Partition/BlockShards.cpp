@@ -124,42 +124,29 @@ void BlockShards::visitRule(xf::ShardingRuleOpInterface op) {
     visitTensor(value, tensor);
 }
 
-/// The shards of a collective are its operand's or its result's, along the dim
-/// that it names; the order of all other dims stays.
+/// A collective of shards splits one dim, or makes it whole; the order of all
+/// others stays. Where two dims change, or of several axes of a dim some stay,
+/// there are no blocks.
 void BlockShards::visitCollective(dist::CollectiveOpInterface op) {
   Value from = op->getOperand(0), to = op->getResult(0);
-  std::optional<ValueDim> shard;
-  int64_t dim = -1, other = -1;
-  if (auto gather = dyn_cast<dist::AllGatherOp>(*op)) {
-    dim = gather.getDim();
-    shard = ValueDim(from, dim);
-  } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(*op)) {
-    dim = scatter.getDim();
-    shard = ValueDim(to, dim);
-  } else if (auto slice = dyn_cast<dist::SliceOp>(*op)) {
-    dim = slice.getDim();
-    shard = ValueDim(to, dim);
-  } else if (auto move = dyn_cast<dist::AllToAllOp>(*op)) {
-    dim = move.getDim();
-    other = move.getSplitDim();
-  }
-  int64_t rank = cast<RankedTensorType>(from.getType()).getRank();
-  for (int64_t each = 0; each < rank; ++each)
-    if (each != dim && each != other)
-      join({from, each}, {to, each});
-  // Of several axes of a dim, each piece of the first is cut by the next.
-  bool isAlone = shard && getPlacement(shard->first).dims[size_t(dim)].size() ==
-                              op.getAxes().size();
-  if (isAlone) {
-    getNumber(*shard);
-    moves.push_back({op, *shard});
+  Placement before = getPlacement(from), after = getPlacement(to);
+  SmallVector<int64_t> changed;
+  for (int64_t dim = 0; dim < int64_t(before.dims.size()); ++dim)
+    if (before.dims[size_t(dim)] == after.dims[size_t(dim)])
+      join({from, dim}, {to, dim});
+    else
+      changed.push_back(dim);
+  if (changed.size() == 1 &&
+      isSplit({from, changed[0]}) != isSplit({to, changed[0]})) {
+    ValueDim shard(isSplit({from, changed[0]}) ? from : to, changed[0]);
+    getNumber(shard);
+    moves.push_back({op, shard});
     return;
   }
-  for (int64_t each : {dim, other})
-    if (each >= 0) {
-      fix(ValueDim(from, each));
-      fix(ValueDim(to, each));
-    }
+  for (int64_t dim : changed) {
+    fix(ValueDim(from, dim));
+    fix(ValueDim(to, dim));
+  }
 }
 
 /// An argument is a slice of an input along its first dim.
@@ -223,7 +210,11 @@ void BlockShards::runOnOperation() {
     for (int64_t size : ArrayRef<int64_t>(shape).take_front(size_t(dim)))
       before *= size;
     int64_t &mine = blocks.insert({classes[numbers[shard]], 1}).first->second;
-    if (!isa<dist::SliceOp>(op) && dim > 0 && dim + 1 < type.getRank())
+    // What only cuts what each rank has needs no parts of its own.
+    bool communicates =
+        value == op->getOperand(0) ||
+        getPlacement(op->getOperand(0)).partial != getPlacement(value).partial;
+    if (communicates && dim > 0 && dim + 1 < type.getRank())
       mine = std::lcm(mine, countBlocks(before, shape[size_t(dim)]));
   }
   for (auto [op, shard] : moves) {
