@@ -234,9 +234,8 @@ static ChangedDims getChangedDims(Operation *op) {
 }
 
 /// A shard that is one of several blocks has as much of each.
-template <typename Op>
-static LogicalResult verifyBlocks(Op op, Type shard) {
-  auto type = cast<RankedTensorType>(shard);
+static LogicalResult verifyBlocks(ShardOpInterface op) {
+  auto type = cast<RankedTensorType>(op.getShard().getType());
   int64_t blocks = op.getBlocks(), dim = op.getDim();
   int64_t size = type.getDimSize(dim);
   MeshOp meshOp = findMesh(op);
@@ -249,7 +248,7 @@ static LogicalResult verifyBlocks(Op op, Type shard) {
         size /= mesh.getSize(*axis);
   }
   if (blocks < 1 || size % blocks != 0)
-    return op.emitOpError("expects blocks of at least 1 that divide ")
+    return op->emitOpError("expects blocks of at least 1 that divide ")
            << size << ", the size of a shard along dim " << dim << ", got "
            << blocks;
   return success();
@@ -310,7 +309,7 @@ LogicalResult dist::verifyGroup(CollectiveOpInterface op) {
 }
 
 /// The result has the placement that `op` makes of its operand's.
-static LogicalResult verifyCollective(CollectiveOpInterface op) {
+static LogicalResult verifyPlacements(CollectiveOpInterface op) {
   Type from = op->getOperand(0).getType(), to = op->getResult(0).getType();
   if (op.getAxes().empty())
     return op->emitOpError("expects at least one axis");
@@ -331,6 +330,13 @@ static LogicalResult verifyCollective(CollectiveOpInterface op) {
     return op->emitOpError("expects its result under ")
            << expected->toString(mesh) << ", got " << getPlacementAttr(to);
   return success();
+}
+
+static LogicalResult verifyCollective(CollectiveOpInterface op) {
+  if (failed(verifyPlacements(op)))
+    return failure();
+  auto shards = dyn_cast<ShardOpInterface>(*op);
+  return shards ? verifyBlocks(shards) : success();
 }
 
 static llvm::Error checkDim(int64_t dim, const Placement &placement) {
@@ -437,16 +443,7 @@ llvm::Expected<Placement> SliceOp::applyTo(const Mesh &mesh,
 }
 
 LogicalResult AllReduceOp::verify() { return verifyCollective(*this); }
-LogicalResult ReduceScatterOp::verify() {
-  return success(succeeded(verifyCollective(*this)) &&
-                 succeeded(verifyBlocks(*this, getType())));
-}
-LogicalResult AllGatherOp::verify() {
-  return success(succeeded(verifyCollective(*this)) &&
-                 succeeded(verifyBlocks(*this, getInput().getType())));
-}
+LogicalResult ReduceScatterOp::verify() { return verifyCollective(*this); }
+LogicalResult AllGatherOp::verify() { return verifyCollective(*this); }
 LogicalResult AllToAllOp::verify() { return verifyCollective(*this); }
-LogicalResult SliceOp::verify() {
-  return success(succeeded(verifyCollective(*this)) &&
-                 succeeded(verifyBlocks(*this, getType())));
-}
+LogicalResult SliceOp::verify() { return verifyCollective(*this); }

@@ -140,10 +140,10 @@ def Dist_ReshardOp : Dist_Op<"reshard", [Pure]> {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-class Dist_CollectiveOp<string mnemonic>
+class Dist_CollectiveOp<string mnemonic, list<Trait> traits = []>
     : Dist_Op<mnemonic, [Pure,
         DeclareOpInterfaceMethods<CollectiveOpInterface, ["applyTo"]>,
-        DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+        DeclareOpInterfaceMethods<SymbolUserOpInterface>] # traits> {
   let results = (outs AnyRankedTensor:$result);
   let hasVerifier = 1;
   // The mesh gives its axes their meaning, though no attribute names it.
@@ -181,7 +181,8 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
   }];
 }
 
-def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
+def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter",
+                                             [ShardOpInterface]> {
   let summary = "combine partial values; each rank gets its shard of a dim";
   let description = [{
     `[{} ] partial={x} -> [{x} ]`
@@ -205,6 +206,9 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
                        DefaultValuedAttr<Dist_Reduction,
                          "::cleave::dist::ReductionKind::Sum">:$reduction,
                        DefaultValuedOptionalAttr<I64Attr, "1">:$blocks);
+  let extraClassDeclaration = [{
+    ::mlir::Value getShard() { return getResult(); }
+  }];
   let assemblyFormat = [{
     $input `axes` $axes `dim` $dim (`reduction` $reduction^)?
     (`blocks` $blocks^)? attr-dict
@@ -212,7 +216,7 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter"> {
   }];
 }
 
-def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
+def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather", [ShardOpInterface]> {
   let summary = "every rank gets the shards of a dim, in shard order";
   let description = [{
     `[{x} ] -> [{} ]`
@@ -237,6 +241,9 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather"> {
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
                        DefaultValuedOptionalAttr<I64Attr, "1">:$blocks);
+  let extraClassDeclaration = [{
+    ::mlir::Value getShard() { return getInput(); }
+  }];
   let assemblyFormat = [{
     $input `axes` $axes `dim` $dim (`blocks` $blocks^)? attr-dict
     `:` type($input) `to` type($result)
@@ -268,7 +275,7 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
   }];
 }
 
-def Dist_SliceOp : Dist_CollectiveOp<"slice"> {
+def Dist_SliceOp : Dist_CollectiveOp<"slice", [ShardOpInterface]> {
   let summary = "each rank keeps its shard of a dim; moves nothing";
   let description = [{
     `[{} ] -> [{x} ]`
@@ -290,6 +297,9 @@ def Dist_SliceOp : Dist_CollectiveOp<"slice"> {
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
                        DefaultValuedOptionalAttr<I64Attr, "1">:$blocks);
+  let extraClassDeclaration = [{
+    ::mlir::Value getShard() { return getResult(); }
+  }];
   let assemblyFormat = [{
     $input `axes` $axes `dim` $dim (`blocks` $blocks^)? attr-dict
     `:` type($input) `to` type($result)

@@ -39,50 +39,40 @@ private:
 };
 } // namespace
 
-/// Rows of a tensor's shard that lie one behind the other: of its first dims.
-static int64_t countRows(const ShardingProblem &problem, size_t tensor,
-                         const Placement &placement, size_t dims) {
-  llvm::SmallVector<int64_t, 4> local =
-      placement.getLocalShape(problem.mesh, problem.tensors[tensor].shape);
-  int64_t rows = 1;
-  for (size_t dim = 0; dim < dims; ++dim)
-    rows *= local[dim];
-  return rows;
+/// Parts that can be had one by one of a tensor of this shape: rows of all dims
+/// but the last.
+static int64_t countParts(ArrayRef<int64_t> shape) {
+  return countRows(shape, std::max<size_t>(shape.size(), 1) - 1);
 }
 
-/// Of a move, which parts can be moved one by one; 1: none. Of a dim between
-/// others, such as a sequence, shards are pieces of blocks.
-static int64_t countRows(const ShardingProblem &problem, const Move &move,
-                         const Step &step) {
+static int64_t countParts(const ShardingProblem &problem, const Move &move,
+                          const Step &step) {
+  llvm::SmallVector<int64_t, 4> shape = step.after.getLocalShape(
+      problem.mesh, problem.tensors[move.tensor].shape);
   switch (step.kind) {
   case Step::Kind::AllReduce:
-    return countRows(problem, move.tensor, step.after,
-                     std::max<size_t>(step.after.dims.size(), 1) - 1);
+    return countParts(shape);
   case Step::Kind::AllGather:
   case Step::Kind::ReduceScatter: {
-    int64_t rows = countRows(problem, move.tensor, step.after, step.dim);
-    if (step.dim == 0 || step.dim + 1 == int64_t(step.after.dims.size()))
-      return rows;
-    int64_t size = step.after.getLocalShape(
-        problem.mesh, problem.tensors[move.tensor].shape)[size_t(step.dim)];
+    size_t dim(step.dim);
     if (step.kind == Step::Kind::AllGather)
-      size /= problem.mesh.getSize(step.axes);
-    return rows * countBlocks(rows, size);
+      shape[dim] /= problem.mesh.getSize(step.axes);
+    return countRows(shape, dim) * countBlocks(shape, dim);
   }
   default:
     return 1;
   }
 }
 
-static int64_t countRows(const ShardingProblem &problem,
-                         const ShardingChoice &choice, size_t number) {
+static int64_t countParts(const ShardingProblem &problem,
+                          const ShardingChoice &choice, size_t number) {
   const PlacedOp &op = problem.ops[number];
   if (op.rowsOf == 0)
     return 1;
   const Placement &made =
       op.strategies[choice.strategies[number]].placements.results[0];
-  return countRows(problem, op.results[0], made,
-                   std::max<size_t>(made.dims.size(), 1) - 1);
+  return countParts(
+      made.getLocalShape(problem.mesh, problem.tensors[op.results[0]].shape));
 }
 
 /// Whether a part of the op has its own part of operand `k`.
@@ -96,9 +86,9 @@ std::optional<Shares> ListWindow::computeShares(size_t i, int64_t parts) const {
   const ListOp &each = list[i];
   const Source &source = each.source;
   bool isMove = source.move != Source::none;
-  int64_t rows = isMove ? countRows(problem, moves[source.move],
-                                    moves[source.move].steps[source.step].step)
-                        : countRows(problem, choice, source.op);
+  int64_t rows = isMove ? countParts(problem, moves[source.move],
+                                     moves[source.move].steps[source.step].step)
+                        : countParts(problem, choice, source.op);
   // A part is not cut again.
   if (source.parts > 1 || rows == 1 || rows % parts != 0)
     return std::nullopt;
@@ -129,14 +119,14 @@ PartsCutter::Key PartsCutter::getKey(ArrayRef<ListOp> window,
       const MoveStep &step = moves[source.move].steps[source.step];
       key.push_back(uint64_t(step.step.kind));
       key.push_back(
-          uint64_t(countRows(problem, moves[source.move], step.step)));
+          uint64_t(countParts(problem, moves[source.move], step.step)));
       addReal(step.input);
     } else {
       const PlacedOp &op = problem.ops[source.op];
       // Equal ops share their strategies.
       key.push_back(reinterpret_cast<uintptr_t>(
           &op.strategies[choice.strategies[source.op]]));
-      key.push_back(uint64_t(countRows(problem, choice, source.op)));
+      key.push_back(uint64_t(countParts(problem, choice, source.op)));
       key.push_back(op.rowsOf);
     }
     for (const RowsOperand &operand : each.operands) {

@@ -422,10 +422,11 @@ private:
     double skew = double(kinds.size()) * costs.profile.rankSkew;
     constexpr int64_t inOne[] = {1};
     double rows = tokens;
-    if (cut.sequenceParallel)
-      rows =
-          double(cut.microBatch *
-                 countBlocks(cut.microBatch, int64_t(outer) / cut.microBatch));
+    if (cut.sequenceParallel) {
+      int64_t shard[] = {cut.microBatch, int64_t(outer) / cut.microBatch,
+                         costs.model.hidden};
+      rows = double(countRows(shard, 1) * countBlocks(shard, 1));
+    }
     for (int64_t count : llvm::concat<const int64_t>(inOne, partCounts)) {
       if (std::fmod(rows, double(count)) != 0)
         continue;

@@ -2,6 +2,8 @@
 #include "cleave/Streams/Parts.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 using namespace cleave;
 using llvm::ArrayRef;
@@ -235,8 +237,21 @@ std::optional<std::vector<PartOf>> Surroundings::cut(ArrayRef<size_t> members,
 }
 
 //===----------------------------------------------------------------------===//
-// What parts are worth
+// How many parts, and what they are worth
 //===----------------------------------------------------------------------===//
+
+int64_t cleave::countRows(ArrayRef<int64_t> shape, size_t dim) {
+  return std::accumulate(shape.begin(), shape.begin() + dim, int64_t(1),
+                         std::multiplies());
+}
+
+int64_t cleave::countBlocks(ArrayRef<int64_t> shape, size_t dim) {
+  if (dim == 0 || dim + 1 >= shape.size())
+    return 1;
+  int64_t missing =
+      largestPartCount / std::gcd(largestPartCount, countRows(shape, dim));
+  return std::gcd(missing, shape[dim]);
+}
 
 WindowTime WindowTime::measure(ArrayRef<OverlapOp> ops,
                                llvm::function_ref<bool(size_t)> isMember) {

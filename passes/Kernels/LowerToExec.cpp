@@ -438,12 +438,13 @@ static exec::Reduction convert(dist::ReductionKind kind) {
                                           : exec::Reduction::Max;
 }
 
-/// How often, and what, lies one after the other where the shards of a dim are
-/// pieces of `blocks` blocks.
-static std::pair<int64_t, int64_t> getPieces(ArrayRef<int64_t> shard,
-                                             int64_t dim, int64_t blocks) {
-  return {product(shard.take_front(dim)) * blocks,
-          product(shard.drop_front(dim)) / blocks};
+/// Of a shard: how many pieces of it are apart in the whole, and the elements
+/// of each.
+static std::pair<int64_t, int64_t> getPieces(dist::ShardOpInterface op) {
+  ArrayRef<int64_t> shard =
+      cast<RankedTensorType>(op.getShard().getType()).getShape();
+  return {product(shard.take_front(op.getDim())) * op.getBlocks(),
+          product(shard.drop_front(op.getDim())) / op.getBlocks()};
 }
 
 LogicalResult Lowering::lowerCollective(Operation &op) {
@@ -462,18 +463,16 @@ LogicalResult Lowering::lowerCollective(Operation &op) {
         b, loc, in, out, ValueRange(), product(source), type,
         convert(reduce.getReduction()), reduce.getAxes());
   } else if (auto gather = dyn_cast<dist::AllGatherOp>(op)) {
-    auto [outer, inner] =
-        getPieces(source, gather.getDim(), gather.getBlocks());
+    auto [outer, inner] = getPieces(gather);
     built = exec::AllGatherOp::create(b, loc, in, out, ValueRange(), outer,
                                       inner, type, gather.getAxes());
   } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op)) {
-    auto [outer, inner] =
-        getPieces(target, scatter.getDim(), scatter.getBlocks());
+    auto [outer, inner] = getPieces(scatter);
     built = exec::ReduceScatterOp::create(
         b, loc, in, out, ValueRange(), outer, inner, type,
         convert(scatter.getReduction()), scatter.getAxes());
   } else if (auto slice = dyn_cast<dist::SliceOp>(op)) {
-    auto [outer, inner] = getPieces(target, slice.getDim(), slice.getBlocks());
+    auto [outer, inner] = getPieces(slice);
     built = exec::SliceOp::create(b, loc, in, out, ValueRange(), outer, inner,
                                   type, slice.getAxes());
   } else if (auto move = dyn_cast<dist::AllToAllOp>(op)) {

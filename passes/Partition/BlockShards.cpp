@@ -44,7 +44,7 @@ private:
   void runOnOperation() override;
   void visit(Operation *op);
   void visitRule(xf::ShardingRuleOpInterface op);
-  void visitCollective(dist::CollectiveOpInterface op);
+  void visitCollective(Operation *op);
   void visitAccumulate(xf::AccumulateOp op);
 
   Placement getPlacement(Value value) const {
@@ -64,8 +64,8 @@ private:
   llvm::DenseMap<ValueDim, unsigned> numbers;
   llvm::IntEqClasses classes;
   std::vector<unsigned> fixed;
-  /// Collectives whose shards are of a dim, by its number.
-  std::vector<std::pair<Operation *, ValueDim>> moves;
+  /// Collectives whose shards may be pieces of blocks.
+  std::vector<dist::ShardOpInterface> moves;
 };
 } // namespace
 
@@ -124,28 +124,25 @@ void BlockShards::visitRule(xf::ShardingRuleOpInterface op) {
     visitTensor(value, tensor);
 }
 
-/// A collective of shards splits one dim, or makes it whole; the order of all
-/// others stays. Where two dims change, or of several axes of a dim some stay,
-/// there are no blocks.
-void BlockShards::visitCollective(dist::CollectiveOpInterface op) {
+/// The order of shards stays in all dims but those that a collective splits or
+/// makes whole. These have blocks where it is one dim, and nothing of it stays
+/// split by other axes.
+void BlockShards::visitCollective(Operation *op) {
   Value from = op->getOperand(0), to = op->getResult(0);
   Placement before = getPlacement(from), after = getPlacement(to);
-  SmallVector<int64_t> changed;
-  for (int64_t dim = 0; dim < int64_t(before.dims.size()); ++dim)
-    if (before.dims[size_t(dim)] == after.dims[size_t(dim)])
-      join({from, dim}, {to, dim});
-    else
-      changed.push_back(dim);
-  if (changed.size() == 1 &&
-      isSplit({from, changed[0]}) != isSplit({to, changed[0]})) {
-    ValueDim shard(isSplit({from, changed[0]}) ? from : to, changed[0]);
-    getNumber(shard);
-    moves.push_back({op, shard});
-    return;
-  }
-  for (int64_t dim : changed) {
-    fix(ValueDim(from, dim));
-    fix(ValueDim(to, dim));
+  auto shards = dyn_cast<dist::ShardOpInterface>(op);
+  for (int64_t dim = 0; dim < int64_t(before.dims.size()); ++dim) {
+    ValueDim source(from, dim), target(to, dim);
+    if (before.dims[size_t(dim)] == after.dims[size_t(dim)]) {
+      join(source, target);
+    } else if (shards && dim == shards.getDim() &&
+               isSplit(source) != isSplit(target)) {
+      getNumber({shards.getShard(), dim});
+      moves.push_back(shards);
+    } else {
+      fix(source);
+      fix(target);
+    }
   }
 }
 
@@ -167,10 +164,15 @@ void BlockShards::visitAccumulate(xf::AccumulateOp op) {
 void BlockShards::visit(Operation *op) {
   if (auto function = dyn_cast<func::FuncOp>(op))
     return fix(ValueRange(function.getArguments()));
-  if (auto collective = dyn_cast<dist::CollectiveOpInterface>(op))
-    return visitCollective(collective);
+  if (isa<dist::CollectiveOpInterface>(op))
+    return visitCollective(op);
   if (auto accumulate = dyn_cast<xf::AccumulateOp>(op))
     return visitAccumulate(accumulate);
+  // To one that asks which shard it has, that is one piece.
+  if (auto sharded = dyn_cast<xf::ShardIndexOpInterface>(op)) {
+    auto [value, dim] = sharded.getShardedDim();
+    fix({value, int64_t(dim)});
+  }
   if (auto ruled = dyn_cast<xf::ShardingRuleOpInterface>(op))
     return visitRule(ruled);
   if (isa<xf::YieldOp>(op))
@@ -197,32 +199,30 @@ void BlockShards::runOnOperation() {
   for (unsigned number : fixed)
     isFixed[classes[number]] = true;
 
-  // As many blocks as make for parts of every collective of a dim that stands
-  // between others, as that of a sequence does. All shards of a class have the
-  // same size.
-  std::map<unsigned, int64_t> blocks;
-  for (auto [op, shard] : moves) {
-    auto [value, dim] = shard;
-    auto type = cast<RankedTensorType>(value.getType());
-    llvm::SmallVector<int64_t, 4> shape =
-        getPlacement(value).getLocalShape(mesh, type.getShape());
-    int64_t before = 1;
-    for (int64_t size : ArrayRef<int64_t>(shape).take_front(size_t(dim)))
-      before *= size;
-    int64_t &mine = blocks.insert({classes[numbers[shard]], 1}).first->second;
+  // As many blocks as make for parts of every collective. All shards of a class
+  // have the same size.
+  auto getClass = [&](dist::ShardOpInterface op) {
+    return classes[numbers[{op.getShard(), op.getDim()}]];
+  };
+  std::vector<int64_t> blocks(isFixed.size(), 1);
+  for (dist::ShardOpInterface op : moves) {
+    Value shard = op.getShard(), input = op->getOperand(0);
     // What only cuts what each rank has needs no parts of its own.
-    bool communicates =
-        value == op->getOperand(0) ||
-        getPlacement(op->getOperand(0)).partial != getPlacement(value).partial;
-    if (communicates && dim > 0 && dim + 1 < type.getRank())
-      mine = std::lcm(mine, countBlocks(before, shape[size_t(dim)]));
+    if (shard != input &&
+        getPlacement(input).partial == getPlacement(shard).partial)
+      continue;
+    int64_t &mine = blocks[getClass(op)];
+    mine = std::lcm(
+        mine, countBlocks(
+                  getPlacement(shard).getLocalShape(
+                      mesh, cast<RankedTensorType>(shard.getType()).getShape()),
+                  size_t(op.getDim())));
   }
-  for (auto [op, shard] : moves) {
-    unsigned number = classes[numbers[shard]];
+  for (dist::ShardOpInterface op : moves) {
+    unsigned number = getClass(op);
     if (isFixed[number] || blocks[number] == 1)
       continue;
-    op->setAttr("blocks", IntegerAttr::get(IntegerType::get(&getContext(), 64),
-                                           blocks[number]));
+    op.setBlocks(blocks[number]);
     ++numCollectives;
   }
 }

@@ -21,7 +21,6 @@
 #include "llvm/ADT/BitVector.h"
 #include <iterator>
 #include <map>
-#include <numeric>
 #include <optional>
 
 namespace cleave {
@@ -129,12 +128,15 @@ private:
 /// Into how many parts ops are cut.
 constexpr int64_t partCounts[] = {2, 4, 8};
 constexpr int64_t largestPartCount = partCounts[std::size(partCounts) - 1];
-/// Of how many blocks a dim is taken to be (dist.all_gather), so that its
-/// collectives can be done in as many parts: of a shard that has `size` along
-/// the dim, `rows` pieces lie one behind the other in the whole as it is.
-inline int64_t countBlocks(int64_t rows, int64_t size) {
-  return std::gcd(largestPartCount / std::gcd(largestPartCount, rows), size);
-}
+/// Rows of a tensor of `shape` that lie one behind the other, each of them all
+/// that the dims from `dim` on have.
+int64_t countRows(llvm::ArrayRef<int64_t> shape, size_t dim);
+/// Of how many blocks dim `dim` is taken to be where a shard of it has `shape`
+/// (dist.all_gather), so that its collectives can be done in as many parts. A
+/// dim that stands between others, as a sequence does between samples and
+/// channels, has as many as are missing to the largest number of parts; 1: any
+/// other dim, which is whole pieces.
+int64_t countBlocks(llvm::ArrayRef<int64_t> shape, size_t dim);
 /// Ops that are looked at before a collective, and behind it.
 constexpr size_t partsReach = 32;
 /// Of a collective's time: cutting has to save as much, since parts make the

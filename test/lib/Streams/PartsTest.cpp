@@ -187,4 +187,18 @@ TEST(Parts, AreMeasuredByWhatIsWaitedForOfMembers) {
   EXPECT_EQ(time.waited, 2);
 }
 
+TEST(Blocks, AsManyAsAreMissingToTheLargestNumberOfParts) {
+  // Samples, tokens of a shard, channels.
+  EXPECT_EQ(countBlocks({1, 1024, 4096}, 1), 8);
+  EXPECT_EQ(countBlocks({2, 1024, 4096}, 1), 4);
+  EXPECT_EQ(countBlocks({3, 1024, 4096}, 1), 8);
+  EXPECT_EQ(countBlocks({8, 1024, 4096}, 1), 1);
+  EXPECT_EQ(countBlocks({1, 6, 4096}, 1), 2) << "they divide a shard";
+}
+
+TEST(Blocks, ADimThatIsFirstOrLastIsWholePieces) {
+  EXPECT_EQ(countBlocks({1024, 4096}, 0), 1);
+  EXPECT_EQ(countBlocks({2, 1024, 4096}, 2), 1);
+}
+
 } // namespace
