@@ -517,7 +517,7 @@ void Scheduler::postponeExposed() {
   for (int64_t op : aside)
     isPostponed[size_t(op)] = result.streams[size_t(op)] == 0 &&
                               !ops[size_t(op)].grows &&
-                              !ops[size_t(op)].writes.empty();
+                              !ops[size_t(op)].isSent();
   std::vector<int64_t> order = std::move(result.order), held;
   result.order.clear();
   // With those that are held and that the op needs, before it.
@@ -638,6 +638,9 @@ OverlapResult Scheduler::run() {
   result.seconds = std::max(now, *std::max_element(free.begin(), free.end()));
   for (const State &state : states)
     result.waited.push_back(state.waited);
+  for (int64_t op : aside)
+    if (ops[op].isSent())
+      result.sent += states[op].finish;
   for (int64_t op : aside)
     if (leaders[op] < 0 && !states[op].isReturned &&
         (states[op].isBehind ||

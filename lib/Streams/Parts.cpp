@@ -257,7 +257,8 @@ WindowTime WindowTime::measure(ArrayRef<OverlapOp> ops,
                                llvm::function_ref<bool(size_t)> isMember) {
   OverlapResult result = overlap(ops);
   WindowTime time;
-  time.seconds = result.seconds;
+  time.seconds = result.seconds + result.sent;
+  time.sent = result.sent;
   time.compute = result.compute;
   for (auto [i, op] : llvm::enumerate(ops))
     if (op.stream > 0 && isMember(i)) {

@@ -78,14 +78,16 @@ def CutProductsPass : Pass<"cleave-cut-products", "::mlir::ModuleOp"> {
     Before: an `exec.program`, all of it in stream 0. After: collectives that the
     rank would wait for are in parts, together with the products that compute what
     they move or use what they moved, and with what is between, so that one part
-    can move while another is computed. Parts are of rows, one behind the other in
+    can move while another is computed. So are those that a message to another
+    stage waits for, which has nothing else to do where a pipeline has few
+    micro-batches. Parts are of rows, one behind the other in
     the buffers that there were (`exec.view`): nothing is copied, and each sum is
     over the same terms.
 
     Into how many parts, or whether at all, is a matter of time on the cluster, by
     `cleave-overlap`'s own scheduler: each part pays its startup, and smaller
-    products are slower. A remark for each collective that is waited for says what
-    is waited for in parts, and whole.
+    products are slower. Of messages counts when they are there. A remark for each
+    of these collectives says what is waited for in parts, and whole.
 
     ```mlir
     exec.gemm(%x, %w) -> (%y) {m = 4096 : i64, ...}

@@ -38,6 +38,9 @@ struct OverlapOp {
   /// OverlapMemory counts by. None: it is no bucket, and has the number that is
   /// its place.
   llvm::SmallVector<int64_t, 1> members;
+
+  /// Communication that makes nothing here: others wait for it.
+  bool isSent() const { return stream > 0 && writes.empty(); }
 };
 
 /// What memory there is, and what a segment's ops need of it, in bytes.
@@ -77,6 +80,8 @@ struct OverlapResult {
   double compute = 0;       ///< seconds of the rank's own stream
   double communication = 0; ///< seconds of what may run in another
   double exposed = 0;       ///< of these, that the rank's own stream waits for
+  /// Seconds that others wait for what is sent: for each, until it is there.
+  double sent = 0;
 };
 
 /// Orders a segment's ops so that communication runs beside compute: as a list

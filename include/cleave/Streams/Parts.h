@@ -145,7 +145,11 @@ constexpr double leastSavedByParts = 0.1;
 
 /// What a list takes, and what is waited for of some of its communication.
 struct WindowTime {
-  double seconds = 0, compute = 0;
+  /// Until it is done, and until each message to another stage is there: a
+  /// pipeline with few micro-batches waits for that as well.
+  double seconds = 0;
+  double sent = 0; ///< of these, those of messages
+  double compute = 0;
   double communication = 0, waited = 0; ///< of the members alone
 
   /// By the scheduler. `isMember`: by op.

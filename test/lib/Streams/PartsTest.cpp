@@ -187,6 +187,22 @@ TEST(Parts, AreMeasuredByWhatIsWaitedForOfMembers) {
   EXPECT_EQ(time.waited, 2);
 }
 
+TEST(Parts, AreMeasuredByWhenMessagesAreThereAsWell) {
+  std::vector<OverlapOp> ops(4);
+  ops[0].seconds = 5;
+  ops[1].seconds = 2;
+  ops[2].seconds = 1;
+  ops[3].seconds = 20;
+  ops[1].stream = 1;
+  ops[2].stream = 2;
+  ops[0].writes = ops[1].reads = {0};
+  ops[1].writes = ops[2].reads = {1};
+  WindowTime time = WindowTime::measure(ops, [](size_t i) { return i == 1; });
+  EXPECT_EQ(time.sent, 5 + 2 + 1);
+  EXPECT_EQ(time.seconds, 25 + time.sent);
+  EXPECT_EQ(time.waited, 0);
+}
+
 TEST(Blocks, AsManyAsAreMissingToTheLargestNumberOfParts) {
   // Samples, tokens of a shard, channels.
   EXPECT_EQ(countBlocks({1, 1024, 4096}, 1), 8);
