@@ -268,23 +268,18 @@ static int getDataType(ElementType type) {
 /// after the other; or back.
 Status NcclGpus::pack(Parts parts, uint64_t ranks, Address in, Address out,
                       bool unpacks, void *stream) {
-  for (uint64_t part = 0; part < ranks; ++part) {
-    RowGroups blocks{int64_t(parts.blocks), int64_t(parts.blockBytes * ranks),
-                     0};
-    RowGroups whole{int64_t(parts.blocks), int64_t(parts.blockBytes), 0};
-    CopyPartsParams params{};
-    params.rows = int64_t(parts.blocks);
-    params.bytes = int64_t(parts.blockBytes);
-    uint64_t inBlocks = part * parts.blockBytes;
-    uint64_t inWhole = part * parts.getBytes();
-    params.inGroups = unpacks ? whole : blocks;
-    params.outGroups = unpacks ? blocks : whole;
-    params.in = toPointer(in + (unpacks ? inWhole : inBlocks));
-    params.out = toPointer(out + (unpacks ? inBlocks : inWhole));
-    CLEAVE_RETURN_IF_ERROR(
-        kernels.launch(getCopyPartsLaunches(params), params, stream));
-  }
-  return Status();
+  // Rows are pieces, of one part after the other.
+  int64_t piece = int64_t(parts.blockBytes);
+  RowGroups apart{int64_t(parts.blocks), piece * int64_t(ranks), piece};
+  RowGroups whole{int64_t(parts.blocks * ranks), piece, 0};
+  CopyPartsParams params{};
+  params.rows = int64_t(parts.blocks * ranks);
+  params.bytes = piece;
+  params.inGroups = unpacks ? whole : apart;
+  params.outGroups = unpacks ? apart : whole;
+  params.in = toPointer(in);
+  params.out = toPointer(out);
+  return kernels.launch(getCopyPartsLaunches(params), params, stream);
 }
 
 /// What needs no packing begins together, by one start.
