@@ -24,17 +24,18 @@ def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
 def ShardOpInterface : OpInterface<"ShardOpInterface"> {
   let cppNamespace = "::cleave::dist";
   let description = [{
-    A collective between shards of one dim and the whole of it: which of its
-    values is the shard, and of how many blocks of the dim a shard has a piece
-    (see `dist.all_gather`).
+    A collective between shards of a dim and the whole of it, or of two dims:
+    what has shards, and of how many blocks of the dim a shard has a piece (see
+    `dist.all_gather`).
   }];
   let methods = [
-    InterfaceMethod<"The operand or result that has shards.",
-      "::mlir::Value", "getShard">,
-    InterfaceMethod<"The dim that is split.", "int64_t", "getDim">,
-    InterfaceMethod<"1: a shard is one piece.", "int64_t", "getBlocks">,
-    InterfaceMethod<"Sets the number of blocks, which divides the shard's dim.",
-      "void", "setBlocks", (ins "int64_t":$blocks)>,
+    InterfaceMethod<"Of a dim of the operand or of the result.",
+      "::llvm::SmallVector<::cleave::dist::Shard, 2>", "getShards">,
+    InterfaceMethod<[{
+        Sets the number of blocks of shard number `i`. It divides the shard's
+        dim.
+      }],
+      "void", "setShardBlocks", (ins "size_t":$i, "int64_t":$blocks)>,
   ];
 }
 

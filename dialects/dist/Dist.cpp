@@ -234,23 +234,22 @@ static ChangedDims getChangedDims(Operation *op) {
 }
 
 /// A shard that is one of several blocks has as much of each.
-static LogicalResult verifyBlocks(ShardOpInterface op) {
-  auto type = cast<RankedTensorType>(op.getShard().getType());
-  int64_t blocks = op.getBlocks(), dim = op.getDim();
-  int64_t size = type.getDimSize(dim);
+static LogicalResult verifyBlocks(Operation *op, const Shard &shard) {
+  auto type = cast<RankedTensorType>(shard.value.getType());
+  int64_t size = type.getDimSize(shard.dim);
   MeshOp meshOp = findMesh(op);
   if (OnAttr placement = getPlacementAttr(type); placement && meshOp) {
     Mesh mesh = meshOp.getMesh();
-    auto axes = cast<ArrayAttr>(placement.getDims()[size_t(dim)]);
+    auto axes = cast<ArrayAttr>(placement.getDims()[size_t(shard.dim)]);
     // What is wrong with them is said elsewhere.
     for (auto name : axes.getAsValueRange<StringAttr>())
       if (std::optional<Axis> axis = mesh.getAxisIndex(name))
         size /= mesh.getSize(*axis);
   }
-  if (blocks < 1 || size % blocks != 0)
+  if (shard.blocks < 1 || size % shard.blocks != 0)
     return op->emitOpError("expects blocks of at least 1 that divide ")
-           << size << ", the size of a shard along dim " << dim << ", got "
-           << blocks;
+           << size << ", the size of a shard along dim " << shard.dim
+           << ", got " << shard.blocks;
   return success();
 }
 
@@ -335,8 +334,11 @@ static LogicalResult verifyPlacements(CollectiveOpInterface op) {
 static LogicalResult verifyCollective(CollectiveOpInterface op) {
   if (failed(verifyPlacements(op)))
     return failure();
-  auto shards = dyn_cast<ShardOpInterface>(*op);
-  return shards ? verifyBlocks(shards) : success();
+  if (auto sharding = dyn_cast<ShardOpInterface>(*op))
+    for (const Shard &shard : sharding.getShards())
+      if (failed(verifyBlocks(op, shard)))
+        return failure();
+  return success();
 }
 
 static llvm::Error checkDim(int64_t dim, const Placement &placement) {

@@ -18,6 +18,17 @@
 #define GET_ATTRDEF_CLASSES
 #include "dialects/dist/DistAttrs.h.inc"
 
+namespace cleave::dist {
+/// A dim of an operand or a result that a collective's ranks each have a shard
+/// of.
+struct Shard {
+  mlir::Value value;
+  int64_t dim = 0;
+  /// Of the dim, of each of which the shard has a piece; 1: it is one piece.
+  int64_t blocks = 1;
+};
+} // namespace cleave::dist
+
 #include "dialects/dist/CollectiveInterface.h.inc"
 
 namespace cleave::dist {

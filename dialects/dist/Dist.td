@@ -155,6 +155,17 @@ class Dist_CollectiveOp<string mnemonic, list<Trait> traits = []>
   }];
 }
 
+/// One between shards of `dim`, which `shard` gets, and the whole of it.
+class Dist_ShardOp<string mnemonic, string shard>
+    : Dist_CollectiveOp<mnemonic, [ShardOpInterface]> {
+  let extraClassDeclaration = [{
+    ::llvm::SmallVector<::cleave::dist::Shard, 2> getShards() {
+      return {{}] # shard # [{(), int64_t(getDim()), int64_t(getBlocks())}};
+    }
+    void setShardBlocks(size_t, int64_t blocks) { setBlocks(blocks); }
+  }];
+}
+
 def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
   let summary = "combine partial values; every rank gets the result";
   let description = [{
@@ -181,8 +192,7 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce"> {
   }];
 }
 
-def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter",
-                                             [ShardOpInterface]> {
+def Dist_ReduceScatterOp : Dist_ShardOp<"reduce_scatter", "getResult"> {
   let summary = "combine partial values; each rank gets its shard of a dim";
   let description = [{
     `[{} ] partial={x} -> [{x} ]`
@@ -206,9 +216,6 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter",
                        DefaultValuedAttr<Dist_Reduction,
                          "::cleave::dist::ReductionKind::Sum">:$reduction,
                        DefaultValuedOptionalAttr<I64Attr, "1">:$blocks);
-  let extraClassDeclaration = [{
-    ::mlir::Value getShard() { return getResult(); }
-  }];
   let assemblyFormat = [{
     $input `axes` $axes `dim` $dim (`reduction` $reduction^)?
     (`blocks` $blocks^)? attr-dict
@@ -216,7 +223,7 @@ def Dist_ReduceScatterOp : Dist_CollectiveOp<"reduce_scatter",
   }];
 }
 
-def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather", [ShardOpInterface]> {
+def Dist_AllGatherOp : Dist_ShardOp<"all_gather", "getInput"> {
   let summary = "every rank gets the shards of a dim, in shard order";
   let description = [{
     `[{x} ] -> [{} ]`
@@ -241,16 +248,14 @@ def Dist_AllGatherOp : Dist_CollectiveOp<"all_gather", [ShardOpInterface]> {
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
                        DefaultValuedOptionalAttr<I64Attr, "1">:$blocks);
-  let extraClassDeclaration = [{
-    ::mlir::Value getShard() { return getInput(); }
-  }];
   let assemblyFormat = [{
     $input `axes` $axes `dim` $dim (`blocks` $blocks^)? attr-dict
     `:` type($input) `to` type($result)
   }];
 }
 
-def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
+def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all",
+                                          [ShardOpInterface]> {
   let summary = "move axes from one dim to another";
   let description = [{
     `[{x}, {} ] -> [{}, {x} ]`: gathers `dim`, splits `split_dim`.
@@ -261,21 +266,43 @@ def Dist_AllToAllOp : Dist_CollectiveOp<"all_to_all"> {
        to tensor<8x4xf32, #dist.on<@mesh, [{}, {tp} ]>>
     ```
 
+    With `blocks` of `dim`, the operand's shards are those of `dist.all_gather`
+    with as many; with blocks of `split_dim`, the result's are.
+
+    ```mlir
+    %y = dist.all_to_all %x axes ["tp"] from 0 blocks 2 to 1
+        : tensor<8x4xf32, #dist.on<@mesh, [{tp}, {} ]>>
+       to tensor<8x4xf32, #dist.on<@mesh, [{}, {tp} ]>>
+    ```
+
     Constraints:
     1. The axes are distinct ones of the module's mesh.
     2. With placements: the result's is the operand's after this collective.
     3. Without placements, in the local program: the element types agree, and
        only dims that the collective names change, by the number of ranks.
+    4. Blocks are at least 1, and divide the shard's dim.
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
-                       I64Attr:$split_dim);
+                       I64Attr:$split_dim,
+                       DefaultValuedOptionalAttr<I64Attr, "1">:$blocks,
+                       DefaultValuedOptionalAttr<I64Attr, "1">:$split_blocks);
+  let extraClassDeclaration = [{
+    ::llvm::SmallVector<::cleave::dist::Shard, 2> getShards() {
+      return {{getInput(), int64_t(getDim()), int64_t(getBlocks())},
+              {getResult(), int64_t(getSplitDim()), int64_t(getSplitBlocks())}};
+    }
+    void setShardBlocks(size_t i, int64_t blocks) {
+      i == 0 ? setBlocks(blocks) : setSplitBlocks(blocks);
+    }
+  }];
   let assemblyFormat = [{
-    $input `axes` $axes `from` $dim `to` $split_dim attr-dict
+    $input `axes` $axes `from` $dim (`blocks` $blocks^)?
+    `to` $split_dim (`blocks` $split_blocks^)? attr-dict
     `:` type($input) `to` type($result)
   }];
 }
 
-def Dist_SliceOp : Dist_CollectiveOp<"slice", [ShardOpInterface]> {
+def Dist_SliceOp : Dist_ShardOp<"slice", "getResult"> {
   let summary = "each rank keeps its shard of a dim; moves nothing";
   let description = [{
     `[{} ] -> [{x} ]`
@@ -297,9 +324,6 @@ def Dist_SliceOp : Dist_CollectiveOp<"slice", [ShardOpInterface]> {
   }];
   let arguments = (ins AnyRankedTensor:$input, StrArrayAttr:$axes, I64Attr:$dim,
                        DefaultValuedOptionalAttr<I64Attr, "1">:$blocks);
-  let extraClassDeclaration = [{
-    ::mlir::Value getShard() { return getResult(); }
-  }];
   let assemblyFormat = [{
     $input `axes` $axes `dim` $dim (`blocks` $blocks^)? attr-dict
     `:` type($input) `to` type($result)

@@ -116,8 +116,10 @@ struct AllGatherMeaning
 
 struct AllToAllMeaning : CollectiveMeaning<AllToAllMeaning, dist::AllToAllOp> {
   static Array move(dist::AllToAllOp op, const GroupParts &group) {
-    Array whole = collectives::concatenate(group.parts, op.getDim());
-    return collectives::cut(whole, op.getSplitDim(), group.size(), group.index);
+    Array whole =
+        collectives::concatenate(group.parts, op.getDim(), op.getBlocks());
+    return collectives::cut(whole, op.getSplitDim(), group.size(), group.index,
+                            op.getSplitBlocks());
   }
 };
 

@@ -441,17 +441,17 @@ static exec::Reduction convert(dist::ReductionKind kind) {
 /// Of a shard: how many pieces of it are apart in the whole, and the elements
 /// of each.
 static std::pair<int64_t, int64_t> getPieces(dist::ShardOpInterface op) {
-  ArrayRef<int64_t> shard =
-      cast<RankedTensorType>(op.getShard().getType()).getShape();
-  return {product(shard.take_front(op.getDim())) * op.getBlocks(),
-          product(shard.drop_front(op.getDim())) / op.getBlocks()};
+  dist::Shard shard = op.getShards().front();
+  ArrayRef<int64_t> shape =
+      cast<RankedTensorType>(shard.value.getType()).getShape();
+  return {product(shape.take_front(shard.dim)) * shard.blocks,
+          product(shape.drop_front(shard.dim)) / shard.blocks};
 }
 
 LogicalResult Lowering::lowerCollective(Operation &op) {
   Value from = op.getOperand(0), to = op.getResult(0);
   Value in = getBuffer(from);
   ArrayRef<int64_t> source = cast<RankedTensorType>(from.getType()).getShape();
-  ArrayRef<int64_t> target = cast<RankedTensorType>(to.getType()).getShape();
   Value &out = buffers[to];
   if (!out)
     out = addBuffer("communication", getBytes(to.getType()));
@@ -476,15 +476,23 @@ LogicalResult Lowering::lowerCollective(Operation &op) {
     built = exec::SliceOp::create(b, loc, in, out, ValueRange(), outer, inner,
                                   type, slice.getAxes());
   } else if (auto move = dyn_cast<dist::AllToAllOp>(op)) {
-    int64_t joined = move.getDim(), cut = move.getSplitDim();
-    bool first = joined < cut;
-    int64_t low = std::min(joined, cut), high = std::max(joined, cut);
+    auto [low, high] = std::pair(move.getShards()[0], move.getShards()[1]);
+    bool first = low.dim < high.dim;
+    if (!first)
+      std::swap(low, high);
+    // Blocks of a dim are like a dim before it.
+    auto getPiece = [](const dist::Shard &shard) {
+      return cast<RankedTensorType>(shard.value.getType())
+                 .getDimSize(shard.dim) /
+             shard.blocks;
+    };
     built = exec::AllToAllOp::create(
-        b, loc, in, out, ValueRange(), product(source.take_front(low)),
-        first ? source[low] : target[low],
-        product(source.slice(low + 1, high - low - 1)),
-        first ? target[high] : source[high],
-        product(source.drop_front(high + 1)), type, first, move.getAxes());
+        b, loc, in, out, ValueRange(),
+        product(source.take_front(low.dim)) * low.blocks, getPiece(low),
+        product(source.slice(low.dim + 1, high.dim - low.dim - 1)) *
+            high.blocks,
+        getPiece(high), product(source.drop_front(high.dim + 1)), type, first,
+        move.getAxes());
   } else {
     return op.emitOpError("has no lowering to instructions");
   }

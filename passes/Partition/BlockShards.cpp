@@ -64,8 +64,12 @@ private:
   llvm::DenseMap<ValueDim, unsigned> numbers;
   llvm::IntEqClasses classes;
   std::vector<unsigned> fixed;
-  /// Collectives whose shards may be pieces of blocks.
-  std::vector<dist::ShardOpInterface> moves;
+  /// A shard of a collective that may be pieces of blocks.
+  struct Move {
+    dist::ShardOpInterface op;
+    size_t shard; ///< of those it has
+  };
+  std::vector<Move> moves;
 };
 } // namespace
 
@@ -125,20 +129,24 @@ void BlockShards::visitRule(xf::ShardingRuleOpInterface op) {
 }
 
 /// The order of shards stays in all dims but those that a collective splits or
-/// makes whole. These have blocks where it is one dim, and nothing of it stays
-/// split by other axes.
+/// makes whole. These may have blocks where nothing of them stays split by
+/// other axes.
 void BlockShards::visitCollective(Operation *op) {
   Value from = op->getOperand(0), to = op->getResult(0);
   Placement before = getPlacement(from), after = getPlacement(to);
-  auto shards = dyn_cast<dist::ShardOpInterface>(op);
+  auto sharding = dyn_cast<dist::ShardOpInterface>(op);
+  SmallVector<dist::Shard, 2> shards;
+  if (sharding)
+    shards = sharding.getShards();
   for (int64_t dim = 0; dim < int64_t(before.dims.size()); ++dim) {
     ValueDim source(from, dim), target(to, dim);
+    auto shard = llvm::find_if(
+        shards, [&](const dist::Shard &each) { return each.dim == dim; });
     if (before.dims[size_t(dim)] == after.dims[size_t(dim)]) {
       join(source, target);
-    } else if (shards && dim == shards.getDim() &&
-               isSplit(source) != isSplit(target)) {
-      getNumber({shards.getShard(), dim});
-      moves.push_back(shards);
+    } else if (shard != shards.end() && isSplit(source) != isSplit(target)) {
+      getNumber({shard->value, dim});
+      moves.push_back({sharding, size_t(shard - shards.begin())});
     } else {
       fix(source);
       fix(target);
@@ -201,28 +209,32 @@ void BlockShards::runOnOperation() {
 
   // As many blocks as make for parts of every collective. All shards of a class
   // have the same size.
-  auto getClass = [&](dist::ShardOpInterface op) {
-    return classes[numbers[{op.getShard(), op.getDim()}]];
-  };
   std::vector<int64_t> blocks(isFixed.size(), 1);
-  for (dist::ShardOpInterface op : moves) {
-    Value shard = op.getShard(), input = op->getOperand(0);
-    // What only cuts what each rank has needs no parts of its own.
-    if (shard != input &&
-        getPlacement(input).partial == getPlacement(shard).partial)
+  auto getClass = [&](const dist::Shard &shard) {
+    return classes[numbers[{shard.value, shard.dim}]];
+  };
+  for (Move move : moves) {
+    SmallVector<dist::Shard, 2> shards = move.op.getShards();
+    auto [value, dim, _] = shards[move.shard];
+    // What only cuts what each rank has needs no parts of its own, and what
+    // moves a split from one dim to another has none.
+    Value input = move.op->getOperand(0);
+    if (shards.size() > 1 ||
+        (value != input &&
+         getPlacement(input).partial == getPlacement(value).partial))
       continue;
-    int64_t &mine = blocks[getClass(op)];
+    int64_t &mine = blocks[getClass(shards[move.shard])];
     mine = std::lcm(
         mine, countBlocks(
-                  getPlacement(shard).getLocalShape(
-                      mesh, cast<RankedTensorType>(shard.getType()).getShape()),
-                  size_t(op.getDim())));
+                  getPlacement(value).getLocalShape(
+                      mesh, cast<RankedTensorType>(value.getType()).getShape()),
+                  size_t(dim)));
   }
-  for (dist::ShardOpInterface op : moves) {
-    unsigned number = getClass(op);
+  for (Move move : moves) {
+    unsigned number = getClass(move.op.getShards()[move.shard]);
     if (isFixed[number] || blocks[number] == 1)
       continue;
-    op.setBlocks(blocks[number]);
+    move.op.setShardBlocks(move.shard, blocks[number]);
     ++numCollectives;
   }
 }

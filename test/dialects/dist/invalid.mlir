@@ -547,3 +547,13 @@ func.func @no_blocks(%x: tensor<4x16xf32>) {
       : tensor<4x16xf32> to tensor<4x8xf32>
   return
 }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tp" = 2>]
+func.func @blocks_of_a_dim_that_is_cut(%x: tensor<4x16xf32>) {
+  // expected-error @+1 {{'dist.all_to_all' op expects blocks of at least 1 that divide 8, the size of a shard along dim 1, got 5}}
+  %y = dist.all_to_all %x axes ["tp"] from 0 blocks 4 to 1 blocks 5
+      : tensor<4x16xf32> to tensor<8x8xf32>
+  return
+}

@@ -77,6 +77,9 @@ func.func @collectives(%sum: !sum, %max: !max, %rows: !rows, %whole: !whole,
   %5 = dist.all_gather %both axes ["dp", "tp"] dim 0 : !both to !whole
   // CHECK: dist.all_to_all %{{.*}} axes ["tp"] from 0 to 1 : tensor
   %6 = dist.all_to_all %rows axes ["tp"] from 0 to 1 : !rows to !columns
+  // CHECK: dist.all_to_all %{{.*}} axes ["tp"] from 0 blocks 2 to 1 blocks 4 : tensor
+  %9 = dist.all_to_all %rows axes ["tp"] from 0 blocks 2 to 1 blocks 4
+      : !rows to !columns
   // CHECK: dist.slice %{{.*}} axes ["dp", "tp"] dim 0 : tensor
   %7 = dist.slice %whole axes ["dp", "tp"] dim 0 : !whole to !both
   return

@@ -77,6 +77,27 @@ func.func private @in_a_body(%x: tensor<2x1x16x8xf32,
   return %b : tensor<1x16x8xf32, #whole>
 }
 
+// What moves the split to another dim takes blocks as they come.
+// CHECK-LABEL: @moves
+// CHECK: dist.reduce_scatter %{{.*}} axes ["tp"] dim 1 blocks 8
+// CHECK: dist.all_to_all %{{.*}} axes ["tp"] from 1 blocks 8 to 2 :
+// CHECK: dist.all_to_all %{{.*}} axes ["tp"] from 2 to 1 blocks 8 :
+// CHECK: dist.all_gather %{{.*}} axes ["tp"] dim 1 blocks 8
+func.func private @moves(%x: tensor<1x16x8xf32, #partial>)
+    -> tensor<1x16x8xf32, #whole> {
+  %a = dist.reduce_scatter %x axes ["tp"] dim 1
+      : tensor<1x16x8xf32, #partial> to tensor<1x16x8xf32, #split>
+  %b = dist.all_to_all %a axes ["tp"] from 1 to 2
+      : tensor<1x16x8xf32, #split>
+     to tensor<1x16x8xf32, #dist.on<@mesh, [{}, {}, {tp} ]>>
+  %c = dist.all_to_all %b axes ["tp"] from 2 to 1
+      : tensor<1x16x8xf32, #dist.on<@mesh, [{}, {}, {tp} ]>>
+     to tensor<1x16x8xf32, #split>
+  %d = dist.all_gather %c axes ["tp"] dim 1
+      : tensor<1x16x8xf32, #split> to tensor<1x16x8xf32, #whole>
+  return %d : tensor<1x16x8xf32, #whole>
+}
+
 //--- none.mlir
 dist.mesh @mesh [#dist.axis<"dp" = 2>, #dist.axis<"tp" = 2>]
 
@@ -132,11 +153,13 @@ func.func private @rows(%x: tensor<16x8xf32, #dist.on<@mesh, [{}, {} ], partial 
   return %b : tensor<16x8xf32, #dist.on<@mesh, [{}, {} ]>>
 }
 
-// An all_to_all has no blocks.
-func.func private @moves(%x: tensor<1x16x8xf32, #partial>)
+// It needs none of its own.
+func.func private @moves(
+    %x: tensor<1x16x8xf32, #dist.on<@mesh, [{}, {}, {tp} ]>>)
     -> tensor<1x16x8xf32, #dist.on<@mesh, [{}, {}, {tp} ]>> {
-  %a = dist.reduce_scatter %x axes ["tp"] dim 1
-      : tensor<1x16x8xf32, #partial> to tensor<1x16x8xf32, #split>
+  %a = dist.all_to_all %x axes ["tp"] from 2 to 1
+      : tensor<1x16x8xf32, #dist.on<@mesh, [{}, {}, {tp} ]>>
+     to tensor<1x16x8xf32, #split>
   %b = dist.all_to_all %a axes ["tp"] from 1 to 2
       : tensor<1x16x8xf32, #split>
      to tensor<1x16x8xf32, #dist.on<@mesh, [{}, {}, {tp} ]>>
