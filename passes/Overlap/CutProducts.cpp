@@ -236,7 +236,7 @@ CutProducts::cutAround(exec::InstructionOpInterface op) {
 /// Communication that a message waits for, with no product in between.
 BitVector CutProducts::findBeforeMessages(ArrayRef<OverlapOp> ops,
                                           const Instructions &list) {
-  BitVector found(unsigned(ops.size()));
+  BitVector found(unsigned(ops.size())), seen(unsigned(ops.size()));
   SmallVector<int64_t> behind;
   for (size_t i = 0; i < ops.size(); ++i)
     if (ops[i].isSent())
@@ -245,12 +245,16 @@ BitVector CutProducts::findBeforeMessages(ArrayRef<OverlapOp> ops,
     return found;
   auto before = findDependences(ops);
   while (!behind.empty())
-    for (int64_t op : before[size_t(behind.pop_back_val())])
+    for (int64_t op : before[size_t(behind.pop_back_val())]) {
+      if (seen.test(unsigned(op)))
+        continue;
+      seen.set(unsigned(op));
       if (ops[size_t(op)].stream > 0)
         found.set(unsigned(op));
       else if (getRowsKind(model->getShape(list[size_t(op)])) ==
                RowsKind::Memory)
         behind.push_back(op);
+    }
   return found;
 }
 

@@ -42,8 +42,8 @@ private:
       return;
     for (auto program : getOperation().getOps<exec::ProgramOp>()) {
       std::vector<OverlapMemory> needed = getMemory(program);
-      double allowed =
-          std::max(model->getRoom(), getMost(needed) * moreThanListed);
+      double listed = getMost(needed), room = model->getRoom();
+      double allowed = listed > room ? listed * moreThanListed : room;
       join(program, needed, allowed);
       std::vector<Part> parts;
       for (auto [segment, memory] : llvm::zip(

@@ -23,6 +23,7 @@
 #include "llvm/ADT/IntEqClasses.h"
 #include <map>
 #include <numeric>
+#include <set>
 
 namespace cleave {
 #define GEN_PASS_DEF_BLOCKSHARDSPASS
@@ -101,19 +102,30 @@ void BlockShards::fix(ValueRange values) {
 // Which shards are in one order
 //===----------------------------------------------------------------------===//
 
-/// Dims of a factor are in one order. In a compound dim there is none for each
-/// of its factors.
+/// Dims of a factor are in one order. A compound dim has none for each of its
+/// factors: it is fixed, and so are dims that have one of them alone, as the
+/// heads of keys are where those of queries are groups of them.
 void BlockShards::visitRule(xf::ShardingRuleOpInterface op) {
   ShardingRule rule = op.getShardingRule();
+  auto getFactors = [&](const DimFactors &dim) {
+    DimFactors several;
+    for (Factor factor : dim)
+      if (rule.factors[factor].size > 1)
+        several.push_back(factor);
+    return several;
+  };
+  std::set<Factor> compound;
+  for (const auto &tensors : {rule.operands, rule.results})
+    for (const TensorFactors &tensor : tensors)
+      for (const DimFactors &dim : tensor)
+        if (DimFactors several = getFactors(dim); several.size() > 1)
+          compound.insert(several.begin(), several.end());
   std::map<Factor, ValueDim> first;
   auto visitTensor = [&](Value value, const TensorFactors &tensor) {
     for (auto [dim, factors] : llvm::enumerate(tensor)) {
       ValueDim each(value, int64_t(dim));
-      DimFactors several;
-      for (Factor factor : factors)
-        if (rule.factors[factor].size > 1)
-          several.push_back(factor);
-      if (several.size() != 1) {
+      DimFactors several = getFactors(factors);
+      if (several.size() != 1 || compound.count(several.front())) {
         fix(each);
         continue;
       }

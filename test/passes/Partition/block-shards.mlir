@@ -166,6 +166,29 @@ func.func private @moves(
   return %b : tensor<1x16x8xf32, #dist.on<@mesh, [{}, {}, {tp} ]>>
 }
 
+// The heads of queries are groups of those of keys: neither may be in another
+// order than the other.
+#heads = #dist.on<@mesh, [{}, {}, {tp}, {} ]>
+#all_heads = #dist.on<@mesh, [{}, {}, {}, {} ]>
+func.func private @grouped_queries(
+    %q: tensor<1x4x8x16xf32, #all_heads>, %k: tensor<1x4x4x16xf32, #all_heads>)
+    -> tensor<1x4x8x16xf32, #all_heads> {
+  %qs = dist.slice %q axes ["tp"] dim 2
+      : tensor<1x4x8x16xf32, #all_heads> to tensor<1x4x8x16xf32, #heads>
+  %ks = dist.slice %k axes ["tp"] dim 2
+      : tensor<1x4x4x16xf32, #all_heads> to tensor<1x4x4x16xf32, #heads>
+  %o, %lse = xf.attention %qs, %ks, %ks {scale = 0.25 : f64}
+      : (tensor<1x4x8x16xf32, #heads>, tensor<1x4x4x16xf32, #heads>,
+         tensor<1x4x4x16xf32, #heads>)
+      -> (tensor<1x4x8x16xf32, #heads>,
+          tensor<1x8x4xf32, #dist.on<@mesh, [{}, {tp}, {} ]>>)
+  %again = dist.all_gather %ks axes ["tp"] dim 2
+      : tensor<1x4x4x16xf32, #heads> to tensor<1x4x4x16xf32, #all_heads>
+  %result = dist.all_gather %o axes ["tp"] dim 2
+      : tensor<1x4x8x16xf32, #heads> to tensor<1x4x8x16xf32, #all_heads>
+  return %result : tensor<1x4x8x16xf32, #all_heads>
+}
+
 // A piece along one axis is cut along the next.
 func.func private @two_axes(%x: tensor<1x16x8xf32, #partial>)
     -> tensor<1x16x8xf32, #split> {
