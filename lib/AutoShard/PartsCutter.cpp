@@ -55,9 +55,14 @@ static int64_t countParts(const ShardingProblem &problem, const Move &move,
   case Step::Kind::AllGather:
   case Step::Kind::ReduceScatter: {
     size_t dim(step.dim);
-    if (step.kind == Step::Kind::AllGather)
+    bool gathers = step.kind == Step::Kind::AllGather;
+    if (gathers)
       shape[dim] /= problem.mesh.getSize(step.axes);
-    return countRows(shape, dim) * countBlocks(shape, dim);
+    int64_t rows = countRows(shape, dim);
+    // What other axes split as well has no blocks.
+    bool isWhole =
+        step.after.dims[dim].size() == (gathers ? 0 : step.axes.size());
+    return isWhole ? rows * countBlocks(shape, dim) : rows;
   }
   default:
     return 1;

@@ -52,7 +52,8 @@ private:
     return dist::getPlacement(dist::getPlacementAttr(value.getType()), mesh);
   }
   bool isSplit(ValueDim dim) const {
-    return !getPlacement(dim.first).dims[size_t(dim.second)].empty();
+    return dist::getPlacementAttr(dim.first.getType()) &&
+           !getPlacement(dim.first).dims[size_t(dim.second)].empty();
   }
   unsigned getNumber(ValueDim dim);
   /// The shards of both are in the same order.
@@ -210,6 +211,16 @@ void BlockShards::runOnOperation() {
   if (!meshOp || mode == "never")
     return;
   mesh = meshOp.getMesh();
+  WalkResult placed = getOperation().walk([&](dist::CollectiveOpInterface op) {
+    for (Type type : {op->getOperand(0).getType(), op->getResult(0).getType()})
+      if (!dist::getPlacementAttr(type)) {
+        op->emitOpError("expects placements of its operand and result");
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  if (placed.wasInterrupted())
+    return signalPassFailure();
   getOperation().walk([&](Operation *op) {
     if (op != getOperation())
       visit(op);

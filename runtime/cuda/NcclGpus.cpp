@@ -136,9 +136,27 @@ void NcclConnections::abort() {
 /// before it and, of an exchange, behind it. It is there from the start, since
 /// to free memory waits for all that was enqueued, and that for other ranks.
 using ScratchBytes = std::array<uint64_t, 2>;
+/// A gather or scatter of so many pieces moves each by itself, all begun by one
+/// start: as many as there are blocks of a sequence. More of them are packed.
+static constexpr uint64_t mostPieces = 8;
+
+static bool isPacked(const CollectiveWork &work) {
+  switch (work.call) {
+  case CollectiveCall::AllGather:
+  case CollectiveCall::ReduceScatter:
+    return work.outer > mostPieces;
+  case CollectiveCall::AllToAll:
+    return true;
+  default:
+    return false;
+  }
+}
+
 static ScratchBytes getScratchBytes(const CollectiveWork &work,
                                     const Group &group) {
   uint64_t ranks = uint64_t(group.getSize());
+  if (!isPacked(work))
+    return {};
   auto getBytes = [&](Parts parts) {
     return parts.blocks > 1 && ranks > 1 ? parts.getBytes() * ranks : 0;
   };
@@ -282,14 +300,21 @@ Status NcclGpus::pack(Parts parts, uint64_t ranks, Address in, Address out,
   return kernels.launch(getCopyPartsLaunches(params), params, stream);
 }
 
+/// Of a rank's part: gives the place of each of its pieces, in bytes.
+template <typename Move>
+static Status forEachPiece(Parts parts, Move &&move) {
+  for (uint64_t i = 0; i < parts.blocks; ++i)
+    CLEAVE_RETURN_IF_ERROR(move(i * parts.blockBytes));
+  return Status();
+}
+
 /// What needs no packing begins together, by one start.
 Status NcclGpus::run(const Group &group,
                      std::span<const GpuCollective> collectives, void *stream) {
-  auto isContiguous = [](const GpuCollective &each) {
-    return each.work.call == CollectiveCall::AllReduce ||
-           (each.work.call != CollectiveCall::AllToAll && each.work.outer == 1);
+  auto needsPacking = [](const GpuCollective &each) {
+    return isPacked(each.work);
   };
-  if (!std::ranges::all_of(collectives, isContiguous)) {
+  if (std::ranges::any_of(collectives, needsPacking)) {
     for (const GpuCollective &each : collectives)
       CLEAVE_RETURN_IF_ERROR(runOne(group, each, stream));
     return Status();
@@ -317,24 +342,33 @@ Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
                                 work.inner, type, op, comm, stream));
     return Status();
   case CollectiveCall::AllGather: {
-    Address gathered = work.outer == 1 ? each.out : getScratch(0);
-    CLEAVE_NCCL(nccl, allGather(toPointer(each.in), toPointer(gathered),
-                                parts.getBytes(), ncclInt8, comm, stream));
-    return work.outer == 1
-               ? Status()
-               : pack(parts, ranks, gathered, each.out, true, stream);
+    auto gather = [&](Address in, Address out, uint64_t bytes) {
+      return nccl.check(nccl.api.allGather(toPointer(in), toPointer(out), bytes,
+                                           ncclInt8, comm, stream),
+                        "allGather", __FILE__, __LINE__);
+    };
+    if (!isPacked(work))
+      return forEachPiece(parts, [&](uint64_t piece) {
+        return gather(each.in + piece, each.out + piece * ranks,
+                      parts.blockBytes);
+      });
+    CLEAVE_RETURN_IF_ERROR(gather(each.in, getScratch(0), parts.getBytes()));
+    return pack(parts, ranks, getScratch(0), each.out, true, stream);
   }
   case CollectiveCall::ReduceScatter: {
-    Address packed = each.in;
-    if (work.outer > 1) {
-      packed = getScratch(0);
-      CLEAVE_RETURN_IF_ERROR(
-          pack(parts, ranks, each.in, packed, false, stream));
-    }
-    CLEAVE_NCCL(nccl,
-                reduceScatter(toPointer(packed), toPointer(each.out),
-                              work.outer * work.inner, type, op, comm, stream));
-    return Status();
+    auto scatter = [&](Address in, Address out, uint64_t elements) {
+      return nccl.check(nccl.api.reduceScatter(toPointer(in), toPointer(out),
+                                               elements, type, op, comm,
+                                               stream),
+                        "reduceScatter", __FILE__, __LINE__);
+    };
+    if (!isPacked(work))
+      return forEachPiece(parts, [&](uint64_t piece) {
+        return scatter(each.in + piece * ranks, each.out + piece, work.inner);
+      });
+    CLEAVE_RETURN_IF_ERROR(
+        pack(parts, ranks, each.in, getScratch(0), false, stream));
+    return scatter(getScratch(0), each.out, work.outer * work.inner);
   }
   default:
     break;

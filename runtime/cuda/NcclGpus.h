@@ -3,9 +3,9 @@
 // Each group of each stream has an NCCL communicator of its own, whose id goes
 // from the group's first rank to the others over the host's communicator. A
 // rank has all of them at a time, in an order that all ranks agree on: to make
-// one and to destroy it are collective. What
-// is gathered or scattered along an inner dim is packed, or unpacked, by a
-// kernel, so that NCCL moves contiguous bytes.
+// one and to destroy it are collective. NCCL moves contiguous bytes. What is
+// gathered or scattered along an inner dim is moved piece by piece, begun by
+// one start, where it has few of them; else a kernel packs or unpacks it.
 //
 // A message has a communicator of its two ranks for each channel. ncclSend ends
 // when the receiver has come to its ncclRecv, so it is given a copy, on a

@@ -77,7 +77,7 @@ public:
   /// The host sees some of what was written, drawn.
   void showSome();
   /// It sees what the operations up to this one wrote, among which is all that
-  /// came before it.
+  /// it came behind; of other streams it would see more than CUDA promises.
   void showUntil(uint64_t operation);
   void showAll() { showUntil(~uint64_t(0)); }
 
