@@ -43,7 +43,7 @@ CudaDevice::CudaDevice(const Program &program, Communicator &communicator)
       stage(program.getStageOf(communicator.getRank())) {}
 
 CudaDevice::~CudaDevice() {
-  if (driver)
+  if (driver && context)
     driver->api.contextSynchronize();
   if (sharesGpu && !streams.empty() && streams[0].communicator)
     streams[0].communicator->keep(std::move(arena));
@@ -80,10 +80,8 @@ Status CudaDevice::openAll(std::span<const BoundInstruction> instructions,
     return Status::error("--emulate-link and --stream-delays are for CPUs: add "
                          "--device cpu");
   std::copy_n(code.peak_flops, 2, peakFlops);
-  CLEAVE_RETURN_IF_ERROR(open(options));
-  CLEAVE_RETURN_IF_ERROR(loadCode(*context, code.chip, code.cubin, code.ptx,
-                                  "the program's code", generated));
-  CLEAVE_RETURN_IF_ERROR(OwnKernels::load(*context, ownKernels));
+  // What ranks need no others for may fail on all of them alike: said once.
+  CLEAVE_RETURN_IF_ERROR(communicator.agree(openAlone(code, options)));
   CLEAVE_RETURN_IF_ERROR(connect());
   CLEAVE_RETURN_IF_ERROR(prepare(instructions, code));
   // Behind the trials of products, which write there. All bits set is a NaN in
@@ -92,6 +90,17 @@ Status CudaDevice::openAll(std::span<const BoundInstruction> instructions,
     CLEAVE_CUDA(*driver, memsetAsync(arena.getAddress(), 0xff, arena.getSize(),
                                      streams[0].handle.get()));
   return synchronize();
+}
+
+Status CudaDevice::openAlone(const CleaveCudaCode &code,
+                             const DeviceOptions &options) {
+  CLEAVE_RETURN_IF_ERROR(open(options));
+  CLEAVE_RETURN_IF_ERROR(loadCode(*context, code.chip, code.cubin, code.ptx,
+                                  "the program's code", generated));
+  CLEAVE_RETURN_IF_ERROR(OwnKernels::load(*context, ownKernels));
+  const Nccl *nccl = nullptr;
+  bool meetsByNccl = communicator.getWorldSize() > 1 && !sharesGpu;
+  return meetsByNccl ? Nccl::open(nccl) : Status();
 }
 
 /// The number of this rank among those of its machine: its thread's, where they

@@ -146,6 +146,8 @@ private:
   CudaDevice(const Program &program, Communicator &communicator);
   Status openAll(std::span<const BoundInstruction> instructions,
                  const CleaveCudaCode &code, const DeviceOptions &options);
+  /// The GPU and its libraries, with which ranks meet later.
+  Status openAlone(const CleaveCudaCode &code, const DeviceOptions &options);
   Status open(const DeviceOptions &options);
   Status connect();
   Status prepare(std::span<const BoundInstruction> instructions,

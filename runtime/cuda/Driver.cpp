@@ -35,7 +35,8 @@ static const char *getAdvice(int result) {
   case errorNoBinaryForGpu:
   case errorInvalidPtx:
     return "; the executable's code does not run on this GPU with this driver: "
-           "a later GPU may run it";
+           "a later GPU may run it, and --device cpu runs the program without "
+           "one";
   default:
     return "; `nvidia-smi` shows the state of the GPU, and the kernel's Xid "
            "messages its errors";
@@ -68,7 +69,8 @@ std::string Driver::getVersionText(int version) {
 }
 
 Status Driver::load() {
-  const char *update = ": install a newer NVIDIA driver";
+  const char *update = ": install a newer NVIDIA driver; --device cpu runs the "
+                       "program without a GPU";
   // Never closed: contexts live as long as the process.
   void *library = dlopen(fileName, RTLD_NOW | RTLD_LOCAL);
   if (!library)

@@ -66,7 +66,7 @@ Status Nccl::load() {
   void *library = dlopen(fileName, RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return Status::error("cannot open " + std::string(fileName) +
-                         ", by which GPUs of several processes meet: install "
+                         ", by which GPUs meet: install "
                          "NCCL, or add its folder to LD_LIBRARY_PATH (" +
                          dlerror() + ")");
   EntryFinder find(library);

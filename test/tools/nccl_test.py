@@ -5,6 +5,7 @@ software (test/cuda): NCCL's collectives and messages between them.
 CLEAVE_SEEDS=170 test/tools/nccl_test.py NcclTest.test_pipelines runs each
 pipeline in so many orders."""
 import os
+import re
 import shutil
 import unittest
 
@@ -172,14 +173,27 @@ class NcclTest(ToolTest):
         self.assertRegex(done.stderr, "error: rank 1: the environment variable "
                          'CLEAVE_ATTENTION is "best"')
 
-    def test_library_that_cannot_be_used(self):
+    def test_id_that_cannot_be_made(self):
         self.compile_for(2, "--dp", "2")
-        for fault, part in [("nccl-old", "NCCL 2.10 is too old, .* install a "
-                             "newer one"),
-                            ("nccl-id", "no socket interface found")]:
-            done = self.simulate(machine=["--fault", fault])
-            self.assertNotEqual(done.returncode, 0)
-            self.assertRegex(done.stderr, f"error: rank [01]: .*{part}")
+        done = self.simulate(machine=["--fault", "nccl-id"])
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr,
+                         "error: rank [01]: .*no socket interface found")
+
+    def test_what_fails_on_all_ranks_is_said_once(self):
+        self.compile_for(2, "--dp", "2")
+        for machine, part in [
+                (["--fault", "arch=80"], "compiled for sm_90, cannot be loaded"),
+                (["--fault", "memory=20000"], "the arena takes"),
+                (["--fault", "nccl-old"], "NCCL 2.10 is too old, expects 2.18 "
+                 "or later: install a newer one"),
+                (["--fault", "old-driver"], "the CUDA driver is too old"),
+                (["--devices", "1"], "this machine has 1 GPU, and")]:
+            done = self.simulate(machine=machine)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            said = re.findall("^error: .*", done.stderr, re.MULTILINE)
+            self.assertEqual(len(said), 1, done.stderr)
+            self.assertIn(part, said[0])
 
     def test_id_that_never_comes(self):
         """The rank that makes it hangs, or is dead: the watchdog of the others

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-TOOLS = os.environ["CLEAVE_TOOLS"]
+TOOLS = os.path.abspath(os.environ["CLEAVE_TOOLS"])
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 DATA = os.path.join(ROOT, "test", "data")
 GOLDEN = os.path.join(DATA, "golden")

@@ -92,7 +92,8 @@ std::string Options::read(Options &options) {
     if (!readFault(fault, options))
       return "CLEAVE_SIMULATED_FAULT has \"" + std::string(fault) +
              "\", expects no-device, old-driver, arch=80, memory=BYTES, ecc@N, "
-             "illegal@N, timeout@N or hang@N";
+             "illegal@N, timeout@N, hang@N, nccl-old, nccl-error@N, nccl-id, "
+             "nccl-id-hangs or nccl-id-dies";
     faults.remove_prefix(std::min(fault.size() + 1, faults.size()));
   }
   return {};
