@@ -41,9 +41,10 @@ def run(*command):
 def simulate(cleave, folder, model, gpus, batch, flags):
     path = os.path.join(folder, "train")
     cluster = ["--cluster", f"h100-sxm:{gpus}"]
+    layout = [] if flags == OWN else flags.split()
     run(cleave, "compile", os.path.join(CONFIGS, model + ".json"), *cluster,
-        "--seq-len", "8192", "--global-batch", str(batch), *([] if flags == OWN else flags.split()),
-        "-q", "-o", path)
+        "--seq-len", "8192", "--global-batch", str(batch), *layout, "-q", "-o",
+        path)
     return json.loads(run(cleave, "estimate", path, *cluster, "--json"))
 
 

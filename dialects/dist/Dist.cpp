@@ -221,16 +221,12 @@ struct ChangedDims {
 } // namespace
 
 static ChangedDims getChangedDims(Operation *op) {
-  return llvm::TypeSwitch<Operation *, ChangedDims>(op)
-      .Case([](AllGatherOp gather) {
-        return ChangedDims{gather.getDim(), std::nullopt};
-      })
-      .Case<ReduceScatterOp, SliceOp>(
-          [](auto split) { return ChangedDims{std::nullopt, split.getDim()}; })
-      .Case([](AllToAllOp move) {
-        return ChangedDims{move.getDim(), move.getSplitDim()};
-      })
-      .Default([](Operation *) { return ChangedDims(); });
+  ChangedDims changed;
+  if (auto sharding = dyn_cast<ShardOpInterface>(op))
+    for (const Shard &shard : sharding.getShards())
+      (shard.value == op->getOperand(0) ? changed.grows : changed.shrinks) =
+          shard.dim;
+  return changed;
 }
 
 /// A shard that is one of several blocks has as much of each.

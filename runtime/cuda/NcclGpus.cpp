@@ -132,10 +132,6 @@ void NcclConnections::abort() {
   nccl.api.groupEnd();
 }
 
-/// What NCCL moves must be contiguous: of this rank alone, for what comes
-/// before it and, of an exchange, behind it. It is there from the start, since
-/// to free memory waits for all that was enqueued, and that for other ranks.
-using ScratchBytes = std::array<uint64_t, 2>;
 /// A gather or scatter of so many pieces moves each by itself, all begun by one
 /// start: as many as there are blocks of a sequence. More of them are packed.
 static constexpr uint64_t mostPieces = 8;
@@ -152,6 +148,10 @@ static bool isPacked(const CollectiveWork &work) {
   }
 }
 
+/// What NCCL moves must be contiguous: of this rank alone, for what comes
+/// before it and, of an exchange, behind it. It is there from the start, since
+/// to free memory waits for all that was enqueued, and that for other ranks.
+using ScratchBytes = std::array<uint64_t, 2>;
 static ScratchBytes getScratchBytes(const CollectiveWork &work,
                                     const Group &group) {
   uint64_t ranks = uint64_t(group.getSize());
@@ -160,16 +160,10 @@ static ScratchBytes getScratchBytes(const CollectiveWork &work,
   auto getBytes = [&](Parts parts) {
     return parts.blocks > 1 && ranks > 1 ? parts.getBytes() * ranks : 0;
   };
-  switch (work.call) {
-  case CollectiveCall::AllGather:
-  case CollectiveCall::ReduceScatter:
+  if (work.call != CollectiveCall::AllToAll)
     return {getBytes(work.getParts()), 0};
-  case CollectiveCall::AllToAll:
-    return {getBytes(work.exchange.getInput()),
-            getBytes(work.exchange.getOutput())};
-  default:
-    return {};
-  }
+  return {getBytes(work.exchange.getInput()),
+          getBytes(work.exchange.getOutput())};
 }
 
 /// First the communicators of groups, of one stream after the other in the
@@ -300,12 +294,25 @@ Status NcclGpus::pack(Parts parts, uint64_t ranks, Address in, Address out,
   return kernels.launch(getCopyPartsLaunches(params), params, stream);
 }
 
-/// Of a rank's part: gives the place of each of its pieces, in bytes.
+/// What `enqueue` enqueues begins together, by one start. Groups may be in
+/// groups.
+template <typename Enqueue>
+static Status runInGroup(const Nccl &nccl, Enqueue &&enqueue) {
+  CLEAVE_NCCL(nccl, groupStart());
+  Status status = enqueue();
+  CLEAVE_NCCL(nccl, groupEnd());
+  return status;
+}
+
+/// Moves the pieces of a rank's part, of which `move` is given the place, in
+/// bytes.
 template <typename Move>
-static Status forEachPiece(Parts parts, Move &&move) {
-  for (uint64_t i = 0; i < parts.blocks; ++i)
-    CLEAVE_RETURN_IF_ERROR(move(i * parts.blockBytes));
-  return Status();
+static Status movePieces(const Nccl &nccl, Parts parts, Move &&move) {
+  return runInGroup(nccl, [&]() -> Status {
+    for (uint64_t i = 0; i < parts.blocks; ++i)
+      CLEAVE_RETURN_IF_ERROR(move(i * parts.blockBytes));
+    return Status();
+  });
 }
 
 /// What needs no packing begins together, by one start.
@@ -314,18 +321,14 @@ Status NcclGpus::run(const Group &group,
   auto needsPacking = [](const GpuCollective &each) {
     return isPacked(each.work);
   };
-  if (std::ranges::any_of(collectives, needsPacking)) {
+  auto runAll = [&]() -> Status {
     for (const GpuCollective &each : collectives)
       CLEAVE_RETURN_IF_ERROR(runOne(group, each, stream));
     return Status();
-  }
-  CLEAVE_NCCL(nccl, groupStart());
-  Status status;
-  for (const GpuCollective &each : collectives)
-    if (status.ok())
-      status = runOne(group, each, stream);
-  CLEAVE_NCCL(nccl, groupEnd());
-  return status;
+  };
+  return std::ranges::any_of(collectives, needsPacking)
+             ? runAll()
+             : runInGroup(nccl, runAll);
 }
 
 Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
@@ -342,13 +345,13 @@ Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
                                 work.inner, type, op, comm, stream));
     return Status();
   case CollectiveCall::AllGather: {
-    auto gather = [&](Address in, Address out, uint64_t bytes) {
-      return nccl.check(nccl.api.allGather(toPointer(in), toPointer(out), bytes,
-                                           ncclInt8, comm, stream),
-                        "allGather", __FILE__, __LINE__);
+    auto gather = [&](Address in, Address out, uint64_t bytes) -> Status {
+      CLEAVE_NCCL(nccl, allGather(toPointer(in), toPointer(out), bytes,
+                                  ncclInt8, comm, stream));
+      return Status();
     };
     if (!isPacked(work))
-      return forEachPiece(parts, [&](uint64_t piece) {
+      return movePieces(nccl, parts, [&](uint64_t piece) {
         return gather(each.in + piece, each.out + piece * ranks,
                       parts.blockBytes);
       });
@@ -356,14 +359,13 @@ Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
     return pack(parts, ranks, getScratch(0), each.out, true, stream);
   }
   case CollectiveCall::ReduceScatter: {
-    auto scatter = [&](Address in, Address out, uint64_t elements) {
-      return nccl.check(nccl.api.reduceScatter(toPointer(in), toPointer(out),
-                                               elements, type, op, comm,
-                                               stream),
-                        "reduceScatter", __FILE__, __LINE__);
+    auto scatter = [&](Address in, Address out, uint64_t elements) -> Status {
+      CLEAVE_NCCL(nccl, reduceScatter(toPointer(in), toPointer(out), elements,
+                                      type, op, comm, stream));
+      return Status();
     };
     if (!isPacked(work))
-      return forEachPiece(parts, [&](uint64_t piece) {
+      return movePieces(nccl, parts, [&](uint64_t piece) {
         return scatter(each.in + piece * ranks, each.out + piece, work.inner);
       });
     CLEAVE_RETURN_IF_ERROR(
@@ -382,21 +384,16 @@ Status NcclGpus::runOne(const Group &group, const GpuCollective &each,
   }
   if (out.blocks > 1)
     received = getScratch(1);
-  CLEAVE_NCCL(nccl, groupStart());
-  Status status;
-  for (uint64_t rank = 0; rank < ranks && status.ok(); ++rank) {
-    status = nccl.check(nccl.api.send(toPointer(packed + rank * in.getBytes()),
-                                      in.getBytes(), ncclInt8, int(rank), comm,
-                                      stream),
-                        "send", __FILE__, __LINE__);
-    if (status.ok())
-      status = nccl.check(
-          nccl.api.recv(toPointer(received + rank * out.getBytes()),
-                        out.getBytes(), ncclInt8, int(rank), comm, stream),
-          "recv", __FILE__, __LINE__);
-  }
-  CLEAVE_NCCL(nccl, groupEnd());
-  CLEAVE_RETURN_IF_ERROR(status);
+  CLEAVE_RETURN_IF_ERROR(runInGroup(nccl, [&]() -> Status {
+    for (uint64_t rank = 0; rank < ranks; ++rank) {
+      CLEAVE_NCCL(nccl, send(toPointer(packed + rank * in.getBytes()),
+                             in.getBytes(), ncclInt8, int(rank), comm, stream));
+      CLEAVE_NCCL(nccl,
+                  recv(toPointer(received + rank * out.getBytes()),
+                       out.getBytes(), ncclInt8, int(rank), comm, stream));
+    }
+    return Status();
+  }));
   return out.blocks == 1 ? Status()
                          : pack(out, ranks, received, each.out, true, stream);
 }
