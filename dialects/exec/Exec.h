@@ -32,6 +32,12 @@ struct OperandShape {
   bool isAtLeast = false;
 };
 
+/// The pieces of a shard, or of a part of it.
+struct Pieces {
+  int64_t blocks = 1; ///< of the dim: each has a piece of every shard
+  int64_t count = 1;  ///< of all blocks that there are, one behind the other
+};
+
 } // namespace cleave::exec
 
 #include "dialects/exec/InstructionInterface.h.inc"

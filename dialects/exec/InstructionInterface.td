@@ -69,4 +69,29 @@ def RowsOpInterface : OpInterface<"RowsOpInterface"> {
   ];
 }
 
+def PiecesOpInterface : OpInterface<"PiecesOpInterface"> {
+  let cppNamespace = "::cleave::exec";
+  let description = [{
+    A collective between shards of a dim and the whole of it, or of two dims. A
+    shard may be pieces of some blocks of the dim (`dist.all_gather`), so that a
+    part of all shards is a part of the whole; or, with fewer blocks, fewer and
+    longer pieces, if it is so for all instructions that have to do with the shard.
+    These have the same number of `blocks`.
+
+    ```mlir
+    exec.all_gather(%x) -> (%y) {outer = 8 : i64, inner = 64 : i64, blocks = 8 : i64, ...}
+    // has, if shards are pieces of two blocks, another order of elements in %x,
+    // and the same %y
+    exec.all_gather(%x) -> (%y) {outer = 2 : i64, inner = 256 : i64, blocks = 2 : i64, ...}
+    ```
+  }];
+  let methods = [
+    InterfaceMethod<"Of each of its shards.",
+      "::llvm::SmallVector<::cleave::exec::Pieces, 2>", "getPieces">,
+    InterfaceMethod<"Joins as many pieces of shard number `i`, whose blocks they "
+                    "divide.",
+      "void", "joinPieces", (ins "size_t":$i, "int64_t":$count)>,
+  ];
+}
+
 #endif

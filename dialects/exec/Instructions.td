@@ -226,6 +226,9 @@ class Exec_Instruction<string mnemonic, dag attributes, string group = "",
 
 // Instructions with rows: dialects/exec/Rows.cpp.
 defvar hasRows = [DeclareOpInterfaceMethods<RowsOpInterface>];
+// Instructions with pieces of blocks: dialects/exec/Pieces.cpp.
+defvar hasPieces = [DeclareOpInterfaceMethods<PiecesOpInterface>];
+def Exec_Blocks : DefaultValuedOptionalAttr<I64Attr, "1">;
 defvar ownShard = "shard_axes";
 defvar ownAccumulate = "getAccumulate()";
 
@@ -293,28 +296,32 @@ def Exec_AllReduceOp : Exec_Instruction<"all_reduce",
 }
 
 def Exec_AllGatherOp : Exec_Instruction<"all_gather",
-    (ins I64Attr:$outer, I64Attr:$inner, TypeAttr:$type, StrArrayAttr:$axes),
-    "axes", never, hasRows> {
+    (ins I64Attr:$outer, I64Attr:$inner, TypeAttr:$type, StrArrayAttr:$axes,
+         Exec_Blocks:$blocks),
+    "axes", never, !listconcat(hasRows, hasPieces)> {
   let summary = "[outer, inner] of each rank to [outer, n, inner]";
 }
 
 def Exec_ReduceScatterOp : Exec_Instruction<"reduce_scatter",
     (ins I64Attr:$outer, I64Attr:$inner, TypeAttr:$type,
-         Exec_ReductionAttr:$reduction, StrArrayAttr:$axes), "axes", never,
-    hasRows> {
+         Exec_ReductionAttr:$reduction, StrArrayAttr:$axes,
+         Exec_Blocks:$blocks),
+    "axes", never, !listconcat(hasRows, hasPieces)> {
   let summary = "[outer, n, inner] combined; each rank gets its [outer, inner]";
 }
 
 def Exec_AllToAllOp : Exec_Instruction<"all_to_all",
     (ins I64Attr:$outer, I64Attr:$a, I64Attr:$mid, I64Attr:$b, I64Attr:$inner,
-         TypeAttr:$type, BoolAttr:$concat_first, StrArrayAttr:$axes),
-    "axes"> {
+         TypeAttr:$type, BoolAttr:$concat_first, StrArrayAttr:$axes,
+         Exec_Blocks:$blocks_a, Exec_Blocks:$blocks_b),
+    "axes", never, hasPieces> {
   let summary = "cut one dim, join another";
 }
 
 def Exec_SliceOp : Exec_Instruction<"slice",
-    (ins I64Attr:$outer, I64Attr:$inner, TypeAttr:$type, StrArrayAttr:$axes),
-    "axes"> {
+    (ins I64Attr:$outer, I64Attr:$inner, TypeAttr:$type, StrArrayAttr:$axes,
+         Exec_Blocks:$blocks),
+    "axes", never, hasPieces> {
   let summary = "this rank's [outer, inner] of [outer, n, inner]";
 }
 

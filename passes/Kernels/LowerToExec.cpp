@@ -464,17 +464,19 @@ LogicalResult Lowering::lowerCollective(Operation &op) {
         convert(reduce.getReduction()), reduce.getAxes());
   } else if (auto gather = dyn_cast<dist::AllGatherOp>(op)) {
     auto [outer, inner] = getPieces(gather);
-    built = exec::AllGatherOp::create(b, loc, in, out, ValueRange(), outer,
-                                      inner, type, gather.getAxes());
+    built =
+        exec::AllGatherOp::create(b, loc, in, out, ValueRange(), outer, inner,
+                                  type, gather.getAxes(), gather.getBlocks());
   } else if (auto scatter = dyn_cast<dist::ReduceScatterOp>(op)) {
     auto [outer, inner] = getPieces(scatter);
     built = exec::ReduceScatterOp::create(
         b, loc, in, out, ValueRange(), outer, inner, type,
-        convert(scatter.getReduction()), scatter.getAxes());
+        convert(scatter.getReduction()), scatter.getAxes(),
+        scatter.getBlocks());
   } else if (auto slice = dyn_cast<dist::SliceOp>(op)) {
     auto [outer, inner] = getPieces(slice);
     built = exec::SliceOp::create(b, loc, in, out, ValueRange(), outer, inner,
-                                  type, slice.getAxes());
+                                  type, slice.getAxes(), slice.getBlocks());
   } else if (auto move = dyn_cast<dist::AllToAllOp>(op)) {
     auto [low, high] = std::pair(move.getShards()[0], move.getShards()[1]);
     bool first = low.dim < high.dim;
@@ -492,7 +494,7 @@ LogicalResult Lowering::lowerCollective(Operation &op) {
         product(source.slice(low.dim + 1, high.dim - low.dim - 1)) *
             high.blocks,
         getPiece(high), product(source.drop_front(high.dim + 1)), type, first,
-        move.getAxes());
+        move.getAxes(), low.blocks, high.blocks);
   } else {
     return op.emitOpError("has no lowering to instructions");
   }

@@ -107,6 +107,30 @@ def CutProductsPass : Pass<"cleave-cut-products", "::mlir::ModuleOp"> {
   ];
 }
 
+def JoinPiecesPass : Pass<"cleave-join-pieces", "::mlir::ModuleOp"> {
+  let summary = "Let shards be pieces of no more blocks than parts need";
+  let description = [{
+    Before: an `exec.program` whose collectives may have `blocks`: their shards are
+    pieces of so many, for whoever wants parts. After: no more of them than the
+    parts that there are need, and none where all that have as many are whole. A
+    device moves each piece by itself, or packs them first.
+
+    ```mlir
+    exec.reduce_scatter(%y0) -> (%z0) {outer = 4 : i64, inner = 64 : i64, blocks = 8 : i64, ...}
+    exec.reduce_scatter(%y1) -> (%z1) {outer = 4 : i64, inner = 64 : i64, blocks = 8 : i64, ...}
+    exec.all_gather(%z) -> (%u) {outer = 8 : i64, inner = 64 : i64, blocks = 8 : i64, ...}
+    // becomes, since with two blocks a half of all shards is a half of %z, too
+    exec.reduce_scatter(%y0) -> (%z0) {outer = 1 : i64, inner = 256 : i64, blocks = 2 : i64, ...}
+    exec.reduce_scatter(%y1) -> (%z1) {outer = 1 : i64, inner = 256 : i64, blocks = 2 : i64, ...}
+    exec.all_gather(%z) -> (%u) {outer = 2 : i64, inner = 256 : i64, blocks = 2 : i64, ...}
+    ```
+  }];
+  let dependentDialects = ["::cleave::exec::ExecDialect"];
+  let statistics = [
+    Statistic<"numJoined", "joined", "shards of collectives with fewer pieces">,
+  ];
+}
+
 def OverlapPass : Pass<"cleave-overlap", "::mlir::ModuleOp"> {
   let summary = "Let communication run beside compute, in streams of its own";
   let description = [{

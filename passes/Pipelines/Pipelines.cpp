@@ -62,6 +62,7 @@ static void addOverlap(OpPassManager &pm, const StageOptions &options) {
   // Parts are made for streams to have something to run beside.
   pm.addPass(
       createCutProductsPass({options.overlap.mode, options.overlap.cluster}));
+  pm.addPass(createJoinPiecesPass());
   pm.addPass(createOverlapPass(options.overlap));
   pm.addPass(createAddWaitsPass());
   pm.addPass(createVerifyOrderPass());

@@ -19,7 +19,8 @@ STAGES = {
                   "verify-step", "localize"],
     "pipeline": ["cut-stages", "verify-stages"],
     "kernels": ["expand-composites", "lower-to-exec", "verify-kernels"],
-    "overlap": ["cut-turn", "cut-products", "overlap", "add-waits", "verify-order"],
+    "overlap": ["cut-turn", "cut-products", "join-pieces", "overlap", "add-waits",
+                "verify-order"],
     "memory": ["plan-memory", "add-waits", "verify-memory", "verify-order"],
 }
 

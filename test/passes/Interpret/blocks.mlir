@@ -5,13 +5,19 @@
 // RUN:   -o %t/lowered.mlir
 // RUN: cleave-translate --interpret-step --against=%t/whole.mlir \
 // RUN:   %t/lowered.mlir
+// RUN: cleave-opt %t/local.mlir --cleave-lower-to-exec --cleave-join-pieces \
+// RUN:   --cleave-plan-memory -o %t/joined.mlir
+// RUN: FileCheck %s --input-file=%t/joined.mlir --check-prefix=JOINED
+// RUN: cleave-translate --interpret-step --against=%t/whole.mlir \
+// RUN:   %t/joined.mlir
 // RUN: sed 's/from 1 blocks 2 to 2/from 1 to 2/' %t/local.mlir > %t/mixed.mlir
 // RUN: not cleave-translate --interpret-step --against=%t/whole.mlir \
 // RUN:   %t/mixed.mlir 2>&1 | FileCheck %s --check-prefix=MIXED
 
 // A tensor whose shards are pieces of blocks is the same once it is gathered, by
-// way of an all_to_all as well, and as instructions. One that does not know of
-// the blocks mixes them up.
+// way of an all_to_all as well, and as instructions, with and without the pieces
+// that nothing needs. One that does not know of the blocks mixes them up.
+// JOINED-NOT: blocks{{.*}} = {{[2-9]}}
 // MIXED: error: state "columns": element {{.*}}, expects
 
 //--- whole.mlir
