@@ -230,6 +230,11 @@ LogicalResult cleave::exec::verifyInstruction(InstructionOpInterface op,
                                               SymbolTableCollection &table) {
   if (failed(verifyWork(op)))
     return failure();
+  if (auto shards = dyn_cast<PiecesOpInterface>(*op))
+    for (const Pieces &pieces : shards.getPieces())
+      if (pieces.blocks < 1)
+        return op->emitOpError("expects at least one block, got ")
+               << pieces.blocks;
   if (auto launch = dyn_cast<LaunchOp>(*op)) {
     auto kernel =
         table.lookupNearestSymbolFrom<KernelOp>(op, launch.getKernelAttr());

@@ -700,3 +700,16 @@ exec.program @no_bucket threads 1 {
   }
   exec.run @all 0 first
 }
+
+// -----
+
+dist.mesh @mesh [#dist.axis<"tp" = 2>]
+exec.program @no_blocks threads 1 {
+  %x = exec.buffer "x" 64 : !exec.buffer
+  %y = exec.buffer "y" 128 : !exec.buffer
+  exec.segment @all {
+    // expected-error @+1 {{'exec.all_gather' op expects at least one block, got 0}}
+    exec.all_gather(%x) -> (%y) {axes = ["tp"], blocks = 0 : i64, inner = 16 : i64, outer = 1 : i64, type = f32}
+  }
+  exec.run @all 0 first
+}
