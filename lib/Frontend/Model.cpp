@@ -5,6 +5,7 @@
 #include "cleave/Json/Json.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
+#include <algorithm>
 #include <cmath>
 
 using namespace cleave;
@@ -404,6 +405,11 @@ std::vector<int64_t> Piece::getShape() const {
     if (!llvm::is_contained(drop, int64_t(dim)))
       shape.push_back(size);
   return shape;
+}
+
+int64_t Model::getDefaultSeqLen() const {
+  constexpr int64_t most = 1024;
+  return maxPositions ? std::min(maxPositions, most) : most;
 }
 
 int64_t Model::getParameterCount() const {

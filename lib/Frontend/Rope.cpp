@@ -369,7 +369,7 @@ RopeSpec cleave::frontend::readRope(ObjectReader &config, const Family &family,
   context.maxPositions = model.maxPositions;
   context.originalPositions =
       readOriginalPositions(config, family, model, scaling, notes);
-  context.seqLen = seqLen ? seqLen : model.maxPositions;
+  context.seqLen = seqLen ? seqLen : model.getDefaultSeqLen();
   const std::string type = readType(scaling, rule);
 
   if (fraction != 1 && !rule.partial)

@@ -112,24 +112,24 @@ FailureOr<PtxModule> emit::emitPtx(ModuleOp kernels,
 //===----------------------------------------------------------------------===//
 
 std::optional<std::string> emit::findPtxas() {
-  auto tryPath = [](const char *root,
-                    StringRef rest) -> std::optional<std::string> {
+  auto tryFolder = [](const char *root,
+                      StringRef rest) -> std::optional<std::string> {
     if (!root)
       return std::nullopt;
     llvm::SmallString<128> path(root);
-    if (!rest.empty())
-      llvm::sys::path::append(path, rest);
+    llvm::sys::path::append(path, rest);
     if (!llvm::sys::fs::can_execute(path))
       return std::nullopt;
     return path.str().str();
   };
-  if (auto path = tryPath(std::getenv("CLEAVE_PTXAS"), ""))
-    return path;
-  if (auto path = tryPath(std::getenv("CUDA_HOME"), "bin/ptxas"))
+  // One that is named is taken, so that assemblePtx says what is wrong with it.
+  if (const char *named = std::getenv("CLEAVE_PTXAS"); named && *named)
+    return named;
+  if (auto path = tryFolder(std::getenv("CUDA_HOME"), "bin/ptxas"))
     return path;
   if (auto path = llvm::sys::findProgramByName("ptxas"))
     return *path;
-  return tryPath("/usr/local/cuda", "bin/ptxas");
+  return tryFolder("/usr/local/cuda", "bin/ptxas");
 }
 
 char OldPtxasError::ID;
@@ -142,6 +142,10 @@ static bool isTooOld(StringRef said) {
 
 llvm::Expected<Cubin> emit::assemblePtx(StringRef ptx, StringRef chip,
                                         StringRef ptxas) {
+  if (!llvm::sys::fs::can_execute(ptxas))
+    return llvm::createStringError(ptxas +
+                                   ": no program that can be executed; "
+                                   "CLEAVE_PTXAS names the ptxas to use");
   // Files are removed however this ends.
   llvm::SmallString<64> paths[3];
   const char *suffixes[] = {"ptx", "cubin", "txt"};

@@ -40,8 +40,8 @@ emitCudaLLVM(mlir::ModuleOp kernels, const PtxOptions &options,
              llvm::LLVMContext &context,
              llvm::SmallVectorImpl<CudaLaunch> &launches);
 
-/// Where ptxas is: $CLEAVE_PTXAS, then $CUDA_HOME/bin, PATH,
-/// /usr/local/cuda/bin.
+/// Where ptxas is: $CLEAVE_PTXAS, whatever is there, or else the first one that
+/// there is of $CUDA_HOME/bin, PATH, /usr/local/cuda/bin.
 std::optional<std::string> findPtxas();
 
 struct Cubin {

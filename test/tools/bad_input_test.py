@@ -114,9 +114,6 @@ class BadInputTest(ToolTest):
                                code=2)
         self.compile_fails(["--stable-steps 3", "wsd"], "--stable-steps", "3",
                            code=2)
-        self.compile_fails(["--seq-len is required"], shape=SHAPE[2:], code=2)
-        self.compile_fails(["--global-batch is required"], shape=SHAPE[:2],
-                           code=2)
 
     def test_sizes_that_no_memory_has(self):
         self.compile_fails(["2^63 bytes"],

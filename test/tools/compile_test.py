@@ -80,6 +80,37 @@ class CompileTest(ToolTest):
         self.compile("again", "--plan", self.write("shown.json", plan))
         self.assertEqual(self.read("flags"), self.read("again"))
 
+    def test_work_that_no_flag_says(self):
+        """Sequences of the model's length, a micro-batch for each rank, and a
+        note that says so; what a search was for goes before that."""
+        def work_of(*flags):
+            done = self.start("cleave", "compile", LLAMA, "-o", "train", *flags)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            shown = self.run_tool("cleave", "inspect", "--json", "train")
+            work = json.loads(shown)
+            return work["seq_len"], work["global_batch"], done.stderr
+
+        with open(os.path.join(LLAMA, "config.json")) as file:
+            longest = json.load(file)["max_position_embeddings"]
+        length = min(longest, 1024)
+        note = "cleave: note: as no flag says otherwise: "
+        for flags, samples in [([], 1), (["--cluster", "h200:4", "--dp", "2",
+                                          "--tp", "2"], 4),
+                               (["--dp", "2", "--pp", "2", "--micro-batch", "3"],
+                                12)]:
+            self.assertEqual(work_of(*flags)[:2], (length, samples))
+            self.assertIn(f"{note}--seq-len {length}, --global-batch {samples}\n",
+                          work_of(*flags)[2])
+        self.assertIn(f"{note}--seq-len {length}\n",
+                      work_of("--global-batch", "2")[2])
+        self.assertNotIn(note, work_of("-q")[2])
+        self.assertNotIn(note, work_of(*SHAPE)[2])
+        self.run_tool("cleave", "plan", LLAMA, "--cluster", "h100-sxm:4", *SHAPE,
+                      "--runnable", "-o", "found.json")
+        length, samples, said = work_of("--plan", "found.json", "--dtype", "bf16")
+        self.assertEqual([str(length), str(samples)], [SHAPE[1], SHAPE[3]])
+        self.assertNotIn(note, said)
+
     def test_what_the_planner_found_compiles(self):
         pins = ["tp=2", "zero=2", "sequence-parallel=true", "cp=1", "pp=1", "shard-group=0",
                 "recompute=none"]
@@ -215,6 +246,13 @@ class CompileTest(ToolTest):
         start("h100-sxm:4", "--dtype", "bf16", "-q", "-o", "bf16")
         self.assertEqual(self.program("gpus"), self.program("bf16"))
         self.run_tool("cleave", "estimate", "gpus", "--cluster", "h100-sxm:4")
+
+    def test_a_ptxas_that_is_missing(self):
+        path = self.path("no-ptxas")
+        self.expect_error(
+            [f"{path}: no program that can be executed; CLEAVE_PTXAS names"],
+            "cleave", "compile", LLAMA, *SHAPE, "--cluster", "h200:1", "-o",
+            "train", env=dict(os.environ, CLEAVE_PTXAS=path))
 
     def test_a_ptxas_that_is_too_old(self):
         """The executable has PTX only, which a note says; what another ptxas

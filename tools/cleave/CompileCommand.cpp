@@ -65,6 +65,17 @@ static int printJSON(const tool::CompileFlags &flags, double seconds) {
   return 0;
 }
 
+/// Takes what no flag says of the work from a plan that was searched for it.
+static void completeWork(Workload &work, const std::optional<PlanFile> &file) {
+  if (!file || !file->planned)
+    return;
+  const Workload &planned = file->planned->work;
+  if (work.seqLen == 0)
+    work.seqLen = planned.seqLen;
+  if (work.globalBatch == 0)
+    work.globalBatch = planned.globalBatch;
+}
+
 int tool::runCompile(CompileFlags flags) {
   auto start = std::chrono::steady_clock::now();
   if (llvm::Error error = tool::checkReplaceable(flags.output))
@@ -76,8 +87,13 @@ int tool::runCompile(CompileFlags flags) {
     return tool::fail("--stable-steps " + llvm::Twine(step.stableSteps) +
                       ": only --lr-schedule wsd has them, not " +
                       step.schedule);
+  CompileOptions &options = flags.options;
+  Workload &work = options.work;
+  if (llvm::Error error = flags.layout.readPlanFile())
+    return tool::fail(std::move(error));
+  completeWork(work, flags.layout.planFile);
   FrontendOptions frontend;
-  frontend.seqLen = flags.options.work.seqLen;
+  frontend.seqLen = work.seqLen;
   frontend.strict = flags.strict;
   llvm::Expected<std::string> config = tool::findConfig(flags.model);
   if (!config)
@@ -88,11 +104,22 @@ int tool::runCompile(CompileFlags flags) {
   llvm::Expected<Cluster> cluster = parseCluster(flags.layout.cluster);
   if (!cluster)
     return tool::fail(cluster.takeError());
-  CompileOptions &options = flags.options;
-  options.work.dtype = flags.layout.getDType(*cluster);
-  options.work.moments = tool::getMomentsType(step.moments);
+  std::string note;
+  if (work.seqLen == 0) {
+    work.seqLen = model->getDefaultSeqLen();
+    note = llvm::formatv("--seq-len {0}", work.seqLen);
+  }
+  if (work.globalBatch == 0) {
+    work.globalBatch = flags.layout.getDefaultGlobalBatch(*cluster);
+    note += llvm::formatv("{0}--global-batch {1}", note.empty() ? "" : ", ",
+                          work.globalBatch);
+  }
+  if (!note.empty() && !flags.quiet)
+    llvm::errs() << "cleave: note: as no flag says otherwise: " << note << '\n';
+  work.dtype = flags.layout.getDType(*cluster);
+  work.moments = tool::getMomentsType(step.moments);
   llvm::Expected<Plan> plan =
-      flags.layout.getPlan(*model, *config, options.work, *cluster,
+      flags.layout.getPlan(*model, *config, work, *cluster,
                            flags.json || flags.quiet ? nullptr : &llvm::outs());
   if (!plan)
     return tool::fail(plan.takeError());
@@ -146,12 +173,14 @@ void tool::CompileFlags::add(CLI::App &app, std::vector<std::string> *run) {
       ->required();
   addStrictFlag(app, strict);
   addRecipeFlag(app, run);
-  app.add_option("--seq-len", options.work.seqLen, "tokens of a sample")
-      ->required()
+  app.add_option(
+         "--seq-len", options.work.seqLen,
+         "tokens of a sample (default: those of a plan that cleave plan "
+         "wrote, or else the model's maximum, at most 1024)")
       ->check(makePositiveCheck());
   app.add_option("--global-batch", options.work.globalBatch,
-                 "samples of a step, over all ranks")
-      ->required()
+                 "samples of a step, over all ranks (default: those of a plan "
+                 "that cleave plan wrote, or else a micro-batch for each rank)")
       ->check(makePositiveCheck());
   layout.add(app);
   addOptimizerFlags(app, options.stages.step);

@@ -3,6 +3,7 @@
 #define CLEAVE_TOOLS_CLEAVE_COMPILEFLAGS_H
 
 #include "CommandLine.h"
+#include "cleave/Search/PlanFile.h"
 #include "passes/Pipelines/Compile.h"
 #include "runtime/program/Program.h"
 
@@ -13,6 +14,7 @@ struct LayoutFlags {
   TrainLayout layout{.microBatch = 0}; ///< 0: what getDefaultMicroBatch says
   std::vector<int64_t> stages;         ///< layers of virtual stages
   std::string planPath, cluster = "local", dtype;
+  std::optional<PlanFile> planFile; ///< what is at planPath, once it is read
   std::string overlap = "auto";
   int64_t logitsChunks = 0;        ///< 0: as few as fit
   std::string placements = "plan"; ///< or auto: chosen by cost
@@ -43,6 +45,12 @@ struct LayoutFlags {
   /// What a pass is told that chooses placements; nothing: the plan has them.
   std::optional<ChoosePlacementsPassOptions>
   getChoice(const Plan &plan, const Cluster &where) const;
+  /// Reads the plan file, if there is one; comes before what follows.
+  llvm::Error readPlanFile();
+  /// The samples of a step where nobody says how many: a micro-batch (of one
+  /// sample, unless a flag says more) for each rank, which any layout can split
+  /// among its ranks of dp, and into as many micro-batches as it has stages.
+  int64_t getDefaultGlobalBatch(const Cluster &where) const;
   /// Whether getPlan searches.
   bool choosesPlan(const Cluster &cluster) const;
   /// The plan that the flags or the plan file give, or the best one that there

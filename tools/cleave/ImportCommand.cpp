@@ -31,8 +31,7 @@ static int runImport(ImportFlags flags) {
     text = getModelSummary(*model);
   } else {
     if (flags.build.seqLen == 0)
-      flags.build.seqLen = std::min<int64_t>(
-          model->maxPositions ? model->maxPositions : 1024, 1024);
+      flags.build.seqLen = model->getDefaultSeqLen();
     if (flags.build.paddedVocab && flags.build.paddedVocab < model->vocab)
       return tool::fail("--pad-vocab " + llvm::Twine(flags.build.paddedVocab) +
                         ": expects 0, or at least the vocabulary's " +

@@ -2,11 +2,11 @@
 #include "ChoosePlan.h"
 #include "CompileFlags.h"
 #include "Files.h"
-#include "cleave/Search/PlanFile.h"
 #include "cleave/Search/Search.h"
 #include "runtime/program/Limits.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <algorithm>
 
 using namespace cleave;
 
@@ -248,6 +248,30 @@ static llvm::Error checkMicroBatch(const Plan &plan, const Workload &work,
                     tool::count(ranks, "rank"), derived));
 }
 
+llvm::Error tool::LayoutFlags::readPlanFile() {
+  if (planPath.empty())
+    return llvm::Error::success();
+  llvm::Expected<PlanFile> file = loadPlanFile(planPath);
+  if (!file)
+    return file.takeError();
+  planFile = std::move(*file);
+  return llvm::Error::success();
+}
+
+int64_t tool::LayoutFlags::getDefaultGlobalBatch(const Cluster &where) const {
+  const Plan *plan = planFile ? std::get_if<Plan>(&planFile->layout) : nullptr;
+  const TrainLayout &degrees =
+      planFile && !plan ? std::get<TrainLayout>(planFile->layout) : layout;
+  // In floating point, which degrees of any size do not overflow: what is too
+  // many ranks is said where the plan is checked.
+  double ranks = where.getNumRanks() ? double(where.getNumRanks())
+                 : plan ? double(plan->mesh.getNumRanks())
+                        : double(degrees.tp) * degrees.cp * double(degrees.dp) *
+                              degrees.pp;
+  double samples = ranks * double(std::max<int64_t>(layout.microBatch, 1));
+  return int64_t(std::min(samples, double(maxCount)));
+}
+
 bool tool::LayoutFlags::choosesPlan(const Cluster &where) const {
   auto isGiven = [](const CLI::Option *option) { return option->count() > 0; };
   // This machine is measured, or the error says so.
@@ -348,10 +372,7 @@ tool::LayoutFlags::getPlan(const Model &model, llvm::StringRef config,
           "--recompute-blocks {0}: the model has {1}", recomputeBlocks,
           count(int64_t(model.layers.size()), "layer")));
   } else {
-    llvm::Expected<PlanFile> file = loadPlanFile(planPath);
-    if (!file)
-      return file.takeError();
-    plan = cleave::getPlan(*file, model.modelType, work);
+    plan = cleave::getPlan(*planFile, model.modelType, work);
     if (plan)
       if (llvm::Error error = checkMicroBatch(*plan, work, layout.microBatch))
         return error;

@@ -190,6 +190,8 @@ llvm::Error Parity::runCase(llvm::StringRef dump) {
   llvm::Expected<Model> model = loadModel(getPath("config.json"), frontend);
   if (!model)
     return model.takeError();
+  if (llvm::Error error = flags.layout.readPlanFile())
+    return error;
   llvm::Expected<Cluster> cluster = parseCluster(flags.layout.cluster);
   if (!cluster)
     return cluster.takeError();

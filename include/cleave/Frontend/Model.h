@@ -148,11 +148,15 @@ struct Model {
   /// Every tensor of the checkpoint, tied weights once, in model order.
   std::vector<CheckpointTensor> tensors;
   int64_t getParameterCount() const;
+
+  /// Tokens of a training sequence where nobody says how many: the model's
+  /// maximum, at most 1024.
+  int64_t getDefaultSeqLen() const;
 };
 
 struct FrontendOptions {
   /// Length of the training sequences: longrope depends on it, and learned
-  /// positions must be as many. 0: the model's maximum.
+  /// positions must be as many. 0: Model::getDefaultSeqLen.
   int64_t seqLen = 0;
   /// Refuse keys that nobody reads, instead of a note that names them.
   bool strict = false;
