@@ -31,9 +31,23 @@ public:
   static Status aborted(std::string message) {
     return Status(StatusCode::Aborted, std::move(message));
   }
+  /// A failure here that the end of another rank has made: what that rank says
+  /// of its end, or the watchdog, tells more, and goes before this if it comes.
+  static Status consequence(std::string message) {
+    Status status = error(std::move(message));
+    status.followsAnEnd = true;
+    return status;
+  }
+  /// The same failure, with `where` it was before its message.
+  Status at(const std::string &where) const {
+    Status status = *this;
+    status.text = where + ": " + text;
+    return status;
+  }
 
   bool ok() const { return code == StatusCode::Ok; }
   StatusCode getCode() const { return code; }
+  bool isConsequence() const { return followsAnEnd; }
   const std::string &message() const { return text; }
 
 private:
@@ -41,6 +55,7 @@ private:
       : code(code), text(std::move(text)) {}
 
   StatusCode code = StatusCode::Ok;
+  bool followsAnEnd = false;
   std::string text;
 };
 

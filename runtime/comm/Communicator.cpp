@@ -2,6 +2,7 @@
 #include "runtime/comm/Communicator.h"
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 using namespace cleave::runtime;
 
@@ -36,6 +37,23 @@ Communicator::Meeting::Meeting(Communicator &communicator, int from)
     : position(communicator.position) {
   if (position)
     position->enterCollective(CollectiveCall::Recv, uint64_t(from), 1);
+}
+
+Status Communicator::fork(int stream, std::unique_ptr<Communicator> &forked) {
+  CLEAVE_RETURN_IF_ERROR(doFork(stream, forked));
+  forked->listener = listener;
+  return {};
+}
+
+void Communicator::abort(const Status &cause) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin = Clock::now();
+  while (cause.isConsequence() && !isAborted() &&
+         Clock::now() - begin < watchdogsTurn)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  if (listener)
+    listener->onAbort(rank);
+  doAbort(cause);
 }
 
 Status Communicator::getWorldGroup(const Group *&group) {

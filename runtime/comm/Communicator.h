@@ -17,6 +17,7 @@
 #include "runtime/base/Position.h"
 #include "runtime/base/Status.h"
 #include "runtime/comm/Reduce.h"
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -88,6 +89,19 @@ struct Collective : CollectiveWork {
   void *out = nullptr;
 };
 
+/// Hears of a rank that is about to stop all others, from the thread that does.
+class AbortListener {
+public:
+  virtual void onAbort(int rank) = 0;
+
+protected:
+  ~AbortListener() = default;
+};
+
+/// For so long the end of another rank, of which this one sees only that it is
+/// gone, is the watchdog's to tell, which knows where that rank was.
+constexpr std::chrono::seconds watchdogsTurn{5};
+
 class Communicator {
 public:
   virtual ~Communicator() = default;
@@ -112,7 +126,7 @@ public:
   /// the other ranks' forks of the same stream, a number above 0. Messages are
   /// told apart by their channels, whichever communicator sends and receives
   /// them. Outlived by this. MPI_Comm_dup, ncclCommSplit.
-  virtual Status fork(int stream, std::unique_ptr<Communicator> &forked) = 0;
+  Status fork(int stream, std::unique_ptr<Communicator> &forked);
 
   /// out[i] = reduction over the ranks of in[i]. in == out, or disjoint.
   /// MPI_Allreduce, ncclAllReduce.
@@ -175,9 +189,10 @@ public:
   /// outlives. Collective over the world.
   Status share(const Status &mine, Status &first);
 
-  /// Stops all ranks, with `cause` as the message.
-  /// MPI_Abort, ncclCommAbort.
-  virtual void abort(const Status &cause) = 0;
+  /// Stops all ranks, with `cause` as the message; with one that is a
+  /// consequence, once nobody has told its cause in the watchdog's turn.
+  /// MPI_Abort, which does not return; ncclCommAbort.
+  void abort(const Status &cause);
 
   /// Whether some rank has failed, as far as this one can see without a call;
   /// for work between collectives, which would otherwise go on to the next.
@@ -195,6 +210,10 @@ public:
   /// or is set to null before it ends.
   void setPosition(RankPosition *newPosition) { position = newPosition; }
   RankPosition *getPosition() const { return position; }
+
+  /// Who hears of an abort() of this, and of what is forked from now on. It
+  /// outlives them.
+  void setAbortListener(AbortListener *newListener) { listener = newListener; }
 
 protected:
   /// A message is not of the size that its receiver asked for.
@@ -223,6 +242,8 @@ protected:
   };
 
 private:
+  virtual Status doFork(int stream, std::unique_ptr<Communicator> &forked) = 0;
+  virtual void doAbort(const Status &cause) = 0;
   // Groups here have at least two ranks.
   virtual Status doAllReduce(const Group &group, const void *in, void *out,
                              uint64_t elements, ElementType type,
@@ -247,6 +268,7 @@ private:
   int rank;
   const Group *world = nullptr;
   RankPosition *position = nullptr;
+  AbortListener *listener = nullptr;
   /// Collectives so far, by their axes; while there is a position.
   std::map<uint64_t, uint64_t> meetings;
   Status agreedFailure;

@@ -63,12 +63,7 @@ public:
   LocalCommunicator(LocalWorld &local, int rank, int stream = 0)
       : Communicator(local.getMesh(), rank), local(local), stream(stream) {}
 
-  Status fork(int stream, std::unique_ptr<Communicator> &forked) override {
-    forked = std::make_unique<LocalCommunicator>(local, getRank(), stream);
-    return {};
-  }
   Status getGroup(std::span<const uint8_t> axes, const Group *&group) override;
-  void abort(const Status &cause) override { local.abort(getRank(), cause); }
   bool isAborted() const override {
     return local.aborted.load(std::memory_order_relaxed);
   }
@@ -76,6 +71,11 @@ public:
   Status send(int to, int channel, const void *data, uint64_t bytes) override;
 
 private:
+  Status doFork(int stream, std::unique_ptr<Communicator> &forked) override {
+    forked = std::make_unique<LocalCommunicator>(local, getRank(), stream);
+    return {};
+  }
+  void doAbort(const Status &cause) override { local.abort(getRank(), cause); }
   Status doAllReduce(const Group &group, const void *in, void *out,
                      uint64_t elements, ElementType type,
                      Reduction reduction) override;

@@ -52,7 +52,7 @@ Status MpiCommunicator::getGroup(std::span<const uint8_t> axes,
 
 /// Each has communicators of MPI's own, so that calls of several threads do not
 /// meet each other's.
-Status MpiCommunicator::fork(int, std::unique_ptr<Communicator> &forked) {
+Status MpiCommunicator::doFork(int, std::unique_ptr<Communicator> &forked) {
   if (!api.allowsThreads)
     return Status::error("this MPI does not let several threads of a process "
                          "call it (MPI_THREAD_MULTIPLE): run with --serial");
@@ -60,7 +60,7 @@ Status MpiCommunicator::fork(int, std::unique_ptr<Communicator> &forked) {
   return {};
 }
 
-void MpiCommunicator::abort(const Status &cause) {
+void MpiCommunicator::doAbort(const Status &cause) {
   // Ranks that fail alike at the same time: the first message, then the end.
   ::usleep(useconds_t(std::min(getRank(), 20)) * 50'000);
   if (cause.getCode() == StatusCode::Failed)

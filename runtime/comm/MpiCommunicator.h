@@ -19,9 +19,7 @@ public:
   ~MpiCommunicator() override;
 
   Status getGroup(std::span<const uint8_t> axes, const Group *&group) override;
-  Status fork(int stream, std::unique_ptr<Communicator> &forked) override;
   Status send(int to, int channel, const void *data, uint64_t bytes) override;
-  void abort(const Status &cause) override;
 
 private:
   struct MpiGroup;
@@ -31,6 +29,8 @@ private:
     std::vector<MPI_Request> requests; ///< none once it is sent
   };
 
+  Status doFork(int stream, std::unique_ptr<Communicator> &forked) override;
+  void doAbort(const Status &cause) override;
   Status gather(const Group &group, const char *mine, char *out,
                 const Pieces &pieces) override;
   Status exchange(const Group &group, const char *in, const Pieces &sent,

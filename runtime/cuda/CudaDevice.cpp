@@ -359,7 +359,10 @@ Status CudaDevice::run(const StepInputs &inputs,
       CLEAVE_RETURN_IF_ERROR(synchronize());
     CLEAVE_RETURN_IF_ERROR(handOver(inputs, enqueueAll));
     meanwhile();
-    CLEAVE_RETURN_IF_ERROR(waitForBrought());
+    Status brought = waitForBrought();
+    if (brought.getCode() == StatusCode::Failed)
+      return brought.at("step " + std::to_string(inputs.step));
+    CLEAVE_RETURN_IF_ERROR(brought);
     CLEAVE_RETURN_IF_ERROR(measureHost());
     if (!observer)
       return Status();

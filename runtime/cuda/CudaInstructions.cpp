@@ -185,9 +185,8 @@ Status CudaDevice::enqueue(const BoundInstruction &common,
     }
     Status status = enqueueAlone(each, context, stream);
     if (status.getCode() == StatusCode::Failed)
-      return Status::error("step " + std::to_string(context.inputs.step) +
-                           ", " + describeInstruction(stage, each.index) +
-                           ": " + status.message());
+      return status.at("step " + std::to_string(context.inputs.step) + ", " +
+                       describeInstruction(stage, each.index));
     CLEAVE_RETURN_IF_ERROR(status);
     if (observer)
       CLEAVE_CUDA(*driver,

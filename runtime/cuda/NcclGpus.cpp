@@ -4,6 +4,7 @@
 #include "runtime/cuda/Library.h"
 #include "runtime/cuda/kernels/CollectiveLaunches.h"
 #include "runtime/device/Device.h"
+#include "runtime/program/Print.h"
 #include "runtime/program/Work.h"
 #include <algorithm>
 #include <array>
@@ -51,10 +52,12 @@ Status Nccl::check(int result, const char *call, const char *file,
   if (result == ncclSuccess || result == ncclInProgress)
     return Status();
   const char *last = api.getLastError(nullptr);
-  return Status::error(
+  std::string message =
       describeFailure(call, entryNames, file, line) +
       api.getErrorString(result) + " (" + std::to_string(result) + ")" +
-      (last && *last ? ": " + std::string(last) : "") + getAdvice(result));
+      (last && *last ? ": " + std::string(last) : "") + getAdvice(result);
+  return result == ncclRemoteError ? Status::consequence(message)
+                                   : Status::error(message);
 }
 
 std::string Nccl::getVersionText(int version) {
@@ -102,33 +105,35 @@ Status Nccl::open(const Nccl *&library) {
 //===----------------------------------------------------------------------===//
 
 Status NcclConnections::add(int ranks, const NcclId &id, int rank,
-                            void *&comm) {
+                            std::string what, void *&comm) {
   CLEAVE_NCCL(nccl, commInitRank(&comm, ranks, id, rank));
-  comms.push_back(comm);
+  made.push_back({comm, std::move(what)});
   return Status();
 }
 
 NcclConnections::~NcclConnections() {
   if (!isMade)
     abort();
-  for (void *comm : comms)
-    nccl.api.commDestroy(comm);
+  for (const Connection &each : made)
+    nccl.api.commDestroy(each.comm);
 }
 
 Status NcclConnections::check() const {
-  for (void *comm : comms) {
+  for (const Connection &each : made) {
     int error = ncclSuccess;
-    CLEAVE_NCCL(nccl, commGetAsyncError(comm, &error));
-    CLEAVE_RETURN_IF_ERROR(nccl.check(error, "an operation of NCCL in flight",
-                                      __FILE__, __LINE__));
+    CLEAVE_NCCL(nccl, commGetAsyncError(each.comm, &error));
+    Status status =
+        nccl.check(error, "an operation of NCCL in flight", __FILE__, __LINE__);
+    if (!status.ok())
+      return status.at(each.what);
   }
   return Status();
 }
 
 void NcclConnections::abort() {
   nccl.api.groupStart();
-  for (void *comm : std::exchange(comms, {}))
-    nccl.api.commAbort(comm);
+  for (const Connection &each : std::exchange(made, {}))
+    nccl.api.commAbort(each.comm);
   nccl.api.groupEnd();
 }
 
@@ -185,6 +190,7 @@ NcclGpus::create(const Program &program, size_t count, Communicator &host,
     int rank;
     bool isSender;
     uint64_t bytes; ///< of the largest message
+    std::string first = {};
   };
   std::map<int, Peer> peers; // by channel
   for (size_t stream = 0; stream < count; ++stream) {
@@ -199,7 +205,8 @@ NcclGpus::create(const Program &program, size_t count, Communicator &host,
         const Group *group = nullptr;
         CLEAVE_RETURN_IF_ERROR(
             host.getGroup(toSpan(instruction.group()), group));
-        CLEAVE_RETURN_IF_ERROR(gpus->connectGroup(*group));
+        CLEAVE_RETURN_IF_ERROR(
+            gpus->connectGroup(*group, describeInstruction(stage, i)));
         ScratchBytes needed =
             getScratchBytes(describeCollective(instruction), *group);
         for (size_t which : {0, 1})
@@ -211,7 +218,9 @@ NcclGpus::create(const Program &program, size_t count, Communicator &host,
         Peer &peer = peers[int(message.channel)];
         peer = {gpus, rank, instruction.work_type() == fb::Opcode::Send,
                 std::max<uint64_t>(peer.bytes,
-                                   instruction.operands()->Get(0)->bytes())};
+                                   instruction.operands()->Get(0)->bytes()),
+                peer.first.empty() ? describeInstruction(stage, i)
+                                   : peer.first};
       }
     }
     // Code that is loaded while a collective runs may have to wait for it.
@@ -224,12 +233,18 @@ NcclGpus::create(const Program &program, size_t count, Communicator &host,
   }
   for (const auto &[channel, peer] : peers)
     CLEAVE_RETURN_IF_ERROR(peer.gpus->connectChannel(
-        channel, peer.rank, peer.isSender, peer.bytes));
+        channel, peer.rank, peer.isSender, peer.bytes, peer.first));
   connections->setMade();
   return Status();
 }
 
-Status NcclGpus::connectGroup(const Group &group) {
+/// `among ranks 0, 2, for instruction 9 (AllReduce "grad") or a later one`
+static std::string describeUse(const std::string &ranks,
+                               const std::string &first) {
+  return ranks + ", for " + first + " or a later one";
+}
+
+Status NcclGpus::connectGroup(const Group &group, const std::string &first) {
   if (group.getSize() == 1 || groups.count(&group))
     return Status();
   NcclId mine{};
@@ -239,14 +254,18 @@ Status NcclGpus::connectGroup(const Group &group) {
   CLEAVE_RETURN_IF_ERROR(
       host.allGather(group, &mine, all.data(), 1, sizeof(NcclId)));
   void *comm = nullptr;
+  std::string ranks;
+  for (int rank : group.getRanks())
+    ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   CLEAVE_RETURN_IF_ERROR(
-      connections->add(group.getSize(), all.front(), group.getIndex(), comm));
+      connections->add(group.getSize(), all.front(), group.getIndex(),
+                       describeUse("among ranks " + ranks, first), comm));
   groups[&group] = comm;
   return Status();
 }
 
 Status NcclGpus::connectChannel(int channel, int peerRank, bool isSender,
-                                uint64_t bytes) {
+                                uint64_t bytes, const std::string &first) {
   NcclId id{};
   if (isSender) {
     CLEAVE_NCCL(nccl, getUniqueId(&id));
@@ -256,7 +275,10 @@ Status NcclGpus::connectChannel(int channel, int peerRank, bool isSender,
   }
   Channel &made = channels[channel];
   made.peer = isSender ? 1 : 0;
-  CLEAVE_RETURN_IF_ERROR(connections->add(2, id, isSender ? 0 : 1, made.comm));
+  std::string peer = std::string(isSender ? "to" : "from") + " rank " +
+                     std::to_string(peerRank);
+  CLEAVE_RETURN_IF_ERROR(connections->add(2, id, isSender ? 0 : 1,
+                                          describeUse(peer, first), made.comm));
   if (!isSender)
     return Status();
   CLEAVE_RETURN_IF_ERROR(

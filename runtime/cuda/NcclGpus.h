@@ -55,7 +55,9 @@ public:
   NcclConnections &operator=(const NcclConnections &) = delete;
   ~NcclConnections();
 
-  Status add(int ranks, const NcclId &id, int rank, void *&comm);
+  /// Makes one, of which messages say `what` it is for.
+  Status add(int ranks, const NcclId &id, int rank, std::string what,
+             void *&comm);
   /// All ranks have theirs, or will: until then, the end is an abort().
   void setMade() { isMade = true; }
   /// Whether one of them has failed in flight.
@@ -63,11 +65,16 @@ public:
   /// All at once: what is in flight of one may be behind what is of another.
   void abort();
   /// None of them is used any more, nor destroyed.
-  void abandon() { comms.clear(); }
+  void abandon() { made.clear(); }
 
 private:
+  struct Connection {
+    void *comm;
+    std::string what;
+  };
+
   const Nccl &nccl;
-  std::vector<void *> comms;
+  std::vector<Connection> made;
   bool isMade = false;
 };
 
@@ -110,10 +117,11 @@ private:
            const OwnKernels &kernels)
       : nccl(nccl), connections(std::move(connections)), host(host),
         context(context), kernels(kernels) {}
-  Status connectGroup(const Group &group);
-  /// `bytes`: of the largest message.
+  /// `first`: the instruction that needs it first.
+  Status connectGroup(const Group &group, const std::string &first);
+  /// `bytes`: of the largest message; `first`: as above.
   Status connectChannel(int channel, int peerRank, bool isSender,
-                        uint64_t bytes);
+                        uint64_t bytes, const std::string &first);
   Address getScratch(size_t which) const { return scratch[which].getAddress(); }
   Status pack(Parts parts, uint64_t ranks, Address in, Address out,
               bool unpacks, void *stream);

@@ -233,9 +233,8 @@ Status CpuDevice::execute(Stream &stream, const CpuInstruction &bound,
             context, begin, getMonotonicNs());
   }
   if (status.getCode() == StatusCode::Failed)
-    return Status::error("step " + std::to_string(context.inputs.step) + ", " +
-                         describeInstruction(this->stage, bound.index) + ": " +
-                         status.message());
+    return status.at("step " + std::to_string(context.inputs.step) + ", " +
+                     describeInstruction(this->stage, bound.index));
   return status;
 }
 

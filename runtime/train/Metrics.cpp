@@ -89,6 +89,7 @@ std::string cleave::runtime::formatProgress(const StepReport &report,
 std::string cleave::runtime::formatJson(const StepReport &report) {
   nlohmann::ordered_json object;
   object["step"] = report.step;
+  object["device"] = report.device;
   object["loss"] = report.loss;
   object["rank_losses"] = report.rankLosses;
   object["grad_norm"] = report.gradNorm;

@@ -36,6 +36,7 @@ struct StepReport {
   int64_t step = 0;
   double loss = 0, gradNorm = 0, learningRate = 0;
   std::vector<double> rankLosses;
+  std::string device; ///< Device::getName
   double seconds = 0, tokensPerSecond = 0;
   double mfu = 0; ///< fraction; 0 where the program counts no FLOPs
   std::vector<std::pair<std::string, double>> phases; ///< mean over the ranks

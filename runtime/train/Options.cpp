@@ -136,14 +136,11 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
                  "write the first step's outputs and all losses and gradient "
                  "norms as safetensors")
       ->type_name("FILE");
-  app.add_option("--device", result.device,
+  std::string device = "auto";
+  app.add_option("--device", device,
                  "where to run: \"auto\" (default; a GPU where the executable "
                  "has code for it and the machine one), \"cpu\" or \"cuda\"")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, DeviceKind>{
-                                              {"auto", DeviceKind::Auto},
-                                              {"cpu", DeviceKind::Cpu},
-                                              {"cuda", DeviceKind::Cuda}})
-                      .description("{auto,cpu,cuda}"))
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->option_text("{auto,cpu,cuda}");
   std::string transport = "auto";
   app.add_option("--transport", transport,
@@ -245,6 +242,9 @@ ParseResult cleave::runtime::parseOptions(int argc, const char *const *argv,
   }
   if (!message.empty())
     return ParseResult::UsageError;
+  result.device = device == "cpu"    ? DeviceKind::Cpu
+                  : device == "cuda" ? DeviceKind::Cuda
+                                     : DeviceKind::Auto;
   result.backend = transport == "auto" ? detectBackend() : Backend::Local;
   for (Backend each : {Backend::Mpi, Backend::Tcp})
     if (transport == getName(each))

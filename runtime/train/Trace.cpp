@@ -26,13 +26,14 @@ std::string getRankName(const Program &program, int rank) {
   return coordinates.empty() ? name : name + " (" + coordinates + ")";
 }
 
-/// A metadata event: the name of a process or of one of its tracks.
+/// A metadata event: the name of a process or of one of its tracks, or, as
+/// `key` labels, what else there is to say of a process.
 std::string formatName(const char *what, int rank, int track,
-                       std::string_view name) {
+                       std::string_view name, const char *key = "name") {
   return std::string("{\"ph\":\"M\",\"name\":\"") + what +
          "\",\"pid\":" + std::to_string(rank) +
-         ",\"tid\":" + std::to_string(track) +
-         ",\"args\":{\"name\":" + toJson(name) + "}},\n";
+         ",\"tid\":" + std::to_string(track) + ",\"args\":{\"" + key +
+         "\":" + toJson(name) + "}},\n";
 }
 
 /// Of a rank's tracks: 0 computes, 1 meets others, 2 is stream 1.
@@ -50,7 +51,7 @@ Status Trace::start(Communicator &communicator) {
   return {};
 }
 
-std::string Trace::format(int rank) const {
+std::string Trace::format(int rank, const std::string &device) const {
   // What does not change from one execution of an instruction to the next.
   std::vector<std::string> heads;
   for (size_t i = 0; i < stage.getInstructionCount(); ++i) {
@@ -64,6 +65,7 @@ std::string Trace::format(int rank) const {
   }
   std::string text =
       formatName("process_name", rank, 0, getRankName(program, rank)) +
+      formatName("process_labels", rank, 0, device, "labels") +
       formatName("thread_name", rank, 0, "compute") +
       formatName("thread_name", rank, 1, "collectives");
   for (size_t i = 1; i < stage.countStreams(); ++i)
@@ -92,14 +94,15 @@ std::string Trace::format(int rank) const {
   return text;
 }
 
-Status Trace::write(Communicator &communicator, const std::string &path) const {
+Status Trace::write(Communicator &communicator, const std::string &device,
+                    const std::string &path) const {
   constexpr std::string_view head = "{\"traceEvents\":[\n";
   // Closes the list, whose last event ends in a comma.
   constexpr std::string_view tail =
       "{\"ph\":\"M\",\"name\":\"trace_end\",\"pid\":0,\"tid\":0,"
       "\"args\":{}}]}\n";
   int rank = communicator.getRank();
-  std::string text = format(rank);
+  std::string text = format(rank, device);
   std::vector<double> sizes; // exact: far below 2^53
   double size = double(text.size());
   CLEAVE_RETURN_IF_ERROR(communicator.gatherDoubles({&size, 1}, sizes));

@@ -23,8 +23,10 @@ public:
     events.push_back({time, step});
   }
 
-  /// Writes the events of all ranks to `path`. Collective.
-  Status write(Communicator &communicator, const std::string &path) const;
+  /// Writes the events of all ranks to `path`, and on what `device` they were.
+  /// Collective.
+  Status write(Communicator &communicator, const std::string &device,
+               const std::string &path) const;
 
 private:
   struct Event {
@@ -32,7 +34,7 @@ private:
     int64_t step;
   };
   /// This rank's events, each followed by a comma and a line break.
-  std::string format(int rank) const;
+  std::string format(int rank, const std::string &device) const;
 
   const Program &program;
   Stage stage;

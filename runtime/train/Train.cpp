@@ -503,6 +503,7 @@ Status Run::runStep(int64_t step) {
   result.seconds = getSeconds(lastStepEnd);
   lastStepEnd = Clock::now();
   result.hostSeconds = executor->takeHostSeconds();
+  result.device = executor->getDevice().getName();
 
   if (losses.empty())
     CLEAVE_RETURN_IF_ERROR(dump.writeOutputs(*executor));
@@ -588,7 +589,8 @@ Status Run::finish() {
   double timed = done > 1 ? getSeconds(afterFirst) : seconds;
   double stepsPerSecond = double(done > 1 ? done - 1 : 1) / timed;
   if (!options.trace.empty())
-    CLEAVE_RETURN_IF_ERROR(trace.write(communicator, options.trace));
+    CLEAVE_RETURN_IF_ERROR(trace.write(
+        communicator, executor->getDevice().getName(), options.trace));
   bool isWhole = progress.step >= steps;
   if (isWhole)
     CLEAVE_RETURN_IF_ERROR(dump.finish(*executor, losses, gradNorms));

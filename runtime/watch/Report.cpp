@@ -116,13 +116,20 @@ std::string cleave::runtime::describePosition(const Program &program, int rank,
   return text;
 }
 
-/// What a person can do where GPUs do not meet.
-static const char *getJoiningAdvice(const PositionRecord &position) {
-  return position.getPhase() == Phase::Joining
-             ? "; NCCL_DEBUG=WARN says what NCCL waits for, NCCL_SOCKET_IFNAME "
-               "names the network that machines meet in, and "
-               "CLEAVE_JOIN_SECONDS is how long ranks wait"
-             : "";
+/// What a person can do.
+static const char *getAdvice(Fault fault, const PositionRecord &position) {
+  if (position.getPhase() == Phase::Joining)
+    return "; NCCL_DEBUG=WARN says what NCCL waits for, NCCL_SOCKET_IFNAME "
+           "names the network that machines meet in, and CLEAVE_JOIN_SECONDS "
+           "is how long ranks wait";
+  if (fault == Fault::Lost || fault == Fault::Silent)
+    return "; the kernel's log (dmesg) of its host may say why, and --resume "
+           "goes on from the last checkpoint";
+  return "; a GPU's state is shown by `nvidia-smi` and the kernel's log "
+         "(dmesg, "
+         "Xid), what was only slow needs a larger --watchdog, and --resume "
+         "goes "
+         "on from the last checkpoint";
 }
 
 std::string cleave::runtime::describeVerdict(const Program &program,
@@ -181,5 +188,5 @@ std::string cleave::runtime::describeVerdict(const Program &program,
             (isAlone ? "" : ", rank " + std::to_string(waiter)) + " in " +
             describePosition(program, waiter, views[size_t(waiter)].position);
   }
-  return text + getJoiningAdvice(views[size_t(first)].position);
+  return text + getAdvice(verdict.fault, views[size_t(first)].position);
 }

@@ -68,7 +68,7 @@ static uint64_t getBusyNs(clockid_t clock) {
   return uint64_t(time.tv_sec) * 1'000'000'000 + uint64_t(time.tv_nsec);
 }
 
-class Watchdog::Process {
+class Watchdog::Process final : public AbortListener {
 public:
   Process(const Program &program, const WatchdogOptions &options)
       : program(program), options(options),
@@ -80,6 +80,9 @@ public:
 
   Status enter(Communicator &communicator);
   void leave(Communicator &communicator);
+  /// As leave(), from any thread of the rank: that the process ends is no
+  /// surprise then.
+  void onAbort(int rank) override;
 
 private:
   /// A rank of this process.
@@ -166,6 +169,7 @@ Status Watchdog::Process::enter(Communicator &communicator) {
     member->isIn = true;
   }
   communicator.setPosition(member->position);
+  communicator.setAbortListener(this);
   if (ranks.count < communicator.getWorldSize() && options.seconds > 0)
     return openLink(communicator);
   return {};
@@ -230,9 +234,15 @@ void Watchdog::Process::leave(Communicator &communicator) {
     return;
   communicator.setPosition(nullptr);
   position->leaveCollective();
-  position->setPhase(Phase::Left);
+  onAbort(communicator.getRank());
+}
+
+void Watchdog::Process::onAbort(int rank) {
   std::lock_guard<std::mutex> lock(mutex);
-  members[size_t(communicator.getRank() - firstRank)]->isIn = false;
+  Member &member = *members[size_t(rank - firstRank)];
+  RankPosition *position = member.position;
+  position->setPhase(Phase::Left);
+  member.isIn = false;
   if (link)
     link->send(LinkFrame::Goodbye, position->read(), 0);
 }

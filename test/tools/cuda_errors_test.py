@@ -3,6 +3,7 @@
 line that says what is wrong and what to do, and no rank that goes on. The
 machine is made of software (test/cuda); what fails as a GPU does is in
 cuda_test.py."""
+import json
 import os
 import shutil
 import unittest
@@ -23,6 +24,30 @@ class CudaErrorsTest(ToolTest):
 
     def compile_for(self, ranks, *flags):
         self.compile("train", "--cluster", f"h200:{ranks}", *flags)
+
+    def test_what_is_simulated_says_so(self):
+        """In files that outlive the run's own lines, and where a fault that was
+        wished did not come."""
+        self.compile_for(1)
+        done = self.start(*self.command(
+            "--metrics", "metrics.jsonl", "--trace", "trace.json",
+            machine=["--fault", "ecc@999999"]))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, "(?m)^simulated CUDA: a fault was wished of "
+                         "operation 999999, and this process executed [1-9]")
+        name = "Cleave simulated GPU (no hardware)"
+        for row in self.lines("metrics.jsonl"):
+            self.assertIn(name, row["device"])
+        labels = [event["args"]["labels"]
+                  for event in json.loads(self.read("trace.json"))["traceEvents"]
+                  if event["name"] == "process_labels"]
+        self.assertEqual(len(labels), 1)
+        self.assertIn(name, labels[0])
+        shown = self.run_tool("cleave", "explain", "train", "--trace",
+                              "trace.json", "--cluster", "h200:1")
+        self.assertRegex(shown, r"measured .* on .*\(no hardware\)")
+        self.expect_end(["--device: tpu not in {auto,cpu,cuda}"], "./train",
+                        "--data", "data", "--steps", "1", "--device", "tpu")
 
     def break_library(self, *broken, **others):
         """The environment of a machine on which these cannot be loaded, and

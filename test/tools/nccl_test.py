@@ -25,10 +25,10 @@ class NcclTest(ToolTest):
         super().setUp()
         self.write("data", "".join(chr(32 + i * i % 95) for i in range(999)))
 
-    def compile_for(self, ranks, *flags, model=LLAMA):
+    def compile_for(self, ranks, *flags, **options):
         self.ranks = str(ranks)
         self.compile("train", "--cluster", f"h200:{ranks}", "--overlap",
-                     "always", *flags, model=model)
+                     "always", *flags, **{"model": LLAMA, **options})
 
     def command(self, count, *arguments, machine=(), steps=3):
         """For so many processes, of which each has a GPU of its own. The third
@@ -90,9 +90,11 @@ class NcclTest(ToolTest):
             done = self.simulate(steps=6, machine=[
                 "--fault", f"nccl-error@{operation}"])
             self.assertNotEqual(done.returncode, 0)
-            self.assertRegex(done.stderr, "error: rank [0-3]: an operation of "
-                             "NCCL in flight failed at .*: remote process "
-                             "exited.*; another rank, or its machine, has ended")
+            self.assertRegex(done.stderr, "error: rank [0-3]: step [0-5]: among "
+                             "ranks .*, for instruction .* or a later one: an "
+                             "operation of NCCL in flight failed at .*: remote "
+                             "process exited.*; another rank, or its machine, "
+                             "has ended")
             self.assertNotIn("deadlock", done.stderr)
             self.assertNotIn("would wait for ever", done.stderr)
 
@@ -112,6 +114,22 @@ class NcclTest(ToolTest):
                              "CUDA_ERROR_ECC_UNCORRECTABLE")
             for said in "in vain", "for ever", "watchdog":
                 self.assertNotIn(said, done.stderr)
+
+    def test_a_failure_is_said_once(self):
+        """Under a launcher that leaves the others time to see that the rank has
+        gone: NCCL does, and the watchdog, and neither knows why."""
+        self.compile_for(3, "--dp", "3", shape=["--seq-len", "16",
+                                                "--global-batch", "3"])
+        for operation in 5, 400:
+            commands = []
+            for rank in range(3):
+                fault = ["--fault", f"ecc@{operation}"] if rank == 1 else []
+                commands += [":", *self.command(1, steps=9, machine=fault)]
+            done = self.start(*PATIENT_MPIRUN, *commands[1:])
+            self.assertNotEqual(done.returncode, 0)
+            said = re.findall("^error: .*", done.stderr, re.MULTILINE)
+            self.assertEqual(len(said), 1, done.stderr)
+            self.assertRegex(said[0], "rank 1: .*CUDA_ERROR_ECC_UNCORRECTABLE")
 
     def test_failure_of_one_host(self):
         """Between two steps: of a rank whose file is not the one that rank 0

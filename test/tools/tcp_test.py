@@ -127,19 +127,36 @@ class TcpTest(ToolTest):
         for watchdog, code, words in [
                 ("10", 4, "watchdog: rank 1 has died"),
                 ("0", 1, "rank 0: .*lost the connection to rank 1")]:
-            processes = self.launch(*[
-                [*self.run[:-1], "100000000", "--log-every", "0", "--watchdog",
-                 watchdog, "--metrics", f"out{watchdog}.jsonl"]] * 2)
-            deadline = time.monotonic() + 60
-            while f"out{watchdog}.jsonl" not in self.list() or \
-                    not self.read(f"out{watchdog}.jsonl"):
-                self.assertLess(time.monotonic(), deadline, "never started")
-                time.sleep(0.05)
-            processes[1].send_signal(signal.SIGKILL)
-            codes, said = self.finish(processes)
-            self.assertEqual(codes, [code, -signal.SIGKILL], said)
-            self.assertEqual(len(said), 1, said)
-            self.assertRegex(said[0], words)
+            self.kill_one(code, words, f"out{watchdog}.jsonl", self.run,
+                          "--watchdog", watchdog)
+
+    def test_killing_one_gpu_ends_all(self):
+        """Which NCCL sees at once, and does not know why: the watchdog speaks
+        first, and without it who lost the connection, or NCCL."""
+        self.compile("train", "--cluster", "h200:2", "--dp", "2")
+        command = [SIMULATE, "--devices", "2", "--threads", "1", "--", *self.run]
+        for watchdog, code, words in [
+                ("10", 4, "watchdog: rank 1 has died: .*dmesg"),
+                ("0", 1, "rank 0: (lost the connection to rank 1|step [0-9]+: "
+                 "among ranks 0, 1, for instruction .*: remote process exited)"
+                 )]:
+            self.kill_one(code, words, f"out{watchdog}.jsonl", command,
+                          "--watchdog", watchdog, "--device", "cuda")
+
+    def kill_one(self, code, words, metrics, run, *flags):
+        """`run` ends in a number of steps."""
+        processes = self.launch(*[
+            [*run[:-1], "100000000", "--log-every", "0", "--metrics", metrics,
+             *flags]] * 2)
+        deadline = time.monotonic() + 60
+        while metrics not in self.list() or not self.read(metrics):
+            self.assertLess(time.monotonic(), deadline, "never started")
+            time.sleep(0.05)
+        processes[1].send_signal(signal.SIGKILL)
+        codes, said = self.finish(processes)
+        self.assertEqual(codes, [code, -signal.SIGKILL], said)
+        self.assertEqual(len(said), 1, said)
+        self.assertRegex(said[0], words)
 
 
 if __name__ == "__main__":

@@ -276,7 +276,7 @@ class TrainTest(ToolTest):
         self.assertEqual([row["step"] for row in rows], list(range(5)))
         for row in rows:
             self.assertEqual(set(row), {
-                "step", "loss", "rank_losses", "grad_norm", "lr",
+                "step", "device", "loss", "rank_losses", "grad_norm", "lr",
                 "tokens_per_s", "mfu", "seconds", "phases",
                 "collective_seconds", "host_seconds", "arena_bytes",
                 "high_water_bytes"})

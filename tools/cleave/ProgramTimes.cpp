@@ -86,9 +86,11 @@ private:
 
   llvm::Error addEvent(const json::Value &value) {
     const json::Object *event = value.getAsObject();
+    const json::Object *args = event ? event->getObject("args") : nullptr;
+    if (args && event->getString("name") == llvm::StringRef("process_labels"))
+      device = args->getString("labels").value_or("").str();
     if (!event || event->getString("ph") != llvm::StringRef("X"))
       return llvm::Error::success();
-    const json::Object *args = event->getObject("args");
     std::optional<int64_t> rank = event->getInteger("pid");
     std::optional<int64_t> step, task;
     if (args) {
@@ -125,6 +127,7 @@ private:
     for (const StageTasks &stage : tasks.stages)
       measured.seconds.emplace_back(stage.tasks.size());
     measured.steps = int64_t(steps.size());
+    measured.device = device;
     double ranks = double(program.getWorldSize()) / double(tasks.stages.size());
     std::vector<double> lengths;
     for (const auto &[number, step] : steps) {
@@ -142,6 +145,7 @@ private:
   const runtime::Program &program;
   const TaskProgram &tasks;
   std::map<int64_t, TracedStep> steps;
+  std::string device;
 };
 } // namespace
 
@@ -429,8 +433,9 @@ void tool::printComparison(llvm::raw_ostream &os, const TimedProgram &timed,
                            const MeasuredTasks &measured) {
   printStep(os, timed, simulation);
   printRow(os, "measured", formatSeconds(measured.step),
-           formatv("median of {0}; predicted {1:F1} % of it",
+           formatv("median of {0}{1}{2}; predicted {3:F1} % of it",
                    formatNumber(measured.steps, "step"),
+                   measured.device.empty() ? "" : " on ", measured.device,
                    simulation.step / measured.step * 100));
   std::vector<TaskGroup> groups =
       groupTasks(timed.tasks, simulation, &measured);
@@ -486,6 +491,7 @@ json::Object tool::toJSON(const TimedProgram &timed,
   if (measured) {
     object["measured_step_s"] = measured->step;
     object["measured_steps"] = measured->steps;
+    object["measured_device"] = measured->device;
   }
   return object;
 }

@@ -27,6 +27,7 @@ struct MeasuredTasks {
   PerTask<double> seconds; ///< in a step
   double step = 0;
   int64_t steps = 0;
+  std::string device; ///< as the executable calls it
 };
 
 /// Errors name the file; one is a trace of another program.

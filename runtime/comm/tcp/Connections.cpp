@@ -3,6 +3,7 @@
 #include "runtime/base/Catch.h"
 #include "runtime/base/Cpus.h"
 #include "runtime/base/Threads.h"
+#include "runtime/comm/Communicator.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -14,9 +15,6 @@
 using namespace cleave::runtime;
 using namespace cleave::runtime::tcp;
 
-/// A process that ends without a word is the watchdog's to name, which knows
-/// where it was. Whoever waits does so for as long, that it sees them wait.
-static constexpr std::chrono::seconds watchdogsTurn{3};
 /// Until all have heard of a failure, when a process ends.
 static constexpr std::chrono::seconds partingTime{5};
 /// Ranks that have failed alike tell it one after the other, unless they have
@@ -274,6 +272,7 @@ void Connections::run() {
         read(ranks[i]);
     }
     std::lock_guard<std::mutex> lock(mutex);
+    // Until then whoever waits does so, that the watchdog sees them wait.
     if (!loss.empty() && Clock::now() - lostAt >= watchdogsTurn)
       fail(Status::error(loss));
   }

@@ -24,21 +24,21 @@ public:
         connections(connections), channel(firstCollectives - stream) {}
 
   Status getGroup(std::span<const uint8_t> axes, const Group *&group) override;
-  Status fork(int stream, std::unique_ptr<Communicator> &forked) override {
-    forked = std::make_unique<TcpCommunicator>(connections, getMesh(),
-                                               getRank(), stream);
-    return {};
-  }
   Status send(int to, int number, const void *data, uint64_t bytes) override {
     return connections.send(to, number, data, bytes);
-  }
-  void abort(const Status &cause) override {
-    if (Status said = connections.abort(cause); !said.ok())
-      logError(said.message());
   }
   bool isAborted() const override { return connections.isAborted(); }
 
 private:
+  Status doFork(int stream, std::unique_ptr<Communicator> &forked) override {
+    forked = std::make_unique<TcpCommunicator>(connections, getMesh(),
+                                               getRank(), stream);
+    return {};
+  }
+  void doAbort(const Status &cause) override {
+    if (Status said = connections.abort(cause); !said.ok())
+      logError(said.message());
+  }
   Status gather(const Group &group, const char *mine, char *out,
                 const Pieces &pieces) override;
   Status exchange(const Group &group, const char *in, const Pieces &sent,

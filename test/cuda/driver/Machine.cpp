@@ -44,6 +44,15 @@ int Machine::report(int code, const std::string &message) {
   return code;
 }
 
+void Machine::reportUnreachedFault() const {
+  if (options.fault.operation > executed + 1)
+    std::fprintf(stderr,
+                 "simulated CUDA: a fault was wished of operation %llu, and "
+                 "this process executed %llu\n",
+                 (unsigned long long)options.fault.operation,
+                 (unsigned long long)executed);
+}
+
 int Machine::fail(int code, const std::string &message) {
   if (failure == 0) {
     failure = code;

@@ -97,6 +97,8 @@ public:
 
   /// Says on stderr what a call did wrong, and returns `code`.
   int report(int code, const std::string &message);
+  /// Says so where a fault was wished of an operation that did not come.
+  void reportUnreachedFault() const;
   /// Ends everything: all later calls return the code. Returns it.
   int fail(int code, const std::string &message);
   int getFailure() const { return failure; }

@@ -1,5 +1,6 @@
 //===- Process.cpp --------------------------------------------------------===//
 #include "test/cuda/driver/Process.h"
+#include <cstdlib>
 
 using namespace cleave::simulated;
 
@@ -21,6 +22,8 @@ struct Process {
     if (!machine) {
       ++number;
       machine = std::make_unique<Machine>(error);
+      if (number == 1)
+        std::atexit([] { get().machine->reportUnreachedFault(); });
     }
     return *machine;
   }

@@ -238,6 +238,12 @@ TEST(Judge, BlamesWhoHasLeftWithoutSending) {
   EXPECT_EQ(verdict->culprits, std::vector<int>{2});
 }
 
+/// What every message of a rank that hangs ends in.
+static const std::string advice =
+    "; a GPU's state is shown by `nvidia-smi` and the kernel's log (dmesg, "
+    "Xid), what was only slow needs a larger --watchdog, and --resume goes on "
+    "from the last checkpoint";
+
 TEST(Report, NamesTheStageAndWhoIsWaitedFor) {
   Program program;
   ASSERT_TRUE(test::makeToyStages(2, 1, 2).load(program).ok());
@@ -253,7 +259,8 @@ TEST(Report, NamesTheStageAndWhoIsWaitedFor) {
             "watchdog: rank 0 hangs for 12.3 s in step 7, micro-batch 1, "
             "stage 0, instruction 3 (Embedding \"test Embedding\"); rank 1 "
             "waits for it in step 7, micro-batch 1, stage 1, instruction 2 "
-            "(Recv \"test Recv\") from rank 0");
+            "(Recv \"test Recv\") from rank 0" +
+                advice);
 }
 
 TEST(Report, NamesRankInstructionCollectiveAndGroup) {
@@ -268,7 +275,8 @@ TEST(Report, NamesRankInstructionCollectiveAndGroup) {
             "watchdog: rank 2 hangs for 12.3 s in step 7, micro-batch 1, "
             "instruction 3 (AllReduce \"test AllReduce\"); rank 3 waits for it "
             "in step 7, micro-batch 1, instruction 4 (Launch \"test Launch\") "
-            "over tp of ranks 2 and 3");
+            "over tp of ranks 2 and 3" +
+                advice);
   // Of many ranks, the first few.
   Program wide;
   ASSERT_TRUE(test::makeToyProgram(8, 16).load(wide).ok());

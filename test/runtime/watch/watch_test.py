@@ -185,7 +185,8 @@ class TrainTest(unittest.TestCase):
         self.assertEqual(process.wait(60), HUNG)
         self.assertRegex(process.stderr.read(),
                          r"(?m)^error: watchdog: rank [01] has said nothing "
-                         r"for .* waits for it in .* over dp of ranks 0 and 1$")
+                         r"for .* waits for it in .* over dp of ranks 0 and 1; "
+                         r"the kernel's log \(dmesg\) of its host may say why")
         self.assertEqual(wait_gone(lambda: list(filter(is_alive, ranks))), [])
 
     def find_children(self, parent):
