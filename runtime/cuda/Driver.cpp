@@ -20,6 +20,11 @@ static const char *getAdvice(int result) {
     return "; the GPU found memory errors that it cannot correct: `nvidia-smi "
            "-q -d ECC` and the kernel's Xid messages say more, and the run "
            "must go on elsewhere from its last checkpoint";
+  case errorUnknown:
+    return "; the GPU may have fallen off the bus (Xid 79 in the kernel's "
+           "messages, dmesg), or is in a state that only a reset ends: "
+           "`nvidia-smi` shows whether it is there, and the run must go on "
+           "elsewhere from its last checkpoint";
   case errorLaunchTimeout:
     return "; a kernel ran longer than this machine lets one run, as is usual "
            "where the GPU draws a screen, too: take another GPU";

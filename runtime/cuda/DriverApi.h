@@ -26,7 +26,7 @@ constexpr int success = 0, errorInvalidValue = 1, errorOutOfMemory = 2,
               errorInvalidPtx = 218, errorUnsupportedPtx = 222,
               errorNotFound = 500, errorNotReady = 600,
               errorIllegalAddress = 700, errorLaunchTimeout = 702,
-              errorLaunchFailed = 719;
+              errorLaunchFailed = 719, errorUnknown = 999;
 // CUdevice_attribute
 constexpr int attributeMajor = 75, attributeMinor = 76;
 // Bytes of shared memory that a block may have, if its kernel asks for them.

@@ -101,7 +101,7 @@ TEST(Fault, NothingBeforeInit) {
 TEST(Fault, WrongSettingIsNamed) {
   testing::internal::CaptureStderr();
   Simulation::reset({{"FAULT", "ecc@x"}});
-  EXPECT_EQ(Libraries::get().driver.init(0), 999);
+  EXPECT_EQ(Libraries::get().driver.init(0), errorInvalidValue);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("ecc@x"),
             std::string::npos);
 }
@@ -124,7 +124,8 @@ TEST(Fault, OperationFailsAsWished) {
   const std::pair<const char *, int> faults[] = {
       {"ecc@3", errorEccUncorrectable},
       {"illegal@3", errorIllegalAddress},
-      {"timeout@3", errorLaunchTimeout}};
+      {"timeout@3", errorLaunchTimeout},
+      {"gone@3", errorUnknown}};
   for (auto [fault, code] : faults) {
     Simulation machine{{"FAULT", fault}};
     Address place = machine.allocate(4);

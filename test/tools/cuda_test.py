@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """--device cuda on the CUDA machine that is made of software (test/cuda): the
 bits of --device cpu in every layout and order, and a clear end of a run whose
-GPU fails."""
+GPU fails.
+
+CLEAVE_SEEDS=4 test/tools/cuda_test.py CudaTest.test_families runs each golden
+model in each of the test's layouts, in so many orders."""
 import collections
+import itertools
 import json
 import os
 import re
@@ -68,6 +72,28 @@ class CudaTest(ToolTest):
     def test_micro_batches_in_bf16(self):
         self.compile_for(1, "--micro-batch", "1", "--dtype", "bf16")
         self.expect_same_bits()
+
+    def test_families(self):
+        """Of which each has its own norms, biases, activations and windows."""
+        layouts = [[], ["--tp", "2", "--sequence-parallel", "--overlap",
+                        "always"],
+                   ["--dp", "2", "--zero", "3", "--micro-batch", "1"],
+                   ["--pp", "2", "--recompute", "full", "--micro-batch", "1",
+                    "--dtype", "f32"]]
+        families = sorted(name for name in os.listdir(GOLDEN)
+                          if os.path.isdir(os.path.join(GOLDEN, name)))
+        self.assertGreater(len(families), 15)
+        is_whole = "CLEAVE_SEEDS" in os.environ
+        cases = itertools.product(families, layouts) if is_whole \
+            else zip(families, itertools.cycle(layouts))
+        orders = int(os.environ.get("CLEAVE_SEEDS", "1"))
+        for name, layout in cases:
+            if name == "gemma" and "--tp" in layout:
+                continue  # it has one head of keys
+            with self.subTest(name=name, layout=layout):
+                self.compile_for(2 if layout else 1, *layout,
+                                 model=os.path.join(GOLDEN, name))
+                self.expect_same_bits(seeds=range(1, orders + 1))
 
     def test_biases(self):
         for dtype in "f32", "bf16":
@@ -242,7 +268,9 @@ class CudaTest(ToolTest):
         ("illegal", ["CUDA_ERROR_ILLEGAL_ADDRESS (700)", "a kernel failed on "
                      "the GPU", "--resume"]),
         ("timeout", ["CUDA_ERROR_LAUNCH_TIMEOUT (702)", "ran longer than this "
-                     "machine lets one run", "take another GPU"])]
+                     "machine lets one run", "take another GPU"]),
+        ("gone", ["CUDA_ERROR_UNKNOWN (999)", "fallen off the bus (Xid 79",
+                  "from its last checkpoint"])]
 
     def get_second_step(self, ranks):
         """The number of an operation in the midst of the second step."""

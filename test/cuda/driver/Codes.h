@@ -15,8 +15,7 @@ constexpr int errorNotInitialized = 3, errorInvalidDevice = 101,
               errorCaptureUnsupported = 900, errorCaptureInvalidated = 901,
               errorCaptureUnmatched = 903, errorCaptureUnjoined = 904,
               errorCaptureIsolation = 905, errorCaptureImplicit = 906,
-              errorCapturedEvent = 907, errorCaptureWrongThread = 908,
-              errorUnknown = 999;
+              errorCapturedEvent = 907, errorCaptureWrongThread = 908;
 
 /// CUDA_ERROR_...; null where this machine has no such result.
 const char *getCodeName(int code);

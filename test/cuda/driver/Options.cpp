@@ -58,6 +58,8 @@ static bool readFault(std::string_view fault, Options &options) {
     options.fault.code = errorIllegalAddress;
   else if (take("timeout@"))
     options.fault.code = errorLaunchTimeout;
+  else if (take("gone@"))
+    options.fault.code = errorUnknown;
   else if (take("hang@"))
     options.fault.code = success;
   else
@@ -92,7 +94,8 @@ std::string Options::read(Options &options) {
     if (!readFault(fault, options))
       return "CLEAVE_SIMULATED_FAULT has \"" + std::string(fault) +
              "\", expects no-device, old-driver, arch=80, memory=BYTES, ecc@N, "
-             "illegal@N, timeout@N, hang@N, nccl-old, nccl-error@N, nccl-id, "
+             "illegal@N, timeout@N, gone@N, hang@N, nccl-old, nccl-error@N, "
+             "nccl-id, "
              "nccl-id-hangs or nccl-id-dies";
     faults.remove_prefix(std::min(fault.size() + 1, faults.size()));
   }

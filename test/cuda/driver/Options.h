@@ -30,7 +30,8 @@ struct Options {
   bool hasDevice = true;     ///< "no-device"
   int driverVersion = 13000; ///< "old-driver"
   int arch = 90;             ///< "arch=80"; of engine "ptx" 100
-  WishedFault fault;         ///< "ecc@N", "illegal@N", "timeout@N", "hang@N"
+  /// "ecc@N", "illegal@N", "timeout@N", "gone@N", "hang@N"
+  WishedFault fault;
 
   /// Returns what is wrong with the environment, or nothing.
   static std::string read(Options &options);

@@ -78,7 +78,7 @@ void Call::setDevice(int device) {
 CLEAVE_ENTRY int cuInit(unsigned) {
   Call call("cuInit");
   if (!Process::get().error.empty())
-    return call.report(errorUnknown, Process::get().error);
+    return call.report(errorInvalidValue, Process::get().error);
   if (call->devices.empty())
     return errorNoDevice;
   call->isInitialized = true;
