@@ -41,3 +41,17 @@ std::vector<int> Mesh::getGroup(int rank, std::span<const uint8_t> axes) const {
   }
   return ranks;
 }
+
+std::string cleave::runtime::listRanks(std::span<const int> ranks) {
+  constexpr size_t most = 8;
+  size_t shown = ranks.size() <= most ? ranks.size() : most - 1;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < shown; ++i) {
+    if (i > 0)
+      text += i + 1 == ranks.size() ? " and " : ", ";
+    text += std::to_string(ranks[i]);
+  }
+  if (shown < ranks.size())
+    text += " and " + std::to_string(ranks.size() - shown) + " more";
+  return text;
+}

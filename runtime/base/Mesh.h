@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace cleave::runtime {
@@ -40,6 +41,10 @@ private:
   std::vector<int> strides; ///< ranks between neighbours on an axis
   int world = 1;
 };
+
+/// "rank 2", "ranks 0 and 2", "ranks 0, 1, 2, 3, 4, 5, 6 and 61 more": at least
+/// one.
+std::string listRanks(std::span<const int> ranks);
 
 } // namespace cleave::runtime
 

@@ -238,10 +238,10 @@ NcclGpus::create(const Program &program, size_t count, Communicator &host,
   return Status();
 }
 
-/// `among ranks 0, 2, for instruction 9 (AllReduce "grad") or a later one`
-static std::string describeUse(const std::string &ranks,
+/// `among ranks 0 and 2, for instruction 9 (AllReduce "grad") or a later one`
+static std::string describeUse(const std::string &whose,
                                const std::string &first) {
-  return ranks + ", for " + first + " or a later one";
+  return whose + ", for " + first + " or a later one";
 }
 
 Status NcclGpus::connectGroup(const Group &group, const std::string &first) {
@@ -254,12 +254,9 @@ Status NcclGpus::connectGroup(const Group &group, const std::string &first) {
   CLEAVE_RETURN_IF_ERROR(
       host.allGather(group, &mine, all.data(), 1, sizeof(NcclId)));
   void *comm = nullptr;
-  std::string ranks;
-  for (int rank : group.getRanks())
-    ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-  CLEAVE_RETURN_IF_ERROR(
-      connections->add(group.getSize(), all.front(), group.getIndex(),
-                       describeUse("among ranks " + ranks, first), comm));
+  CLEAVE_RETURN_IF_ERROR(connections->add(
+      group.getSize(), all.front(), group.getIndex(),
+      describeUse("among " + listRanks(group.getRanks()), first), comm));
   groups[&group] = comm;
   return Status();
 }

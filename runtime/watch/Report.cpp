@@ -6,21 +6,6 @@
 using namespace cleave::runtime;
 namespace fb = cleave::program;
 
-/// "rank 2", "ranks 0 and 2", "ranks 0, 1, 2 and 61 more".
-static std::string listRanks(const std::vector<int> &ranks) {
-  constexpr size_t most = 8;
-  size_t shown = ranks.size() <= most ? ranks.size() : most - 1;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < shown; ++i) {
-    if (i > 0)
-      text += i + 1 == ranks.size() ? " and " : ", ";
-    text += std::to_string(ranks[i]);
-  }
-  if (shown < ranks.size())
-    text += " and " + std::to_string(ranks.size() - shown) + " more";
-  return text;
-}
-
 static std::string formatSeconds(double seconds) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f s", seconds);

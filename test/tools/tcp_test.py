@@ -138,7 +138,7 @@ class TcpTest(ToolTest):
         for watchdog, code, words in [
                 ("10", 4, "watchdog: rank 1 has died: .*dmesg"),
                 ("0", 1, "rank 0: (lost the connection to rank 1|step [0-9]+: "
-                 "among ranks 0, 1, for instruction .*: remote process exited)"
+                 "among ranks 0 and 1, for instruction .*: remote process exited)"
                  )]:
             self.kill_one(code, words, f"out{watchdog}.jsonl", command,
                           "--watchdog", watchdog, "--device", "cuda")
