@@ -68,8 +68,7 @@ struct PositionRecord {
   bool operator==(const PositionRecord &) const = default;
 };
 
-/// A rank's position: written by its thread alone, but for the phase that says
-/// that the rank has left; read by any.
+/// A rank's position: written by its thread alone, read by any.
 class alignas(64) RankPosition {
 public:
   RankPosition() = default;

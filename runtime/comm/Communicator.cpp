@@ -48,11 +48,13 @@ Status Communicator::fork(int stream, std::unique_ptr<Communicator> &forked) {
 void Communicator::abort(const Status &cause) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
-  while (cause.isConsequence() && !isAborted() &&
-         Clock::now() - begin < watchdogsTurn)
+  bool hasOthers = getProcessRanks().count < getWorldSize();
+  auto turn = listener ? listener->getTurn() : watchdogsTurn;
+  while (cause.isConsequence() && hasOthers && !isAborted() &&
+         Clock::now() - begin < turn)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   if (listener)
-    listener->onAbort(rank);
+    listener->onAbort();
   doAbort(cause);
 }
 

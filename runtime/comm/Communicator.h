@@ -89,18 +89,22 @@ struct Collective : CollectiveWork {
   void *out = nullptr;
 };
 
-/// Hears of a rank that is about to stop all others, from the thread that does.
+/// For so long the end of another rank, of which this one sees only that it is
+/// gone, is the watchdog's to tell, which knows where that rank was.
+constexpr std::chrono::duration<double> watchdogsTurn{5};
+
+/// The watchdog, as a communicator knows it.
 class AbortListener {
 public:
-  virtual void onAbort(int rank) = 0;
+  /// This rank is about to stop all others; from the thread that does.
+  virtual void onAbort() = 0;
+  /// At most watchdogsTurn, and less where it would take who waits for so long
+  /// for a rank that hangs.
+  virtual std::chrono::duration<double> getTurn() const = 0;
 
 protected:
   ~AbortListener() = default;
 };
-
-/// For so long the end of another rank, of which this one sees only that it is
-/// gone, is the watchdog's to tell, which knows where that rank was.
-constexpr std::chrono::seconds watchdogsTurn{5};
 
 class Communicator {
 public:
@@ -189,9 +193,9 @@ public:
   /// outlives. Collective over the world.
   Status share(const Status &mine, Status &first);
 
-  /// Stops all ranks, with `cause` as the message; with one that is a
-  /// consequence, once nobody has told its cause in the watchdog's turn.
-  /// MPI_Abort, which does not return; ncclCommAbort.
+  /// Stops all ranks, with `cause` as the message; where ranks are processes,
+  /// with one that is a consequence only once nobody has told its cause in the
+  /// watchdog's turn. MPI_Abort, which does not return; ncclCommAbort.
   void abort(const Status &cause);
 
   /// Whether some rank has failed, as far as this one can see without a call;

@@ -349,8 +349,11 @@ LocalGroupState *LocalWorld::getGroupState(const GroupKey &key, int size) {
 
 void LocalWorld::abort(int rank, const Status &why) {
   std::lock_guard<std::mutex> lock(mutex);
-  // A rank that was stopped is not the cause, if there is a better one.
-  if (cause.getCode() != StatusCode::Failed) {
+  // A rank that was stopped, or sees that another one was, is not the cause, if
+  // there is a better one.
+  if (cause.getCode() != StatusCode::Failed ||
+      (cause.isConsequence() && why.getCode() == StatusCode::Failed &&
+       !why.isConsequence())) {
     failedRank = rank;
     cause = why;
   }

@@ -2,8 +2,6 @@
 #include "runtime/cuda/Driver.h"
 #include "runtime/cuda/Library.h"
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <mutex>
 
 using namespace cleave::runtime;
@@ -214,17 +212,14 @@ Status DeviceMemory::allocate(const Context &context, uint64_t bytes,
   if (status == errorOutOfMemory) {
     size_t free = 0, total = 0;
     CLEAVE_CUDA(driver, memGetInfo(&free, &total));
-    char gigabytes[32]; // rounded down
-    std::snprintf(gigabytes, sizeof(gigabytes), "%.3f",
-                  std::floor(double(free) / 1e6) / 1e3);
     return Status::error(
         what + " takes " + std::to_string(bytes) + " bytes, and of the " +
         std::to_string(total) + " bytes of " + context.getName() + " " +
         std::to_string(free) + " are free, " +
         std::to_string(bytes > free ? bytes - free : 0) +
         " too few: a smaller micro-batch, --recompute, --zero or more ranks "
-        "take less (`cleave plan --memory " +
-        gigabytes + "` finds a layout that fits in what is free)");
+        "take less, and `cleave plan --memory GB` finds a layout that fits "
+        "in so much");
   }
   CLEAVE_RETURN_IF_ERROR(driver.check(status, "memAlloc", __FILE__, __LINE__));
   result.driver = &driver;

@@ -102,19 +102,24 @@ std::string cleave::runtime::describePosition(const Program &program, int rank,
 }
 
 /// What a person can do.
-static const char *getAdvice(Fault fault, const PositionRecord &position) {
+static std::string getAdvice(const Stage &stage, Fault fault,
+                             const PositionRecord &position) {
+  if (fault == Fault::Lost || fault == Fault::Silent)
+    return "; the kernel's log (dmesg) of its host may say why, and a run with "
+           "--save goes on by --resume";
   if (position.getPhase() == Phase::Joining)
     return "; NCCL_DEBUG=WARN says what NCCL waits for, NCCL_SOCKET_IFNAME "
            "names the network that machines meet in, and CLEAVE_JOIN_SECONDS "
            "is how long ranks wait";
-  if (fault == Fault::Lost || fault == Fault::Silent)
-    return "; the kernel's log (dmesg) of its host may say why, and --resume "
-           "goes on from the last checkpoint";
-  return "; a GPU's state is shown by `nvidia-smi` and the kernel's log "
-         "(dmesg, "
-         "Xid), what was only slow needs a larger --watchdog, and --resume "
-         "goes "
-         "on from the last checkpoint";
+  // Of a GPU's step no instruction is known.
+  bool mayBeGpu = position.step >= 0 &&
+                  position.getInstruction() >= stage.getInstructionCount();
+  return std::string("; ") +
+         (mayBeGpu ? "a GPU's state is shown by `nvidia-smi` and the kernel's "
+                     "log (dmesg, Xid), "
+                   : "") +
+         "what was only slow needs a larger --watchdog, and a run with --save "
+         "goes on by --resume";
 }
 
 std::string cleave::runtime::describeVerdict(const Program &program,
@@ -173,5 +178,6 @@ std::string cleave::runtime::describeVerdict(const Program &program,
             (isAlone ? "" : ", rank " + std::to_string(waiter)) + " in " +
             describePosition(program, waiter, views[size_t(waiter)].position);
   }
-  return text + getAdvice(verdict.fault, views[size_t(first)].position);
+  return text + getAdvice(program.getStageOf(first), verdict.fault,
+                          views[size_t(first)].position);
 }

@@ -80,9 +80,9 @@ public:
 
   Status enter(Communicator &communicator);
   void leave(Communicator &communicator);
-  /// As leave(), from any thread of the rank: that the process ends is no
-  /// surprise then.
-  void onAbort(int rank) override;
+  /// That this process ends, and others do, is no surprise from now on.
+  void onAbort() override;
+  std::chrono::duration<double> getTurn() const override;
 
 private:
   /// A rank of this process.
@@ -126,6 +126,7 @@ private:
   std::unique_ptr<Link> link; ///< where ranks are processes
   SharedPositions shared;     ///< where all are on one machine
   std::unique_ptr<Tracker> tracker;
+  bool isEnding = false; ///< some rank has said that it ends
 
   std::thread thread;
   int wakeFd = -1;
@@ -233,18 +234,29 @@ void Watchdog::Process::leave(Communicator &communicator) {
   if (!position)
     return;
   communicator.setPosition(nullptr);
+  communicator.setAbortListener(nullptr);
   position->leaveCollective();
-  onAbort(communicator.getRank());
-}
-
-void Watchdog::Process::onAbort(int rank) {
-  std::lock_guard<std::mutex> lock(mutex);
-  Member &member = *members[size_t(rank - firstRank)];
-  RankPosition *position = member.position;
   position->setPhase(Phase::Left);
-  member.isIn = false;
+  std::lock_guard<std::mutex> lock(mutex);
+  members[size_t(communicator.getRank() - firstRank)]->isIn = false;
   if (link)
     link->send(LinkFrame::Goodbye, position->read(), 0);
+}
+
+/// The rank is watched on: it may hang before its process has ended.
+void Watchdog::Process::onAbort() {
+  std::lock_guard<std::mutex> lock(mutex);
+  isEnding = true;
+  if (link)
+    link->send(LinkFrame::Goodbye, members.front()->position.load()->read(), 0);
+}
+
+std::chrono::duration<double> Watchdog::Process::getTurn() const {
+  constexpr double share = 0.5; // of the limit: the rank has stood before
+  return options.seconds > 0
+             ? std::min(watchdogsTurn,
+                        std::chrono::duration<double>(share * options.seconds))
+             : watchdogsTurn;
 }
 
 void Watchdog::Process::run() {
@@ -282,6 +294,7 @@ void Watchdog::Process::run() {
 void Watchdog::Process::hear(const std::vector<LinkEvent> &events) {
   for (const LinkEvent &event : events) {
     const LinkFrame &frame = event.frame;
+    isEnding |= frame.kind == LinkFrame::Goodbye;
     if (event.isLost)
       tracker->lose(frame.rank, getNow());
     else if (frame.kind == LinkFrame::End)
@@ -330,11 +343,13 @@ void Watchdog::Process::judgeAll(double now) {
   auto getAtLeast = [&](double seconds) {
     return std::max(limit, accusedAfter * seconds);
   };
+  WatchLimits limits{limit, getAtLeast(options.joinSeconds),
+                     getAtLeast(options.patientSeconds)};
+  // Who fails stops the others, whose processes may end before its own.
+  if (isEnding)
+    limits.settled = limits.hung;
   std::optional<Verdict> verdict =
-      judge(views, program.getMesh(),
-            {limit, getAtLeast(options.joinSeconds),
-             getAtLeast(options.patientSeconds)},
-            program->stage_axis());
+      judge(views, program.getMesh(), limits, program->stage_axis());
   if (!verdict)
     return;
   // All else is for rank 0 to say, which hears of all.

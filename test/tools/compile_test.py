@@ -107,9 +107,16 @@ class CompileTest(ToolTest):
         self.assertNotIn(note, work_of(*SHAPE)[2])
         self.run_tool("cleave", "plan", LLAMA, "--cluster", "h100-sxm:4", *SHAPE,
                       "--runnable", "-o", "found.json")
-        length, samples, said = work_of("--plan", "found.json", "--dtype", "bf16")
+        length, samples, said = work_of("--plan", "found.json")
         self.assertEqual([str(length), str(samples)], [SHAPE[1], SHAPE[3]])
         self.assertNotIn(note, said)
+        # By hand, of which the compilation itself checks the micro-batches.
+        by_dims = {"version": 2, "mesh": [{"name": "dp", "size": 2}],
+                   "micro_batches": 4, "dims": {"batch": ["dp"]}}
+        by_degrees = {"version": 2, "layout": {"dp": 2, "micro_batch": 4}}
+        for plan in by_dims, by_degrees:
+            self.write("plan.json", plan)
+            self.assertEqual(work_of("--plan", "plan.json")[1], 8)
 
     def test_what_the_planner_found_compiles(self):
         pins = ["tp=2", "zero=2", "sequence-parallel=true", "cp=1", "pp=1", "shard-group=0",

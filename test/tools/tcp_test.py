@@ -89,14 +89,16 @@ class TcpTest(ToolTest):
     def test_gpus_whose_id_never_comes(self):
         """NCCL's: its rank hangs, or is dead."""
         self.compile("train", "--cluster", "h200:2", "--dp", "2")
-        for fault, said in [("hangs", "rank 0 hangs"),
-                            ("dies", "rank 0 has died")]:
+        for fault, said, advice in [
+                ("hangs", "rank 0 hangs",
+                 "NCCL_DEBUG=WARN says what NCCL waits for"),
+                ("dies", "rank 0 has died", "dmesg")]:
             command = [SIMULATE, "--devices", "2", "--threads", "1", "--fault",
                        f"nccl-id-{fault}", "--", *self.run, "--device", "cuda",
                        "--watchdog", "2"]
             self.expect_named(
                 [said, "in connecting GPUs by NCCL; rank 1 waits for it",
-                 "NCCL_DEBUG=WARN says what NCCL waits for"],
+                 advice],
                 *[command] * 2, CLEAVE_JOIN_SECONDS=4)
 
     def test_ranks_that_were_started_otherwise(self):

@@ -66,10 +66,14 @@ static int printJSON(const tool::CompileFlags &flags, double seconds) {
 }
 
 /// Takes what no flag says of the work from a plan that was searched for it.
-static void completeWork(Workload &work, const std::optional<PlanFile> &file) {
+static void completeWork(const tool::CompileFlags &flags, Workload &work,
+                         BuildStepPassOptions &step) {
+  const std::optional<PlanFile> &file = flags.layout.planFile;
   if (!file || !file->planned)
     return;
   const Workload &planned = file->planned->work;
+  if (flags.app->get_option("--moments")->count() == 0)
+    step.moments = getName(planned.moments).str();
   if (work.seqLen == 0)
     work.seqLen = planned.seqLen;
   if (work.globalBatch == 0)
@@ -91,7 +95,7 @@ int tool::runCompile(CompileFlags flags) {
   Workload &work = options.work;
   if (llvm::Error error = flags.layout.readPlanFile())
     return tool::fail(std::move(error));
-  completeWork(work, flags.layout.planFile);
+  completeWork(flags, work, step);
   FrontendOptions frontend;
   frontend.seqLen = work.seqLen;
   frontend.strict = flags.strict;

@@ -39,8 +39,8 @@ struct LayoutFlags {
   llvm::Expected<TrainLayout> getLayout() const;
   /// The flags of pipelines that were given, to begin an error with.
   std::string showPipelineFlags() const;
-  /// The compute type: the one that is given, or what the cluster's devices
-  /// usually compute in.
+  /// The compute type: the one that is given, or that a search was for, or what
+  /// the cluster's devices usually compute in.
   DType getDType(const Cluster &where) const;
   /// What a pass is told that chooses placements; nothing: the plan has them.
   std::optional<ChoosePlacementsPassOptions>
@@ -48,8 +48,9 @@ struct LayoutFlags {
   /// Reads the plan file, if there is one; comes before what follows.
   llvm::Error readPlanFile();
   /// The samples of a step where nobody says how many: a micro-batch (of one
-  /// sample, unless a flag says more) for each rank, which any layout can split
-  /// among its ranks of dp, and into as many micro-batches as it has stages.
+  /// sample, unless a flag or a plan says more) for each rank, which any
+  /// degrees split, into as many micro-batches as there are stages. Of a plan
+  /// by dims, for each of its micro-batches and ranks of dp.
   int64_t getDefaultGlobalBatch(const Cluster &where) const;
   /// Whether getPlan searches.
   bool choosesPlan(const Cluster &cluster) const;

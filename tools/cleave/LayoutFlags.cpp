@@ -230,9 +230,15 @@ llvm::Expected<TrainLayout> tool::LayoutFlags::getLayout() const {
 }
 
 DType tool::LayoutFlags::getDType(const Cluster &where) const {
-  if (dtype.empty())
-    return getUsualDType(where.hasGPUs());
-  return dtype == "bf16" ? DType::BF16 : DType::F32;
+  if (!dtype.empty())
+    return dtype == "bf16" ? DType::BF16 : DType::F32;
+  // In what else a search may be for no program computes, which is said where
+  // the plan is checked.
+  if (planFile && planFile->planned)
+    if (DType planned = planFile->planned->work.dtype;
+        planned == DType::F32 || planned == DType::BF16)
+      return planned;
+  return getUsualDType(where.hasGPUs());
 }
 
 /// Fails if a plan's micro-batches are of another size than a flag says.
@@ -259,17 +265,22 @@ llvm::Error tool::LayoutFlags::readPlanFile() {
 }
 
 int64_t tool::LayoutFlags::getDefaultGlobalBatch(const Cluster &where) const {
-  const Plan *plan = planFile ? std::get_if<Plan>(&planFile->layout) : nullptr;
-  const TrainLayout &degrees =
-      planFile && !plan ? std::get<TrainLayout>(planFile->layout) : layout;
-  // In floating point, which degrees of any size do not overflow: what is too
-  // many ranks is said where the plan is checked.
-  double ranks = where.getNumRanks() ? double(where.getNumRanks())
-                 : plan ? double(plan->mesh.getNumRanks())
-                        : double(degrees.tp) * degrees.cp * double(degrees.dp) *
-                              degrees.pp;
-  double samples = ranks * double(std::max<int64_t>(layout.microBatch, 1));
-  return int64_t(std::min(samples, double(maxCount)));
+  // In floating point, which numbers of any size do not overflow: what is too
+  // much is said where the plan is checked.
+  double microBatch = double(std::max<int64_t>(layout.microBatch, 1)), count;
+  if (const Plan *plan =
+          planFile ? std::get_if<Plan>(&planFile->layout) : nullptr) {
+    count = double(plan->microBatches) *
+            double(plan->mesh.getSize(plan->getAxes("batch")));
+  } else {
+    const TrainLayout &degrees =
+        planFile ? std::get<TrainLayout>(planFile->layout) : layout;
+    count = where.getNumRanks() ? double(where.getNumRanks())
+                                : double(degrees.tp) * degrees.cp *
+                                      double(degrees.dp) * degrees.pp;
+    microBatch = std::max(microBatch, double(degrees.microBatch));
+  }
+  return int64_t(std::min(count * microBatch, double(maxCount)));
 }
 
 bool tool::LayoutFlags::choosesPlan(const Cluster &where) const {

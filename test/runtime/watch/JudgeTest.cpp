@@ -238,11 +238,10 @@ TEST(Judge, BlamesWhoHasLeftWithoutSending) {
   EXPECT_EQ(verdict->culprits, std::vector<int>{2});
 }
 
-/// What every message of a rank that hangs ends in.
-static const std::string advice =
-    "; a GPU's state is shown by `nvidia-smi` and the kernel's log (dmesg, "
-    "Xid), what was only slow needs a larger --watchdog, and --resume goes on "
-    "from the last checkpoint";
+/// What every message of a rank that hangs in an instruction ends in.
+static const std::string advice = "; what was only slow needs a larger "
+                                  "--watchdog, and a run with --save goes "
+                                  "on by --resume";
 
 TEST(Report, NamesTheStageAndWhoIsWaitedFor) {
   Program program;
